@@ -27,7 +27,7 @@ from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.progress import progress
 
-__all__ = ["Hub", "RawSet", "convert", "json_of", "run", "text_of", "value_of"]
+__all__ = ["Hub", "RawSet", "json_of", "run", "text_of", "value_of"]
 
 
 class Hub(NamedTuple):
@@ -78,7 +78,6 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
     """
     options = vars(_parser(data_set, description).parse_args(arguments))
     common = {name: options.pop(name, None) for name in _COMMON}
-    left_out: Counter[str] = Counter()
     try:
         if data_set.prepare is not None:
             options = data_set.prepare(options)
@@ -90,15 +89,7 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         options |= {"agent_name": common["agent_name"]}
         if common["tools"]:
             options |= {"tool_selection": common["tools"]}
-        written = convert(
-            data_set,
-            inputs,
-            Path(common["local_save_dir"]).expanduser(),
-            options=options,
-            limit=common["limit"],
-            share=_Share(common["seed"], common["split_by"], common["test_share"] or 0.0),
-            left_out=left_out,
-        )
+        written, left_out = _convert(data_set, inputs, options, common)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -111,70 +102,54 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         print(f"left out: {count} rows, {reason}")
 
 
-@dataclass(frozen=True)
-class _Share:
-    """Which rows of the split `train` go to `test`."""
-
-    seed: int = 0
-    column: str | None = None
-    test: float = 0.0
-
-    def split(self, raw: Raw, split: str, number: int) -> str:
-        key: Any = number
-        if self.column is not None:
-            key = value_of(raw.value, self.column)
-            if str(key).lower() in SPLITS:
-                return SPLITS[str(key).lower()]
-        if split != "train" or not self.test:
-            return split
-        digest = hashlib.blake2b(f"{self.seed} {key}".encode(), digest_size=8).digest()
-        is_test = int.from_bytes(digest, "big") < self.test * 2**64
-        return "test" if is_test or (number == 0 and self.column is None) else split  # so that few rows have one
-
-
-def convert(
-    data_set: RawSet,
-    inputs: Mapping[str, Iterable[Raw]],
-    folder: Path,
-    *,
-    options: Mapping[str, Any],
-    limit: int | None = None,
-    share: _Share = _Share(),
-    left_out: Counter[str] | None = None,
-) -> dict[Path, int]:
-    """Write `<split>.parquet` of each split.
+def _convert(
+    data_set: RawSet, inputs: Mapping[str, Iterable[Raw]], options: Mapping[str, Any], common: Mapping[str, Any]
+) -> tuple[dict[Path, int], Counter[str]]:
+    """Write `<split>.parquet` of each split: all of them, or none.
 
     Args:
         data_set: whose `to_row` is used.
         inputs: the examples of each split.
-        folder: where to write; it is created.
         options: for `to_row`.
-        limit: the most rows of a split.
-        share: which rows go to `test`.
-        left_out: takes the number of rows that the data set's `trial` leaves out, by reason.
+        common: the options of all sets.
 
     Returns:
-        The files with their numbers of rows. All are complete, or none is written.
+        The files with their numbers of rows; the numbers of rows that are left out, by reason.
 
     Raises:
         ConfigError: for the first example that cannot be read or made into a row, with file and line.
     """
+    folder, left_out = Path(common["local_save_dir"]).expanduser(), Counter[str]()
     writers: dict[str, RowWriter] = {}
     with ExitStack() as stack:
         for given, examples in inputs.items():
-            for number, raw in enumerate(_shown(islice(examples, limit), given)):
+            for number, raw in enumerate(_shown(islice(examples, common["limit"]), given)):
                 try:
-                    split = share.split(raw, given, number)
+                    split = _split(raw.value, given, number, common)
                     if split not in writers:
                         writers[split] = stack.enter_context(RowWriter(folder / f"{split}.parquet"))
                     row = data_set.to_row(raw.value, split, writers[split].count, **options)
                     if reason := data_set.trial(row) if data_set.trial is not None else "":
-                        (Counter() if left_out is None else left_out)[reason] += 1
+                        left_out[reason] += 1
                     else:
                         writers[split].write(row)
                 except ConfigError as error:
                     raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
-    return {writer.path: writer.count for writer in writers.values()}
+    return {writer.path: writer.count for writer in writers.values()}, left_out
+
+
+def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
+    """The split of an example: a share of `train` goes to `test`, drawn by its number or by a column."""
+    key, column, share = number, common["split_by"], common["test_share"]
+    if column is not None:
+        key = value_of(example, column)
+        if str(key).lower() in SPLITS:
+            return SPLITS[str(key).lower()]
+    if split != "train" or not share:
+        return split
+    digest = hashlib.blake2b(f"{common['seed']} {key}".encode(), digest_size=8).digest()
+    is_test = int.from_bytes(digest, "big") < share * 2**64
+    return "test" if is_test or (number == 0 and column is None) else split  # so that few rows have one
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:

@@ -1,7 +1,6 @@
 """Data files are read as verl reads them, and joined where verl joins them."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +86,7 @@ def pair(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [str(folder / f"{name}.parquet") for name in ("one", "other")]
 
 
+@pytest.mark.trainer
 @pytest.mark.parametrize(("one", "other", "joins"), PAIRS)
 def test_files_whose_common_columns_have_one_type_join(
     tmp_path: Path, one: dict[str, Any], other: dict[str, Any], joins: bool
@@ -94,17 +94,3 @@ def test_files_whose_common_columns_have_one_type_join(
     files = [read_rows(path, 5) for path in pair(tmp_path, one, other)]
     assert bool(differences(*files)) is not joins
     assert joins or differences(*files)[0].startswith("x (")
-
-
-@pytest.mark.trainer
-@pytest.mark.parametrize(("one", "other", "joins"), PAIRS)
-def test_verl_joins_the_same_files(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], joins: bool) -> None:
-    import datasets
-
-    cache = str(tmp_path / "cache")
-    read = [
-        datasets.load_dataset("parquet", data_files=path, cache_dir=cache)["train"]
-        for path in pair(tmp_path, one, other)
-    ]
-    with nullcontext() if joins else pytest.raises((ValueError, TypeError)):
-        datasets.concatenate_datasets(read)
