@@ -76,13 +76,6 @@ def test_a_columns_value_may_name_the_split(tmp_path: Path) -> None:
     assert converted(tmp_path, "--input", str(path), "--split_by", "part").keys() == {"train", "validation", "test"}
 
 
-def test_the_files_are_the_same_bytes_each_time(tmp_path: Path, file: str) -> None:
-    converted(tmp_path, "--input", file)
-    first = (tmp_path / "out" / "train.parquet").read_bytes()
-    converted(tmp_path, "--input", file)
-    assert (tmp_path / "out" / "train.parquet").read_bytes() == first
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -57,14 +57,6 @@ def test_what_verl_cannot_read_says_why_and_what_to_do(
     assert remedy in error.remedy
 
 
-def test_a_file_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> None:
-    written(tmp_path / "train.jsonl")
-    error = read_rows(str(tmp_path / "trian.jsonl"), 5).error
-    assert error is not None
-    assert error.problem == "there is no such file"
-    assert "'train.jsonl'" in error.remedy
-
-
 STRUCT = {"a": 1, "b": "x"}
 PAIRS: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     ({"x": 1}, {"x": 1, "y": 2}, True),  # a column that only one has

@@ -18,6 +18,10 @@ class Limits(Section):
     rows: int = Field(default=5, ge=1)
 
 
+class Needed(Section):
+    file: str
+
+
 class Model(Section):
     path: str
     limits: Limits = Limits()
@@ -28,6 +32,7 @@ class Model(Section):
     share: float = Field(default=0.5, ge=0, le=1)
     is_on: bool = False
     word: str = Field(default="a", min_length=1)
+    needed: Needed | None = None
     by_name: dict[str, Limits] = Field(default_factory=dict)
     either: str | dict[str, Any] | None = None
     even: int = 2
@@ -46,6 +51,7 @@ class Model(Section):
     ("given", "message"),
     [
         ({"path": None}, "path: expected text, got null. Change the value"),
+        ({"needed": {}}, "needed.file: missing. Write `file: ...`"),
         ({"pth": "a"}, "pth: unknown key (value 'a'). Did you mean 'path'? Known: "),
         ({"names": [1]}, "names[0]: expected text, got 1"),
         ({"pair": [1]}, "pair: expected a list of at least 2, got [1]. Change the value or remove the key"),
@@ -69,15 +75,6 @@ def test_a_wrong_value_gets_one_sentence_with_an_example(given: dict[str, Any], 
     with pytest.raises(ConfigError) as caught:
         validated(Model, {"path": "a", **given} if "pth" not in given else given, Place("section"))
     assert str(caught.value).startswith(f"section.{message}")
-
-
-def test_a_missing_key_says_what_to_write() -> None:
-    with pytest.raises(ConfigError, match=r"^path: missing\. Write `path: \.\.\.`$"):
-        validated(Model, {})
-
-
-def test_what_fits_is_returned() -> None:
-    assert validated(Model, {"path": "a", "limits": {"rows": 2}}) == Model(path="a", limits=Limits(rows=2))
 
 
 def test_the_line_of_the_file_is_named(tmp_path: Path) -> None:
