@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, agent_names, print_json
+from agent_rl.cli._arguments import AgentName, Json, Script, Tools, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ GROUP = "data"
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show rows as the model sees them, and check them.")
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
-Tools = Annotated[str | None, typer.Option(help="YAML file of tools: they are shown, and their names checked")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model: its template renders, its tokens count")]
-AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none", autocompletion=agent_names)]
-Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting agent_rl... of the run")]
 
 
@@ -118,14 +115,23 @@ def check(
     from rich.console import Console
 
     from agent_rl.data.check_table import findings, table
+    from agent_rl.doctor.rows import known_rows
+    from agent_rl.pieces import pieces
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:
         raise ConfigError(path, "it is named twice", "Name each file once")
     if fix is not None and str(fix) in paths:
         raise ConfigError("--fix", f"{fix} is one of the files that are checked", "Name another file")
-    known = _known(_setup(tools, settings, script), _tokenizer(model), agent, None if every else sample, seed,
-                   work=[files, tools, model, agent, script, settings])  # fmt: skip
+    most = None if every else sample
+    known = known_rows(
+        _setup(tools, settings, script),
+        default_agent=agent,
+        tokenizer=_tokenizer(model),
+        sample=most,
+        seed=seed,
+        kept=lambda total: pieces("truths", total, [files, tools, model, agent, script, settings, most, seed]),
+    )
     report = _checked(paths, known)
     fixed = {} if fix is None else {"fixed": _write_good(report, paths, fix)}
     if as_json:
@@ -159,16 +165,6 @@ def _tokenizer(model: str | None) -> Any:
     from agent_rl.policies.tokenizer import load_tokenizer
 
     return load_tokenizer(model, "--model")
-
-
-def _known(setup: EpisodeSetup, tokenizer: Any, agent: str, sample: int | None, seed: int, work: list[Any]) -> Rows:
-    from agent_rl.doctor.rows import known_rows
-    from agent_rl.pieces import pieces
-
-    return known_rows(
-        setup, default_agent=agent, tokenizer=tokenizer, sample=sample, seed=seed,
-        kept=lambda total: pieces("truths", total, [*work, sample, seed]),
-    )  # fmt: skip
 
 
 def _checked(paths: list[str], known: Rows) -> DataReport:

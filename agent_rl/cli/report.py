@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError
 
 __all__ = ["GROUP", "app"]
@@ -60,8 +60,5 @@ def report(
     except OSError as error:
         problem = f"{error.filename or target} cannot be written ({error.strerror})"
         raise ConfigError("--out, --png", problem, "Name another file or folder") from error
-    if as_json:
-        shown = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
-        print_json(shown)
-    else:
-        print("\n".join(map(str, [target, *files])))
+    result = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
+    print_result(result, as_json, target, *files)

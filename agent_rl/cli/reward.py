@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.cli._arguments import Json, Script, Tools, agent_names, print_json, recipe_names
 from agent_rl.cli._explain import explain
 from agent_rl.cli._reward_inputs import (
     configuration,
@@ -76,10 +76,8 @@ def score(
     loop: Annotated[
         str, typer.Option(help="Of a dump: the agent that wrote it", autocompletion=agent_names)
     ] = "react_agent",
-    script: Annotated[
-        str | None, typer.Option(help="Of a dump: your training script: the agents that it registers count")
-    ] = None,
-    tools: Annotated[str | None, typer.Option(help="Of a dump: YAML file of the tools that the agent had")] = None,
+    script: Script = None,
+    tools: Tools = None,
     out: Annotated[
         Path | None, typer.Option(help="JSONL file for the trajectories with their new scores; of a dump the summary")
     ] = None,

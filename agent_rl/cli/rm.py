@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, json_object, print_json
+from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def evaluate(
         str, typer.Argument(help="Its name at the endpoint; without one a model's folder, or a checkpoint of training")
     ],
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows or examples of answers with their truth")],
-    endpoint: Annotated[
-        str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
-    ] = None,
+    endpoint: Endpoint = None,
     template: Annotated[
         str, typer.Option(help="pointwise, pairwise, or one of your own, file.py:Name; auto: pairwise for pairs")
     ] = "auto",
