@@ -48,17 +48,13 @@ def report(
     target = out or Path(runs[0]) / "report.html"
     found = [read_run(run) for run in runs]
     text, files = page(found), []
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-        if png is not None:
-            png.mkdir(parents=True, exist_ok=True)
-            for chart in charts(found):
-                files += [png / f"{chart.name}.png", png / f"{chart.name}.csv"]
-                chart.write_png(files[-2])
-                chart.write_csv(files[-1])
-    except OSError as error:
-        problem = f"{error.filename or target} cannot be written ({error.strerror})"
-        raise ConfigError("--out, --png", problem, "Name another file or folder") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    if png is not None:
+        png.mkdir(parents=True, exist_ok=True)
+        for chart in charts(found):
+            files += [png / f"{chart.name}.png", png / f"{chart.name}.csv"]
+            chart.write_png(files[-2])
+            chart.write_csv(files[-1])
     result = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
     print_result(result, as_json, target, *files)

@@ -123,24 +123,20 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
 def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
     from agent_rl.viewer.charts import Chart
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.json").write_text(json.dumps(report.plain(), indent=2) + "\n", encoding="utf-8")
-        lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
-        text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")
-        if report.calibration:
-            points = [(each["predicted"], each["true"]) for each in report.calibration]
-            bands = [(each["predicted"], each["low"], each["high"]) for each in report.calibration]
-            ends = sorted({min(points)[0], max(points)[0]})
-            chart = Chart(
-                "calibration",
-                lines={"mean of the true scores": points, "perfect": [(end, end) for end in ends]},
-                bands={"mean of the true scores": bands},
-                axis="score that the judge gave",
-            )
-            chart.write_png(folder / "calibration.png")
-            chart.write_csv(folder / "calibration.csv")
-    except OSError as error:
-        problem = f"{error.filename or folder} cannot be written ({error.strerror})"
-        raise ConfigError("--out", problem, "Name another folder") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps(report.plain(), indent=2) + "\n", encoding="utf-8")
+    lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")
+    if report.calibration:
+        points = [(each["predicted"], each["true"]) for each in report.calibration]
+        bands = [(each["predicted"], each["low"], each["high"]) for each in report.calibration]
+        ends = sorted({min(points)[0], max(points)[0]})
+        chart = Chart(
+            "calibration",
+            lines={"mean of the true scores": points, "perfect": [(end, end) for end in ends]},
+            bands={"mean of the true scores": bands},
+            axis="score that the judge gave",
+        )
+        chart.write_png(folder / "calibration.png")
+        chart.write_csv(folder / "calibration.csv")

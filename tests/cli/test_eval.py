@@ -180,9 +180,3 @@ def test_mistakes_are_named(
     arguments[arguments.index(word) + 1] = given
     with pytest.raises(ConfigError, match=re.escape(said)):
         inside(arguments)
-
-
-def test_the_help_shows_the_way() -> None:
-    text = inside(["", "", "", "eval", "--help"]).stdout
-    for part in ("--endpoint", "--tools", "sampling.*", "api_key_env", "summary.json"):
-        assert part in text

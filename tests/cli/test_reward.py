@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,16 @@ def test_what_if_weighs_stored_groups(stored: Path) -> None:
     assert shown.exit_code == 0
     assert "sign flips" in shown.stdout
     assert "advantage" in shown.stdout
+
+
+def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "service.yaml").write_text("rules: {}\n")
+    words = ["serve", "--config", str(tmp_path / "service.yaml")]
+    assert "'0.0.0.0' is reached by other machines" in str(run(*words, "host=0.0.0.0").exception)
+    hide = "import sys; sys.modules['fastapi'] = None; from agent_rl.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", hide, "reward", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "pip install 'agent-rl[service]'" in done.stderr
 
 
 @pytest.mark.parametrize(
