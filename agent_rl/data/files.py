@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_rl.data.contract import check_rows
 from agent_rl.data.shapes import as_row
-from agent_rl.data.sources import count_raw, read_raw
+from agent_rl.data.sources import read_raw
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ def read_rows(path: str, most: int) -> RowsFile:
             with pq.ParquetFile(path) as file:
                 count, schema = file.metadata.num_rows, file.schema_arrow
         else:
-            count = count_raw(path)
-            schema = pa.Table.from_pylist([raw.value for raw in islice(read_raw(path), most)]).schema
+            raws = read_raw(path)
+            values = [raw.value for raw in islice(raws, most)]
+            count, schema = len(values) + sum(1 for _ in raws), pa.Table.from_pylist(values).schema
     except ConfigError as error:
         return RowsFile(path, error=error)
     except (pa.ArrowException, OverflowError) as error:

@@ -41,27 +41,9 @@ def server() -> Iterator[str]:
 
 
 def command(data: str, tools: str, server: str, out: Path, *words: str) -> list[str]:
-    flags = {
-        "--data": data,
-        "--tools": tools,
-        "--endpoint": server,
-        "--model": MODEL,
-        "--loop": "react_agent",
-        "-n": "8",
-    }
-    given = [part for pair in flags.items() for part in pair]
-    return [
-        sys.executable,
-        "-m",
-        "agent_rl.cli.main",
-        "eval",
-        *given,
-        "--out",
-        str(out),
-        "seed=0",
-        "concurrency=4",
-        *words,
-    ]
+    given = ["--data", data, "--tools", tools, "--endpoint", server, "--model", MODEL, "--loop", "react_agent"]
+    given += ["-n", "8", "--out", str(out), "seed=0", "concurrency=4", *words]
+    return [sys.executable, "-m", "agent_rl.cli.main", "eval", *given]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

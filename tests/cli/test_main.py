@@ -177,37 +177,31 @@ def test_the_tool_files_that_commands_write_can_be_read(tmp_path: Path, monkeypa
         inside("tools", "from-openapi", "openapi.json", "--include", "pong")
 
 
-def test_recipe_that_is_no_yaml_is_one_paragraph_and_a_traceback_on_demand(tmp_path: Path) -> None:
+def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("defaults: [agent, _self_]\ndata:\n  train_files: [a\nb: 1\n")
-    done = cli("train", str(tmp_path), VERL_PLATFORM="cpu")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path}/config.yaml:4:2: not YAML: ")
-    assert done.stderr.count("\n") == 1
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/config\.yaml:4:2: not YAML: "):
+        inside("train", str(tmp_path))
     debugged = cli("train", str(tmp_path), "--debug", VERL_PLATFORM="cpu")
     assert debugged.returncode == 1
     assert "Traceback (most recent call last)" in debugged.stderr
-
-
-def test_group_of_a_recipe_that_is_no_yaml_is_named(tmp_path: Path) -> None:
     (tmp_path / "size").mkdir()
     (tmp_path / "size/small.yaml").write_text("# @package _global_\ndata: {a: 1\n")
     (tmp_path / "config.yaml").write_text(
         "hydra: {searchpath: [pkg://agent_rl.config, pkg://verl.trainer.config]}\n"
         "defaults: [agent, size: small, _self_]\n"
     )
-    done = cli("train", str(tmp_path), VERL_PLATFORM="cpu")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path}/size/small.yaml:3:1: not YAML: ")
+    with pytest.raises(ConfigError, match=rf"^{tmp_path}/size/small\.yaml:3:1: not YAML: "):
+        inside("train", str(tmp_path))
 
 
-def test_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
     (tmp_path / "rows.jsonl").write_text("{}")
     place = ["agent_rl.run.folder=/dev/null/run", "actor_rollout_ref.model.path=none"]
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
-    done = cli("train", GSM8K, *place, VERL_PLATFORM="cpu")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("error: /dev/null/run: Not a directory. Name a")
-    assert "Traceback" not in done.stderr
+    with pytest.raises(NotADirectoryError) as caught:
+        inside("train", GSM8K, *place)
+    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Name a")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 GULLIBLE = """
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.component import Component, GroupComponent, Value
+from agent_rl.rewards.component import Component, Value
 
 class Contains(Component):
     async def measure(self, trajectory):
@@ -33,11 +33,6 @@ class Absent(Component):
         if trajectory.id == "1_2":
             raise UnscoredError("the judge is away")
         return Value(1.0)
-
-class Shortest(GroupComponent):
-    async def measure_group(self, group):
-        shortest = min(len(each.answer) for each in group)
-        return [Value(float(len(each.answer) == shortest) + len(group)) for each in group]
 
 def shout(trajectory):
     from agent_rl.rewards.lab.editing import with_answer
@@ -91,12 +86,6 @@ def test_what_cannot_be_scored_is_counted_and_kept(stored: Path) -> None:
     assert "the judge is away" in str(missing.error)
     assert list(found["errors"].values()) == [1]
     assert "1 unscored: " in run("score", out, f"agent_rl.reward.components.judge.kind={kind}").stdout
-
-
-def test_a_group_is_handed_over_whole(stored: Path) -> None:
-    kind = f"{stored.parent}/mine.py:Shortest"
-    found = data("score", stored, f"agent_rl.reward.components.short.kind={kind}")
-    assert found["all"]["components"]["short"]["mean"] > 4
 
 
 def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:

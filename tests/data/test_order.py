@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_rl.data.hashing import hashed
-from agent_rl.data.order import RowOrder
+from agent_rl.data.order import RowOrder, hashed
 from agent_rl.data.row_table import RowFacts
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
