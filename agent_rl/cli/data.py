@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,6 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.agents.episode.loop import EpisodeSetup
     from agent_rl.data.check import DataReport, Numbered, RowFinding, Rows
-    from agent_rl.data.files import NumberedRow
 
 __all__ = ["GROUP", "app"]
 
@@ -172,6 +171,7 @@ def _checked(paths: list[str], known: Rows) -> DataReport:
     from dataclasses import replace
 
     from agent_rl.data.check import check_files
+    from agent_rl.data.files import iterate_rows
     from agent_rl.progress import progress
 
     with ExitStack() as reading:
@@ -181,20 +181,15 @@ def _checked(paths: list[str], known: Rows) -> DataReport:
             reading.close()  # scoring shows its own progress
             return known.grade(rows)
 
-        return check_files({path: _rows(path) for path in paths}, replace(known, grade=grade), advance)
-
-
-def _rows(path: str) -> Iterator[NumberedRow]:
-    from agent_rl.data.files import iterate_rows
-
-    return iterate_rows(path)
+        return check_files({path: iterate_rows(path) for path in paths}, replace(known, grade=grade), advance)
 
 
 def _write_good(report: DataReport, paths: list[str], target: Path) -> dict[str, dict[str, int]]:
     from agent_rl.data.check import write_good
+    from agent_rl.data.files import iterate_rows
     from agent_rl.data.storage import RowWriter
 
     rejected = target.with_name(f"{target.stem}.rejected.jsonl")
     with RowWriter(target) as writer:
-        good, bad = write_good(report, {path: _rows(path) for path in paths}, writer.write, rejected)
+        good, bad = write_good(report, {path: iterate_rows(path) for path in paths}, writer.write, rejected)
     return {"good": {str(target): good}, "rejected": {str(rejected): bad}}

@@ -192,21 +192,16 @@ def _sft(
 
 
 def _otel(path: Path, chosen: Selection, target: Path, endpoint: str | None, follow: bool) -> int:
+    from agent_rl.exports.records import write_jsonl
     from agent_rl.exports.spans import Sender, as_otlp_json, spans_of
 
     run = _run(path)
-    sender = Sender(endpoint) if endpoint or "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ else None
-    count = 0
-    if sender is None:
-
-        def write(file: Path) -> int:
-            texts = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
-            with open(file, "w", encoding="utf-8") as lines:
-                return sum(bool(lines.write(text + "\n")) for text in texts)
-
+    if not endpoint and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         if follow:
             raise ConfigError("--follow", "there is no collector to send to", "Add --endpoint")
-        return _replaced(target, write)
+        made = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
+        return _replaced(target, lambda file: write_jsonl(file, made))
+    sender, count = Sender(endpoint), 0
     try:
         for found in _followed(path, chosen) if follow else chosen.read(path):
             if found is None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ class RawSet:
         to_row: makes one row; it gets `agent_name` and the options of `arguments`.
         hub: where each split is on the hub.
         agent_name: agent loop of the rows, if the command names none.
-        arguments: adds options to the command line; their values are passed to `to_row`, except `prepare`'s.
+        arguments: options of the command line, as argparse takes them; `to_row` gets their values, or `prepare` does.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with all options before anything is read; what it returns is passed to `to_row` instead.
         generate: makes the examples of each split; then nothing is read. It gets the options, of which it takes its own
@@ -60,7 +60,7 @@ class RawSet:
     to_row: ToRow
     hub: Mapping[str, Hub] = field(default_factory=dict)
     agent_name: str = "react_agent"
-    arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read: Callable[[Path], Iterable[Raw]] = read_raw
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     generate: Callable[[dict[str, Any], int, Mapping[str, int]], Mapping[str, Iterable[Raw]]] | None = None
@@ -213,8 +213,8 @@ def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParse
     add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")
     add("--limit", type=_positive, metavar="N", help="the first N rows of each split")
     add("--seed", type=int, default=0, help="of what is drawn, default: %(default)s")
-    if data_set.arguments is not None:
-        data_set.arguments(parser)
+    for name, option in data_set.arguments.items():
+        add(name, **option)
     return parser
 
 
@@ -241,15 +241,14 @@ def _part(text: str) -> float:
 
 
 def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[Raw]]:
-    if common["input"] or common["local_dataset_path"]:
-        files: dict[str, list[Path]] = {}
-        for each in (*(common["input"] or ()), common["local_dataset_path"]):
-            path = Path(each).expanduser() if each else None
-            if path is not None and each == common["local_dataset_path"] and path.is_dir():
-                files |= split_files(path)
-            elif path is not None:
-                files.setdefault(split_of(path), []).append(path)
-        return {split: _chained(data_set.read, paths) for split, paths in files.items()}
+    files: dict[str, list[Path]] = {}
+    for each in map(Path, common["input"] or ()):
+        files.setdefault(split_of(each), []).append(each.expanduser())
+    if common["local_dataset_path"]:
+        place = Path(common["local_dataset_path"]).expanduser()
+        files |= split_files(place) if place.is_dir() else {split_of(place): [place]}
+    if files:
+        return {split: chain.from_iterable(map(data_set.read, paths)) for split, paths in files.items()}
     hub = data_set.hub
     if common["hub"]:
         found = {split: part._replace(name=common["hub"]) for split, part in hub.items()}
@@ -257,11 +256,6 @@ def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[R
     if not hub:
         raise ConfigError("--input", "there is no input", "Name files with --input, or a data set with --hub")
     return {split: from_hub(*part) for split, part in hub.items()}
-
-
-def _chained(read: Callable[[Path], Iterable[Raw]], paths: Sequence[Path]) -> Iterator[Raw]:
-    for path in paths:
-        yield from read(path)
 
 
 def _shown(examples: Iterable[Raw], split: str) -> Iterator[Raw]:

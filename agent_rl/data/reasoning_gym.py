@@ -6,7 +6,6 @@ A row keeps the whole entry in `extra_info.entry`, with the name of its generato
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -56,8 +55,5 @@ def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> d
     return {split: generate(name, seeds[split], size) for split, size in sizes.items() if size}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--generator", required=True, metavar="NAME", help="for example leg_counting")
-
-
-REASONING_GYM = RawSet("reasoning_gym", to_row, arguments=_arguments, generate=_generate)
+_GENERATOR = {"required": True, "metavar": "NAME", "help": "for example leg_counting"}
+REASONING_GYM = RawSet("reasoning_gym", to_row, arguments={"--generator": _GENERATOR}, generate=_generate)

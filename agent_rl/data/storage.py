@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from agent_rl.data.contract import check_row
+from agent_rl.data.sources import read_raw
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -170,18 +171,10 @@ def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of a parquet file as they were made, without columns that are null.
 
     Raises:
-        ConfigError: when the file is absent or is not parquet.
+        ConfigError: when the file is absent, is not parquet, or has no rows.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        rows = pq.read_table(os.fspath(path), partitioning=None).to_pylist()
-    except FileNotFoundError as error:
-        raise ConfigError(str(path), "there is no such file", "Correct the path, or write the file first") from error
-    except (pa.ArrowException, OSError) as error:
-        raise ConfigError(str(path), f"not a parquet file ({error})", "Write it again with write_parquet") from error
-    return [{name: value for name, value in unpacked(row).items() if value is not None} for row in rows]
+    rows = (unpacked(raw.value) for raw in read_raw(path))
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:

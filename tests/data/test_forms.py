@@ -24,7 +24,6 @@ from agent_rl.data import (
     write_parquet,
 )
 from agent_rl.data.code import stub
-from agent_rl.data.conversion import run
 from agent_rl.data.math_dataset import boxed_answer
 from agent_rl.data.rows import ToRow
 from agent_rl.data.tool_calls import read_with_answers
@@ -311,13 +310,13 @@ def test_another_agent_gets_the_functions_as_its_tools() -> None:
     assert [each["type"] for each in spec.parameters["properties"].values()] == ["integer", "array"]
 
 
-def test_the_index_of_a_corpus_is_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_index_of_a_corpus_is_built(
+    tmp_path: Path, convert: Any, refusal: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "nq.jsonl").write_text(json.dumps({"question": "who", "answer": ["Goethe"]}))
     (tmp_path / "wiki.jsonl").write_text(json.dumps({"id": "1", "title": "Faust", "text": "By Goethe."}))
-    arguments = ["--input", str(tmp_path / "nq.jsonl"), "--local_save_dir", str(tmp_path / "out")]
-    run(search_qa.SEARCH_QA, None, [*arguments, "--corpus", str(tmp_path / "wiki.jsonl")])
+    arguments = ["--input", tmp_path / "nq.jsonl", "--corpus"]
+    convert(search_qa.SEARCH_QA, *arguments, tmp_path / "wiki.jsonl")
     assert "wiki.jsonl is ready" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir() if "wiki" in path.name and path.is_dir()]
-    with pytest.raises(SystemExit):
-        run(search_qa.SEARCH_QA, None, [*arguments, "--corpus", "absent.jsonl"])
-    assert "error: --corpus: there is no file absent.jsonl" in capsys.readouterr().err
+    assert "error: --corpus: there is no file absent.jsonl" in refusal(search_qa.SEARCH_QA, *arguments, "absent.jsonl")

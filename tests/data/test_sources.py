@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl.data.conversion import run
 from agent_rl.data.from_file import FROM_FILE
 from agent_rl.data.sources import from_hub, read_raw, split_files, split_of
 from agent_rl.errors import ConfigError
@@ -133,13 +132,10 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_broken_input_gets_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+def test_broken_input_gets_one_clear_error(tmp_path: Path, refusal: Any, kind: str) -> None:
     name, make, place, problem = BROKEN[kind]
     make(tmp_path / name)
-    with pytest.raises(SystemExit) as ended:
-        run(FROM_FILE, None, ["--input", str(tmp_path / name), *OPTIONS, "--local_save_dir", str(tmp_path / "out")])
-    assert ended.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = refusal(FROM_FILE, "--input", tmp_path / name, *OPTIONS).splitlines()
     assert line.startswith(f"error: {tmp_path / name}{', ' if place else ''}{place}")
     assert problem in line
     assert not list(tmp_path.glob("out/*"))

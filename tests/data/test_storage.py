@@ -100,5 +100,5 @@ def test_a_file_that_is_absent_or_not_parquet_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent.parquet: there is no such file"):
         read_parquet(tmp_path / "absent.parquet")
     (tmp_path / "text.parquet").write_text("not parquet at all")
-    with pytest.raises(ConfigError, match=r"text.parquet: not a parquet file"):
+    with pytest.raises(ConfigError, match=r"text.parquet: cannot be read as parquet"):
         read_parquet(tmp_path / "text.parquet")
