@@ -12,10 +12,9 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.pieces import Pieces
     from agent_rl.rewards.compose import Reward
-    from agent_rl.settings import AgentRLSettings
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["configuration", "configured", "is_dump", "kept_pieces", "settings_of", "stored_trajectories"]
+__all__ = ["configuration", "configured", "is_dump", "kept_pieces", "stored_trajectories"]
 
 
 def kept_pieces(
@@ -39,13 +38,14 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
 
     from agent_rl.rewards.custom import configured_reward
     from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+    from agent_rl.settings import AgentRLSettings
 
     chosen = configuration(config, overrides)
     limit: Any = OmegaConf.select(chosen, "data.max_response_length")
     limit = None if limit is None else int(limit)
     custom = OmegaConf.select(chosen, CUSTOM_FUNCTION)
     function: Any = None if custom is None else OmegaConf.to_container(custom)
-    return configured_reward(settings_of(chosen).reward, function, max_response_tokens=limit)
+    return configured_reward(AgentRLSettings.from_config(chosen).reward, function, max_response_tokens=limit)
 
 
 def stored_trajectories(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:
@@ -61,13 +61,6 @@ def stored_trajectories(path: Path, limit: int | None, data: Path | None) -> lis
         if row := by_index.get((trajectory.data_source, trajectory.info.get("index"))):
             trajectory.row = row_data(row)
     return found
-
-
-def settings_of(configuration: Any) -> AgentRLSettings:
-    """The section `agent_rl` of a configuration."""
-    from agent_rl.settings import AgentRLSettings
-
-    return AgentRLSettings.from_config(configuration)
 
 
 def is_dump(path: Path) -> bool:

@@ -20,7 +20,6 @@ from agent_rl.cli._reward_inputs import (
     configured,
     is_dump,
     kept_pieces,
-    settings_of,
     stored_trajectories,
 )
 from agent_rl.errors import ConfigError, did_you_mean
@@ -101,9 +100,10 @@ def score(
     from rich.console import Console
 
     from agent_rl.rewards.lab.groups import grouped, score_groups, summary, summary_table
+    from agent_rl.settings import AgentRLSettings
 
     if is_dump(trajectories):
-        settings = settings_of(configuration(config, overrides or []))
+        settings = AgentRLSettings.from_config(configuration(config, overrides or []))
         kept_as = partial(
             kept_pieces, config=config, overrides=overrides, work=["dump", trajectories, loop, script, tools]
         )
