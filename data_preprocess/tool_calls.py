@@ -1,4 +1,7 @@
-"""Write BFCL, RLLA (ToolRL) or xLAM as files of rows."""
+"""Write BFCL, RLLA (ToolRL) or xLAM as files of rows.
+
+BFCL's answers are looked for beside its questions: NAME_answers.json or possible_answer/NAME.
+"""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.tool_calls import TOOL_CALLS

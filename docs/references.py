@@ -144,15 +144,20 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
     """The docstring below each field, those of base classes too."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if not issubclass(base, BaseModel) or base is BaseModel:
-            continue
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(tree, ast.ClassDef)
-        for field, below in itertools.pairwise(tree.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                said = below.value if isinstance(below, ast.Expr) else None
-                text = said.value if isinstance(said, ast.Constant) else None
-                found[field.target.id] = _one_line(text) if isinstance(text, str) else found.get(field.target.id, "")
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            found |= _texts_below(base)
+    return found
+
+
+def _texts_below(cls: type) -> dict[str, str]:
+    """The docstring below each assignment of a class."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for field, below in itertools.pairwise(tree.body):
+        if isinstance(field, ast.Assign | ast.AnnAssign) and isinstance(below, ast.Expr):
+            name = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
+            found[ast.unparse(name)] = _one_line(ast.literal_eval(below.value))
     return found
 
 
@@ -274,18 +279,15 @@ def built_in_page() -> str:
         module = inspect.getmodule(built_in_class(name))
         parts.append(f"### `{name}`\n\n{_paragraphs(inspect.getdoc(module) or '')}")
     parts += ["## Agents\n", "A row names one in `agent_name`; else `default_agent_loop` counts.\n"]
-    parts.append(_markdown(("name", "how it writes"), [(f"`{name}`", _agent(name)) for name in agent_names()]))
+    parts.append(_named(("name", "how it writes"), {name: _agent(name) for name in agent_names()}))
     parts += [
         "## Syntaxes of native tool calls\n",
         "`actor_rollout_ref.rollout.multi_turn.format` names one; `auto`: the chat template's.\n",
     ]
-    parts.append(
-        _markdown(("name", "reads"), [(f"`{n}`", _one_line(inspect.getdoc(s.read))) for n, s in SYNTAXES.items()])
-    )
+    parts.append(_named(("name", "reads"), {n: _one_line(inspect.getdoc(s.read)) for n, s in SYNTAXES.items()}))
     parts += ["## Scorers\n", "`agent_rl.reward.correctness.scorer` names one.\n"]
-    parts.append(
-        _markdown(("name", "what it compares"), [(f"`{n}`", s.text or _first(s.function)) for n, s in SCORERS.items()])
-    )
+    compared = {name: scorer.text or _first(scorer.function) for name, scorer in SCORERS.items()}
+    parts.append(_named(("name", "what it compares"), compared))
     parts += ["## Components\n", "`agent_rl.reward.components.<name>.kind` names one; its `config` takes these keys.\n"]
     for kind, cls in kinds().items():
         parts.append(f"### `{kind}`\n\n{_paragraphs(inspect.getdoc(cls) or '')}")
@@ -293,8 +295,8 @@ def built_in_page() -> str:
             parts.append(_table(cls.Config))
     parts += ["## Groups of the configuration\n", "`algo=grpo` on the command line, or in a recipe's `defaults`.\n"]
     for group in sorted(folder for folder in (ROOT / "agent_rl/config").iterdir() if any(folder.glob("*.yaml"))):
-        rows = [(f"`{file.stem}`", _comment(file)) for file in sorted(group.glob("*.yaml"))]
-        parts.append(f"### `{group.name}=`\n\n{_markdown(('choice', 'what it does'), rows)}")
+        choices = {file.stem: _comment(file) for file in sorted(group.glob("*.yaml"))}
+        parts.append(f"### `{group.name}=`\n\n{_named(('choice', 'what it does'), choices)}")
     return "\n".join(parts)
 
 
@@ -384,14 +386,14 @@ What a run logs beside verl's own metrics, under the same names in every logger 
 
 ## `agent/`: what the agents did
 """,
-            _markdown(head, _metric_rows("agent/", of_one | stops)),
+            _named(head, of_one | stops, "agent/"),
             "## `agent/`: the reward\n",
-            _markdown(head, _metric_rows("agent/", OF_THE_REWARD)),
+            _named(head, OF_THE_REWARD, "agent/"),
             "## `agent/`: the step\n",
-            _markdown(head, _metric_rows("agent/", OF_THE_STEP)),
+            _named(head, OF_THE_STEP, "agent/"),
             "## `data/`: which rows are drawn\n",
             "With an order of `agent_rl.data`; see [data](../guides/data.md).\n",
-            _markdown(head, _metric_rows("data/", OF_THE_DATA)),
+            _named(head, OF_THE_DATA, "data/"),
             """## In a validation
 
 verl logs the numbers of `agent/` for each data source, as `val-core/<source>/acc/mean@<n>` and
@@ -403,21 +405,15 @@ in the place of `@`.
     )
 
 
-def _metric_rows(prefix: str, meanings: Mapping[str, str]) -> list[tuple[str, ...]]:
-    return [(f"`{prefix}{name}`", meaning) for name, meaning in meanings.items()]
+def _named(columns: tuple[str, str], meanings: Mapping[str, str], prefix: str = "") -> str:
+    """A table of names with their meanings."""
+    return _markdown(columns, [(f"`{prefix}{name}`", meaning) for name, meaning in meanings.items()])
 
 
 def _stop_meaning(reason: StopReason) -> str:
     """The docstring below a member of the enumeration."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(StopReason))).body
-    assert isinstance(tree, ast.ClassDef)
-    for member, below in itertools.pairwise(tree.body):
-        if isinstance(member, ast.Assign) and ast.unparse(member.targets[0]) == reason.name:
-            assert isinstance(below, ast.Expr)
-            assert isinstance(below.value, ast.Constant)
-            text = _one_line(str(below.value.value)).rstrip(".")
-            return text[0].lower() + text[1:]
-    raise KeyError(reason)
+    text = _texts_below(StopReason)[reason.name].rstrip(".")
+    return text[0].lower() + text[1:]
 
 
 def _comment(file: Path) -> str:
@@ -449,28 +445,9 @@ def _escaped(text: str) -> str:
     return "`".join(part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(parts))
 
 
-def python_api_page() -> str:
-    """The public names."""
-    page: Callable[..., str] = runpy.run_path(str(ROOT / "docs/python_api.py"))["python_page"]
-    return page(NOTE, _paragraphs)
-
-
-def gpu_node_page() -> str:
-    """What a GPU node needs."""
-    page: Callable[..., str] = runpy.run_path(str(ROOT / "docs/gpu_pages.py"))["gpu_page"]
-    return page(NOTE, _markdown)
-
-
-def comparison_page() -> str:
-    """What other frameworks have."""
-    page: Callable[..., str] = runpy.run_path(str(ROOT / "docs/comparison_page.py"))["comparison_page"]
-    return page(NOTE, _markdown)
-
-
-def start_notebook() -> str:
-    """The notebook, with what its cells print."""
-    executed: Callable[[Path], str] = runpy.run_path(str(ROOT / "docs/notebook.py"))["executed"]
-    return executed(ROOT / "docs/start.ipynb")
+def _made_by(file: str, function: str, *arguments: Any) -> Callable[[], str]:
+    """A page that a program next to this one makes."""
+    return lambda: str(runpy.run_path(str(FOLDER / file))[function](*arguments))
 
 
 def receipts_page() -> str:
@@ -530,12 +507,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,
-    "reference/python.md": python_api_page,
+    "reference/python.md": _made_by("python_api.py", "python_page", NOTE, _paragraphs),
     "reference/metrics.md": metrics_page,
-    "reference/gpu_node.md": gpu_node_page,
+    "reference/gpu_node.md": _made_by("gpu_pages.py", "gpu_page", NOTE, _markdown),
     "guides/migration.md": migration_page,
-    "comparison.md": comparison_page,
-    "start.ipynb": start_notebook,
+    "comparison.md": _made_by("comparison_page.py", "comparison_page", NOTE, _markdown),
+    "start.ipynb": _made_by("notebook.py", "executed", FOLDER / "start.ipynb"),
     **{f"../recipes/{name}/README.md": partial(recipe_page, name) for name in described()},
 }
 

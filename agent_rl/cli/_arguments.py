@@ -11,7 +11,22 @@ import typer
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["Json", "agent_names", "json_object", "print_json", "recipe_names", "stdout", "tools_of_file"]
+__all__ = [
+    "AgentName",
+    "Endpoint",
+    "Json",
+    "Overrides",
+    "Recipe",
+    "Script",
+    "Tools",
+    "agent_names",
+    "json_object",
+    "print_json",
+    "print_result",
+    "recipe_names",
+    "stdout",
+    "tools_of_file",
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 """Named `as_json` by every command that prints a result; the command's help lists the keys."""
@@ -24,6 +39,14 @@ def print_json(result: Any) -> None:
     """Print the result of a command with `--json`."""
     text = json.dumps(result, indent=2, ensure_ascii=False, default=str)
     print(text, file=stdout.get() or sys.stdout, flush=True)
+
+
+def print_result(result: Any, as_json: bool, *lines: object) -> None:
+    """Print the result of a command: for programs with `--json`, otherwise these lines."""
+    if as_json:
+        print_json(result)
+    else:
+        print(*lines, sep="\n", flush=True)
 
 
 def json_object(key: str, text: str) -> dict[str, Any]:
@@ -53,6 +76,22 @@ def agent_names(incomplete: str) -> list[str]:
     from agent_rl.agents.registry import agent_names
 
     return [name for name in agent_names() if name.startswith(incomplete)]
+
+
+Recipe = Annotated[
+    str,
+    typer.Argument(
+        help="Folder with config.yaml, or a name that `agent-rl recipes` lists", autocompletion=recipe_names
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, and groups"),
+]
+AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none", autocompletion=agent_names)]
+Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
+Tools = Annotated[str | None, typer.Option(help="YAML file of tools")]
+Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]
 
 
 def tools_of_file(ctx: typer.Context, incomplete: str) -> list[str]:

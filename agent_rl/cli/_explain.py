@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli._arguments import Json, Overrides, Recipe, print_json
 
 __all__ = ["explain"]
 
 
-def explain(
-    recipe: Annotated[str, typer.Argument(help="A recipe's folder or name", autocompletion=recipe_names)],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="As in training")] = None,
-    as_json: Json = False,
-) -> None:
+def explain(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> None:
     r"""Print the reward of a recipe as one formula, and what it pays for five plain behaviours.
 
     \b

@@ -39,13 +39,14 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
 
     from agent_rl.rewards.custom import configured_reward
     from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+    from agent_rl.settings import AgentRLSettings
 
     chosen = configuration(config, overrides)
     limit: Any = OmegaConf.select(chosen, "data.max_response_length")
     limit = None if limit is None else int(limit)
     custom = OmegaConf.select(chosen, CUSTOM_FUNCTION)
     function: Any = None if custom is None else OmegaConf.to_container(custom)
-    return configured_reward(settings_of(chosen).reward, function, max_response_tokens=limit)
+    return configured_reward(AgentRLSettings.from_config(chosen).reward, function, max_response_tokens=limit)
 
 
 def stored_trajectories(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:

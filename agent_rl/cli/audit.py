@@ -145,11 +145,8 @@ def _is_trace(file: Path) -> bool:
 
 
 def _findings(audit: TurnAudit) -> dict[str, str]:
-    found = {}
-    if audit.mask:
-        found["mask_errors"] = audit.mask
-    if audit.logprobs:
-        found["logprob_errors"] = audit.logprobs
+    wrong = {"mask_errors": audit.mask, "logprob_errors": audit.logprobs}
+    found = {kind: text for kind, text in wrong.items() if text}
     if audit.retokenized:
         found["retokenized"] = ""
     if audit.drift != "none":

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, agent_names, print_json
+from agent_rl.cli._arguments import AgentName, Json, Script, Tools, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.agents.episode.loop import EpisodeSetup
     from agent_rl.data.check import DataReport, Numbered, RowFinding, Rows
-    from agent_rl.data.files import NumberedRow
 
 __all__ = ["GROUP", "app"]
 
@@ -24,10 +23,7 @@ GROUP = "data"
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show rows as the model sees them, and check them.")
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
-Tools = Annotated[str | None, typer.Option(help="YAML file of tools: they are shown, and their names checked")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model: its template renders, its tokens count")]
-AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none", autocompletion=agent_names)]
-Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting agent_rl... of the run")]
 
 
@@ -118,14 +114,23 @@ def check(
     from rich.console import Console
 
     from agent_rl.data.check_table import findings, table
+    from agent_rl.doctor.rows import known_rows
+    from agent_rl.pieces import pieces
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:
         raise ConfigError(path, "it is named twice", "Name each file once")
     if fix is not None and str(fix) in paths:
         raise ConfigError("--fix", f"{fix} is one of the files that are checked", "Name another file")
-    known = _known(_setup(tools, settings, script), _tokenizer(model), agent, None if every else sample, seed,
-                   work=[files, tools, model, agent, script, settings])  # fmt: skip
+    most = None if every else sample
+    known = known_rows(
+        _setup(tools, settings, script),
+        default_agent=agent,
+        tokenizer=_tokenizer(model),
+        sample=most,
+        seed=seed,
+        kept=lambda total: pieces("truths", total, [files, tools, model, agent, script, settings, most, seed]),
+    )
     report = _checked(paths, known)
     fixed = {} if fix is None else {"fixed": _write_good(report, paths, fix)}
     if as_json:
@@ -162,21 +167,12 @@ def _tokenizer(model: str | None) -> Any:
     return load_tokenizer(model, "--model")
 
 
-def _known(setup: EpisodeSetup, tokenizer: Any, agent: str, sample: int | None, seed: int, work: list[Any]) -> Rows:
-    from agent_rl.doctor.rows import known_rows
-    from agent_rl.pieces import pieces
-
-    return known_rows(
-        setup, default_agent=agent, tokenizer=tokenizer, sample=sample, seed=seed,
-        kept=lambda total: pieces("truths", total, [*work, sample, seed]),
-    )  # fmt: skip
-
-
 def _checked(paths: list[str], known: Rows) -> DataReport:
     from contextlib import ExitStack
     from dataclasses import replace
 
     from agent_rl.data.check import check_files
+    from agent_rl.data.files import iterate_rows
     from agent_rl.progress import progress
 
     with ExitStack() as reading:
@@ -186,21 +182,16 @@ def _checked(paths: list[str], known: Rows) -> DataReport:
             reading.close()  # scoring shows its own progress
             return known.grade(rows)
 
-        return check_files({path: _rows(path) for path in paths}, replace(known, grade=grade), advance)
-
-
-def _rows(path: str) -> Iterator[NumberedRow]:
-    from agent_rl.data.files import iterate_rows
-
-    return iterate_rows(path)
+        return check_files({path: iterate_rows(path) for path in paths}, replace(known, grade=grade), advance)
 
 
 def _write_good(report: DataReport, paths: list[str], target: Path) -> dict[str, dict[str, int]]:
     from agent_rl.data.check import write_good
+    from agent_rl.data.files import iterate_rows
     from agent_rl.data.storage import RowWriter
 
     rejected = target.with_name(f"{target.stem}.rejected.jsonl")
     with RowWriter(target) as writer:
-        write_good(report, {path: _rows(path) for path in paths}, writer.write, rejected)
+        write_good(report, {path: iterate_rows(path) for path in paths}, writer.write, rejected)
     bad = len(report.bad)
     return {"good": {str(target): sum(report.rows) - bad}, "rejected": {str(rejected): bad}}

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli._arguments import Json, Overrides, print_json, recipe_names
 from agent_rl.errors import ConfigError
 
 __all__ = ["GROUP", "app"]
@@ -30,7 +30,7 @@ def doctor(
             autocompletion=recipe_names,
         ),
     ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(help="Hydra overrides, key=value, as for train")] = None,
+    overrides: Overrides = None,
     script: Annotated[
         Path | None, typer.Option(help="Your own entry point, as for train: the agents that it registers are tried")
     ] = None,

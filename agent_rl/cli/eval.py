@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, agent_names, print_json, recipe_names
+from agent_rl.cli._arguments import Endpoint, Json, Script, Tools, agent_names, print_json, recipe_names
 from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
@@ -36,14 +36,12 @@ def evaluate(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
-    ] = None,
+    endpoint: Endpoint = None,
     loop: Annotated[
         str | None, typer.Option(help="The agent; default: the column agent_name", autocompletion=agent_names)
     ] = None,
-    script: Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")] = None,
-    tools: Annotated[str | None, typer.Option(help="YAML file of tools")] = None,
+    script: Script = None,
+    tools: Tools = None,
     n: Annotated[int | None, typer.Option("-n", help="Episodes for each row; default: the recipe's, or 1")] = None,
     out: Annotated[
         Path | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_json, print_result
 from agent_rl.errors import ConfigError
 
 __all__ = ["GROUP", "app"]
@@ -58,10 +58,7 @@ def experiment(
             [recipe_folder(recipe)] if recipe else sorted(path.parent for path in Path("recipes").glob("*/results"))
         )
         stale = [problem for folder in folders for problem in stale_receipts(folder)]
-        if as_json:
-            print_json({"stale": stale})
-        else:
-            print("\n".join(stale) or f"the receipts of {len(folders)} recipes fit them")
+        print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes fit them"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
         raise ConfigError("RECIPE", "no recipe is named", "Give one, or --check")

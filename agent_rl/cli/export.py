@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 
 __all__ = ["GROUP", "app"]
 
@@ -35,7 +35,5 @@ def export(
     from agent_rl.exports.model import export_model
 
     commands = export_model(run, to)
-    if as_json:
-        print_json({"folder": str(to), "serve": commands})
-    else:
-        print(f"{to}: serve it with one of", *commands, sep="\n  ")
+    lines = [f"{to}: serve it with one of", *(f"  {command}" for command in commands)]
+    print_result({"folder": str(to), "serve": commands}, as_json, *lines)

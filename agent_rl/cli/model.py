@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 
 __all__ = ["GROUP", "app"]
 
@@ -39,9 +39,7 @@ def from_gguf(
     from agent_rl.exports.from_gguf import model_from_gguf
 
     said = model_from_gguf(file, out)
-    if as_json:
-        print_json({"folder": str(out), **said})
-        return
     types = ", ".join(f"{number} {name}" for name, number in said["types"].items())
     size = f"{said['parameters'] / 1e6:.1f} M parameters"
-    print(f"{out}: {said['name']}, {size}, license {said['license'] or 'unknown'}; matrices in the file: {types}")
+    line = f"{out}: {said['name']}, {size}, license {said['license'] or 'unknown'}; matrices in the file: {types}"
+    print_result({"folder": str(out), **said}, as_json, line)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 
 __all__ = ["GROUP", "app"]
 
@@ -45,7 +45,4 @@ def new(
     if kind not in KINDS:
         raise ConfigError("KIND", f"there is no start for {kind!r}", did_you_mean(kind, KINDS))
     files, commands = make_start(kind, name, to or Path(name))
-    if as_json:
-        print_json({"files": [str(path) for path in files], "next": commands})
-    else:
-        print(*files, "", *commands, sep="\n")
+    print_result({"files": [str(path) for path in files], "next": commands}, as_json, *files, "", *commands)

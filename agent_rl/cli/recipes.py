@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli._arguments import Json, print_result, recipe_names
 
 __all__ = ["GROUP", "app"]
 
@@ -28,12 +28,8 @@ def recipes(context: typer.Context, as_json: Json = False) -> None:
 
     if context.invoked_subcommand is None:
         known = described()
-        if as_json:
-            print_json({"recipes": known})
-            return
         width = max(map(len, known))
-        for name, text in known.items():
-            print(f"{name:{width}}  {text}")
+        print_result({"recipes": known}, as_json, *(f"{name:{width}}  {text}" for name, text in known.items()))
 
 
 @app.command()
@@ -51,7 +47,4 @@ def copy(
     folder = target or Path(name)
     files = [str(path) for path in copy_recipe(name, folder)]
     command = f"agent-rl train {folder if len(folder.parts) > 1 else f'./{folder}'}"
-    if as_json:
-        print_json({"files": files, "next": [command]})
-    else:
-        print(*files, "", command, sep="\n")
+    print_result({"files": files, "next": [command]}, as_json, *files, "", command)

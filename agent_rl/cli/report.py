@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError
 
 __all__ = ["GROUP", "app"]
@@ -48,19 +48,12 @@ def report(
     target = out or Path(runs[0]) / "report.html"
     found = [read_run(run) for run in runs]
     text, files = page(found), []
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-        if png is not None:
-            png.mkdir(parents=True, exist_ok=True)
-            for chart in charts(found):
-                files.append(png / f"{chart.name}.png")
-                chart.write_png(files[-1])
-    except OSError as error:
-        problem = f"{error.filename or target} cannot be written ({error.strerror})"
-        raise ConfigError("--out, --png", problem, "Name another file or folder") from error
-    if as_json:
-        shown = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
-        print_json(shown)
-    else:
-        print("\n".join(map(str, [target, *files])))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    if png is not None:
+        png.mkdir(parents=True, exist_ok=True)
+        for chart in charts(found):
+            files.append(png / f"{chart.name}.png")
+            chart.write_png(files[-1])
+    result = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
+    print_result(result, as_json, target, *files)

@@ -220,11 +220,11 @@ def serve(
 
     settings = read_settings(config, overrides or [])
     try:
-        from agent_rl.rewards.service import app as service
+        from agent_rl.rewards.service import server
     except ModuleNotFoundError as error:
         remedy = "Install what the service needs: pip install 'agent-rl[service]'"
         raise ConfigError("agent-rl reward serve", f"there is no module {error.name!r}", remedy) from error
-    service.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
+    server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 
 
 async def _closed(reward: Reward, work: Awaitable[T]) -> T:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, json_object, print_json
+from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def evaluate(
         str, typer.Argument(help="Its name at the endpoint; without one a model's folder, or a checkpoint of training")
     ],
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows or examples of answers with their truth")],
-    endpoint: Annotated[
-        str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")
-    ] = None,
+    endpoint: Endpoint = None,
     template: Annotated[
         str, typer.Option(help="pointwise, pairwise, or one of your own, file.py:Name; auto: pairwise for pairs")
     ] = "auto",
@@ -124,23 +122,19 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
 def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
     from agent_rl.viewer.charts import Chart
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
-        lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
-        text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")
-        if report.calibration:
-            points = [(each["predicted"], each["true"]) for each in report.calibration]
-            bands = [(each["predicted"], each["low"], each["high"]) for each in report.calibration]
-            ends = sorted({min(points)[0], max(points)[0]})
-            chart = Chart(
-                "calibration",
-                lines={"mean of the true scores": points, "perfect": [(end, end) for end in ends]},
-                bands={"mean of the true scores": bands},
-                axis="score that the judge gave",
-            )
-            chart.write_png(folder / "calibration.png")
-    except OSError as error:
-        problem = f"{error.filename or folder} cannot be written ({error.strerror})"
-        raise ConfigError("--out", problem, "Name another folder") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+    lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")
+    if report.calibration:
+        points = [(each["predicted"], each["true"]) for each in report.calibration]
+        bands = [(each["predicted"], each["low"], each["high"]) for each in report.calibration]
+        ends = sorted({min(points)[0], max(points)[0]})
+        chart = Chart(
+            "calibration",
+            lines={"mean of the true scores": points, "perfect": [(end, end) for end in ends]},
+            bands={"mean of the true scores": bands},
+            axis="score that the judge gave",
+        )
+        chart.write_png(folder / "calibration.png")

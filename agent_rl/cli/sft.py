@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, Overrides, Recipe, print_result
 
 __all__ = ["GROUP", "app"]
 
@@ -16,13 +14,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
-def sft(
-    recipe: Annotated[str, typer.Argument(help="Folder with config.yaml, or a name that `agent-rl recipes` lists")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Hydra overrides, as of agent-rl train")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> None:
     r"""Make a recipe's cold start: rows of its world, and a small model that has seen worked episodes.
 
     \b
@@ -39,7 +31,5 @@ def sft(
 
     start = ColdStart(recipe, overrides or [])
     made = start.make()
-    if as_json:
-        print_json({"folder": str(start.folder), "model": str(start.model), "made": made})
-    else:
-        print(f"{start.model}: {'made' if made else 'nothing to do'}")
+    result = {"folder": str(start.folder), "model": str(start.model), "made": made}
+    print_result(result, as_json, f"{start.model}: {'made' if made else 'nothing to do'}")

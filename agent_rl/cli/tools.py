@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, json_object, print_json, tools_of_file
+from agent_rl.cli._arguments import Json, json_object, print_json, print_result, tools_of_file
 
 if TYPE_CHECKING:
     from agent_rl.tools import ToolSpec
@@ -54,16 +54,14 @@ def check(
     """
     from agent_rl.tools.inspection import signature
 
-    found = {}
-    for file in files:
-        specs = _specs(file)
-        found[str(file)] = {spec.name: signature(spec) for spec in specs}
-        if not as_json:
-            print(f"{file}: {len(specs)} tool{'s' if len(specs) > 1 else ''}")
-            for spec in specs:
-                print(f"  {signature(spec)}")
-    if as_json:
-        print_json({"files": found})
+    found = {str(file): {spec.name: signature(spec) for spec in _specs(file)} for file in files}
+    lines = []
+    for file, tools in found.items():
+        lines += [
+            f"{file}: {len(tools)} tool{'s' if len(tools) > 1 else ''}",
+            *(f"  {text}" for text in tools.values()),
+        ]
+    print_result({"files": found}, as_json, *lines)
 
 
 @app.command()
@@ -85,13 +83,11 @@ def call(
 
     given = json_object("ARGUMENTS", arguments), json_object("--create-kwargs", create_kwargs)
     result = inspection.call(_specs(file), name, *given)
-    if as_json:
-        names = ("text", "status", "seconds", "reward")
-        print_json({name: getattr(result, name) for name in names})
-        raise typer.Exit(result.status is not ToolStatus.OK)
-    print(result.text)
-    reward = "" if result.reward is None else f", reward {result.reward:g}"
-    print(f"[{result.status.value}, {result.seconds:.3f} s{reward}]", file=sys.stderr)
+    keys = ("text", "status", "seconds", "reward")
+    print_result({name: getattr(result, name) for name in keys}, as_json, result.text)
+    if not as_json:
+        reward = "" if result.reward is None else f", reward {result.reward:g}"
+        print(f"[{result.status.value}, {result.seconds:.3f} s{reward}]", file=sys.stderr)
     raise typer.Exit(result.status is not ToolStatus.OK)
 
 

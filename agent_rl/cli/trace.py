@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,16 +146,15 @@ def _atif(path: Path, chosen: Selection, target: Path, tokens: bool) -> int:
     from agent_rl.trace import find_image, image_folder, image_names
 
     model, count = _run(path).get("model"), 0
-    with _writing(target):
-        target.mkdir(parents=True, exist_ok=True)
-        for each in chosen.read(path, tokens=tokens):
-            count += 1
-            name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
-            (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
-            for image in image_names(each):
-                if (file := find_image(image_folder(path), image)) is not None:
-                    (target / IMAGES).mkdir(exist_ok=True)
-                    shutil.copyfile(file, target / IMAGES / file.name)
+    target.mkdir(parents=True, exist_ok=True)
+    for each in chosen.read(path, tokens=tokens):
+        count += 1
+        name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
+        (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
+        for image in image_names(each):
+            if (file := find_image(image_folder(path), image)) is not None:
+                (target / IMAGES).mkdir(exist_ok=True)
+                shutil.copyfile(file, target / IMAGES / file.name)
     return count
 
 
@@ -194,21 +192,16 @@ def _sft(
 
 
 def _otel(path: Path, chosen: Selection, target: Path, endpoint: str | None, follow: bool) -> int:
+    from agent_rl.exports.records import write_jsonl
     from agent_rl.exports.spans import Sender, as_otlp_json, spans_of
 
     run = _run(path)
-    sender = Sender(endpoint) if endpoint or "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ else None
-    count = 0
-    if sender is None:
-
-        def write(file: Path) -> int:
-            texts = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
-            with open(file, "w", encoding="utf-8") as lines:
-                return sum(bool(lines.write(text + "\n")) for text in texts)
-
+    if not endpoint and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         if follow:
             raise ConfigError("--follow", "there is no collector to send to", "Add --endpoint")
-        return _replaced(target, write)
+        made = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
+        return _replaced(target, lambda file: write_jsonl(file, made))
+    sender, count = Sender(endpoint), 0
     try:
         for found in _followed(path, chosen) if follow else chosen.read(path):
             if found is None:
@@ -246,19 +239,9 @@ def _run(path: Path) -> dict[str, Any]:
 
 def _replaced(target: Path, write: Callable[[Path], int]) -> int:
     """Write a file, which is there whole or not at all; returns what `write` does."""
-    with _writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            made = Path(folder) / target.name
-            result = write(made)
-            os.replace(made, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / target.name
+        result = write(made)
+        os.replace(made, target)
     return result
-
-
-@contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        problem = f"{target} cannot be written ({error.strerror})"
-        raise ConfigError("--out", problem, "Name another place") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import yaml
 
-from agent_rl.cli._arguments import print_json, recipe_names, stdout
+from agent_rl.cli._arguments import Overrides, Recipe, print_json, stdout
 from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
@@ -25,16 +25,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def train(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help="Folder with config.yaml, or a name that `agent-rl recipes` lists", autocompletion=recipe_names
-        ),
-    ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, and groups"),
-    ] = None,
+    recipe: Recipe,
+    overrides: Overrides = None,
     script: Annotated[
         str | None, typer.Option(help="Your own entry point: registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,

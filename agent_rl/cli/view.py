@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Json, print_result
 
 __all__ = ["GROUP", "app"]
 
@@ -48,10 +48,8 @@ def view(
     from agent_rl.viewer.serve import serve
 
     def announce(url: str, count: int) -> None:
-        if as_json:
-            print_json({"url": url, "trajectories": count})
-        else:
-            print(f"{count:,} {'trajectory' if count == 1 else 'trajectories'}: {url}", flush=True)
+        line = f"{count:,} {'trajectory' if count == 1 else 'trajectories'}: {url}"
+        print_result({"url": url, "trajectories": count}, as_json, line)
 
     token = None if host in ("127.0.0.1", "localhost", "::1") else secrets.token_urlsafe(16)
     serve(find_sources(places or [newest_run(Path("outputs"))]), host, port, token, announce)

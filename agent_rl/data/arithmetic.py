@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
+from agent_rl.data.conversion import RawSet
 from agent_rl.data.rows import makes_row
+from agent_rl.data.sources import Raw
 
-__all__ = ["DATA_SOURCE", "Problem", "generate", "to_row", "train_test"]
+__all__ = ["ARITHMETIC", "DATA_SOURCE", "Problem", "generate", "to_row", "train_test"]
 
 DATA_SOURCE = "agent_rl/arithmetic"
 
@@ -116,6 +118,14 @@ def to_row(problem: Problem) -> dict[str, Any]:
         "ground_truth": problem.answer,
         "extra_info": {"answer": "\n".join([*lines, f"#### {problem.answer}"]), "expression": problem.expression},
     }
+
+
+def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, list[Raw]]:
+    splits = dict(zip(("train", "test"), train_test(seed, sizes["train"], sizes["test"]), strict=True))
+    return {split: [Raw(each.question, each) for each in problems] for split, problems in splits.items()}
+
+
+ARITHMETIC = RawSet("arithmetic", to_row, generate=_generate)
 
 
 def _draw(source: random.Random) -> Problem | None:

@@ -17,7 +17,6 @@ rows whose tests this solution fails, or `stub` passes.
 
 from __future__ import annotations
 
-import argparse
 import ast
 from collections.abc import Mapping
 from typing import Any
@@ -164,8 +163,6 @@ def _with_start(example: Mapping[str, Any], question: str) -> str:
     return f"{question.strip()}\n\nStart with:\n\n```python\n{start.rstrip()}\n```" if start else question
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--visible", type=int, metavar="N", help="tests of a row that its tool run_tests gets")
-
-
-CODE = RawSet("code", to_row, {"test": Hub("newfacade/LeetCodeDataset", None, "test")}, arguments=_arguments)
+_HUB = {"test": Hub("newfacade/LeetCodeDataset", None, "test")}
+_VISIBLE = {"type": int, "metavar": "N", "help": "tests of a row that its tool run_tests gets"}
+CODE = RawSet("code", to_row, _HUB, arguments={"--visible": _VISIBLE})

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.progress import progress
 
-__all__ = ["Hub", "RawSet", "convert", "json_of", "run", "text_of", "value_of"]
+__all__ = ["Hub", "RawSet", "json_of", "run", "text_of", "value_of"]
 
 
 class Hub(NamedTuple):
@@ -47,11 +47,11 @@ class RawSet:
         to_row: makes one row; it gets `agent_name` and the options of `arguments`.
         hub: where each split is on the hub.
         agent_name: agent loop of the rows, if the command names none.
-        arguments: adds options to the command line; their values are passed to `to_row`, except `prepare`'s.
+        arguments: options of the command line, as argparse takes them; `to_row` gets their values, or `prepare` does.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with all options before anything is read; what it returns is passed to `to_row` instead.
-        generate: makes the examples of each split from the options, of which it takes its own out, and the seed; then
-            nothing is read.
+        generate: makes the examples of each split; then nothing is read. It gets the options, of which it takes its own
+            out, the seed, and how many to make of each split.
         test_share: share of the rows for the split `test`, where the input has none.
         trial: says why a row is left out; "" for a row that is kept.
     """
@@ -60,10 +60,10 @@ class RawSet:
     to_row: ToRow
     hub: Mapping[str, Hub] = field(default_factory=dict)
     agent_name: str = "react_agent"
-    arguments: Callable[[argparse.ArgumentParser], None] | None = None
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read: Callable[[Path], Iterable[Raw]] = read_raw
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    generate: Callable[[dict[str, Any], int], Mapping[str, Iterable[Raw]]] | None = None
+    generate: Callable[[dict[str, Any], int, Mapping[str, int]], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
     trial: Callable[[Mapping[str, Any]], str] | None = None
 
@@ -78,26 +78,18 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
     """
     options = vars(_parser(data_set, description).parse_args(arguments))
     common = {name: options.pop(name, None) for name in _COMMON}
-    left_out: Counter[str] = Counter()
     try:
         if data_set.prepare is not None:
             options = data_set.prepare(options)
         if data_set.generate is not None:
-            inputs = data_set.generate(options, common["seed"])
+            sizes = {split: common[f"{split}_size"] for split in ("train", "test")}
+            inputs = data_set.generate(options, common["seed"], sizes)
         else:
             inputs = _inputs(data_set, common)
         options |= {"agent_name": common["agent_name"]}
         if common["tools"]:
             options |= {"tool_selection": common["tools"]}
-        written = convert(
-            data_set,
-            inputs,
-            Path(common["local_save_dir"]).expanduser(),
-            options=options,
-            limit=common["limit"],
-            share=_Share(common["seed"], common["split_by"], common["test_share"] or 0.0),
-            left_out=left_out,
-        )
+        written, left_out = _convert(data_set, inputs, options, common)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -110,70 +102,54 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         print(f"left out: {count} rows, {reason}")
 
 
-@dataclass(frozen=True)
-class _Share:
-    """Which rows of the split `train` go to `test`."""
-
-    seed: int = 0
-    column: str | None = None
-    test: float = 0.0
-
-    def split(self, raw: Raw, split: str, number: int) -> str:
-        key: Any = number
-        if self.column is not None:
-            key = value_of(raw.value, self.column)
-            if str(key).lower() in SPLITS:
-                return SPLITS[str(key).lower()]
-        if split != "train" or not self.test:
-            return split
-        digest = hashlib.blake2b(f"{self.seed} {key}".encode(), digest_size=8).digest()
-        is_test = int.from_bytes(digest, "big") < self.test * 2**64
-        return "test" if is_test or (number == 0 and self.column is None) else split  # so that few rows have one
-
-
-def convert(
-    data_set: RawSet,
-    inputs: Mapping[str, Iterable[Raw]],
-    folder: Path,
-    *,
-    options: Mapping[str, Any],
-    limit: int | None = None,
-    share: _Share = _Share(),
-    left_out: Counter[str] | None = None,
-) -> dict[Path, int]:
-    """Write `<split>.parquet` of each split.
+def _convert(
+    data_set: RawSet, inputs: Mapping[str, Iterable[Raw]], options: Mapping[str, Any], common: Mapping[str, Any]
+) -> tuple[dict[Path, int], Counter[str]]:
+    """Write `<split>.parquet` of each split: all of them, or none.
 
     Args:
         data_set: whose `to_row` is used.
         inputs: the examples of each split.
-        folder: where to write; it is created.
         options: for `to_row`.
-        limit: the most rows of a split.
-        share: which rows go to `test`.
-        left_out: takes the number of rows that the data set's `trial` leaves out, by reason.
+        common: the options of all sets.
 
     Returns:
-        The files with their numbers of rows. All are complete, or none is written.
+        The files with their numbers of rows; the numbers of rows that are left out, by reason.
 
     Raises:
         ConfigError: for the first example that cannot be read or made into a row, with file and line.
     """
+    folder, left_out = Path(common["local_save_dir"]).expanduser(), Counter[str]()
     writers: dict[str, RowWriter] = {}
     with ExitStack() as stack:
         for given, examples in inputs.items():
-            for number, raw in enumerate(_shown(islice(examples, limit), given)):
+            for number, raw in enumerate(_shown(islice(examples, common["limit"]), given)):
                 try:
-                    split = share.split(raw, given, number)
+                    split = _split(raw.value, given, number, common)
                     if split not in writers:
                         writers[split] = stack.enter_context(RowWriter(folder / f"{split}.parquet"))
                     row = data_set.to_row(raw.value, split, writers[split].count, **options)
                     if reason := data_set.trial(row) if data_set.trial is not None else "":
-                        (Counter() if left_out is None else left_out)[reason] += 1
+                        left_out[reason] += 1
                     else:
                         writers[split].write(row)
                 except ConfigError as error:
                     raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
-    return {writer.path: writer.count for writer in writers.values()}
+    return {writer.path: writer.count for writer in writers.values()}, left_out
+
+
+def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
+    """The split of an example: a share of `train` goes to `test`, drawn by its number or by a column."""
+    key, column, share = number, common["split_by"], common["test_share"]
+    if column is not None:
+        key = value_of(example, column)
+        if str(key).lower() in SPLITS:
+            return SPLITS[str(key).lower()]
+    if split != "train" or not share:
+        return split
+    digest = hashlib.blake2b(f"{common['seed']} {key}".encode(), digest_size=8).digest()
+    is_test = int.from_bytes(digest, "big") < share * 2**64
+    return "test" if is_test or (number == 0 and column is None) else split  # so that few rows have one
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:
@@ -220,7 +196,7 @@ def json_of(example: Mapping[str, Any], name: str) -> Any:
 
 _COMMON = (
     *("input", "local_dataset_path", "hub", "local_save_dir", "agent_name", "tools"),
-    *("limit", "seed", "split_by", "test_share"),
+    *("limit", "seed", "split_by", "test_share", "train_size", "test_size"),
 )
 
 
@@ -229,13 +205,16 @@ def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParse
     add = parser.add_argument
     if data_set.generate is None:
         _add_inputs(parser, data_set)
+    else:
+        add("--train_size", type=int, default=5000, help="rows, default: %(default)s")
+        add("--test_size", type=int, default=500, help="rows, default: %(default)s")
     add("--local_save_dir", "--local_dir", default=f"~/data/{data_set.name}", help="default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="agent loop of the rows, default: %(default)s")
     add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")
     add("--limit", type=_positive, metavar="N", help="the first N rows of each split")
     add("--seed", type=int, default=0, help="of what is drawn, default: %(default)s")
-    if data_set.arguments is not None:
-        data_set.arguments(parser)
+    for name, option in data_set.arguments.items():
+        add(name, **option)
     return parser
 
 
@@ -262,15 +241,14 @@ def _part(text: str) -> float:
 
 
 def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[Raw]]:
-    if common["input"] or common["local_dataset_path"]:
-        files: dict[str, list[Path]] = {}
-        for each in (*(common["input"] or ()), common["local_dataset_path"]):
-            path = Path(each).expanduser() if each else None
-            if path is not None and each == common["local_dataset_path"] and path.is_dir():
-                files |= split_files(path)
-            elif path is not None:
-                files.setdefault(split_of(path), []).append(path)
-        return {split: _chained(data_set.read, paths) for split, paths in files.items()}
+    files: dict[str, list[Path]] = {}
+    for each in map(Path, common["input"] or ()):
+        files.setdefault(split_of(each), []).append(each.expanduser())
+    if common["local_dataset_path"]:
+        place = Path(common["local_dataset_path"]).expanduser()
+        files |= split_files(place) if place.is_dir() else {split_of(place): [place]}
+    if files:
+        return {split: chain.from_iterable(map(data_set.read, paths)) for split, paths in files.items()}
     hub = data_set.hub
     if common["hub"]:
         found = {split: part._replace(name=common["hub"]) for split, part in hub.items()}
@@ -278,11 +256,6 @@ def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[R
     if not hub:
         raise ConfigError("--input", "there is no input", "Name files with --input, or a data set with --hub")
     return {split: from_hub(*part) for split, part in hub.items()}
-
-
-def _chained(read: Callable[[Path], Iterable[Raw]], paths: Sequence[Path]) -> Iterator[Raw]:
-    for path in paths:
-        yield from read(path)
 
 
 def _shown(examples: Iterable[Raw], split: str) -> Iterator[Raw]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_rl.data.contract import check_rows
 from agent_rl.data.shapes import as_row
-from agent_rl.data.sources import count_raw, read_raw
+from agent_rl.data.sources import read_raw
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ def read_rows(path: str, most: int) -> RowsFile:
             with pq.ParquetFile(path) as file:
                 count, schema = file.metadata.num_rows, file.schema_arrow
         else:
-            count = count_raw(path)
-            schema = pa.Table.from_pylist([raw.value for raw in islice(read_raw(path), most)]).schema
+            raws = read_raw(path)
+            values = [raw.value for raw in islice(raws, most)]
+            count, schema = len(values) + sum(1 for _ in raws), pa.Table.from_pylist(values).schema
     except ConfigError as error:
         return RowsFile(path, error=error)
     except (pa.ArrowException, OverflowError) as error:
@@ -108,41 +109,14 @@ def read_rows(path: str, most: int) -> RowsFile:
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
     """The columns, with both types, for which verl cannot join two files; a column may be absent in one of them."""
-    if one.schema is None or other.schema is None:
-        return []
-    kinds = {
-        name: (one.schema.field(name).type, other.schema.field(name).type)
-        for name in one.schema.names
-        if name in other.schema.names
-    }
-    return [f"{name} ({ours}, {theirs})" for name, (ours, theirs) in kinds.items() if not _alike(ours, theirs)]
+    import pyarrow as pa
+    from datasets import Dataset, concatenate_datasets  # by which verl joins them
 
-
-def _alike(one: pa.DataType, other: pa.DataType) -> bool:
-    """`datasets.features.features._check_if_features_can_be_aligned`, for pyarrow's types."""
-    from pyarrow import types
-
-    if _is_null(one) or _is_null(other):
-        return True
-    if types.is_struct(one) and types.is_struct(other):
-        ours, theirs = ({each.name: each.type for each in kind} for kind in (one, other))
-        return all(_alike(ours[name], theirs[name]) for name in ours.keys() & theirs.keys())
-    return bool(_plain(one) == _plain(other))
-
-
-def _is_null(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    is_list = types.is_list(kind) or types.is_large_list(kind)
-    return bool(types.is_null(kind) or (is_list and _is_null(kind.value_type)))
-
-
-def _plain(kind: pa.DataType) -> Any:
-    """A type to compare: the order of a struct's fields says nothing."""
-    from pyarrow import types
-
-    if types.is_struct(kind):
-        return {each.name: _plain(each.type) for each in kind}
-    if types.is_list(kind) or types.is_large_list(kind):
-        return [types.is_large_list(kind), _plain(kind.value_type)]
-    return str(kind)
+    found = []
+    for name in set(one.schema.names if one.schema else ()) & set(other.schema.names if other.schema else ()):
+        kinds = [file.schema.field(name).type for file in (one, other) if file.schema is not None]
+        try:
+            concatenate_datasets([Dataset(pa.table({name: pa.nulls(1, kind)})) for kind in kinds])
+        except (TypeError, ValueError):
+            found.append(f"{name} ({', '.join(map(str, kinds))})")
+    return sorted(found)

@@ -9,7 +9,6 @@ reads (`prompt`, `messages`, `conversations`, ...). Columns that the mapping doe
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -153,12 +152,6 @@ def _of_shape(
     return {name: row[name] for name in known if name in row} | {"extra_info": further | info}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    for name, field in ColumnMapping.model_fields.items():
-        parser.add_argument(f"--{name}", metavar="TEXT", help=f"default: {field.default}")
-    parser.add_argument("--mapping", metavar="YAML", help="file with these keys, instead of options")
-
-
 def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     path = options.pop("mapping")
     given = {name: value for name, value in options.items() if value is not None}
@@ -169,4 +162,11 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     return {"mapping": validated(ColumnMapping, dict(written) | given, Place(file=file))}
 
 
-FROM_FILE = RawSet("from_file", to_row, arguments=_arguments, prepare=_prepared, test_share=0.05)
+_ARGUMENTS = {
+    **{
+        f"--{name}": {"metavar": "TEXT", "help": f"default: {field.default}"}
+        for name, field in ColumnMapping.model_fields.items()
+    },
+    "--mapping": {"metavar": "YAML", "help": "file with these keys, instead of options"},
+}
+FROM_FILE = RawSet("from_file", to_row, arguments=_ARGUMENTS, prepare=_prepared, test_share=0.05)

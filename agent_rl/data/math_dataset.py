@@ -13,7 +13,6 @@ The solution is kept in `extra_info.solution`, a level in `extra_info.level`.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -125,9 +124,6 @@ def _boxes(text: str) -> Any:
                 break
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data_source", metavar="NAME", help="of the rows; default: the form of the rows says it")
-
-
 _HUB = {split: Hub("DigitalLearningGmbH/MATH-lighteval", None, split) for split in ("train", "test")}
-MATH_DATASET = RawSet("math_dataset", to_row, _HUB, arguments=_arguments)
+_DATA_SOURCE = {"metavar": "NAME", "help": "of the rows; default: the form of the rows says it"}
+MATH_DATASET = RawSet("math_dataset", to_row, _HUB, arguments={"--data_source": _DATA_SOURCE})

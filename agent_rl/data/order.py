@@ -14,6 +14,7 @@ The order holds row numbers, not rows, and knows neither verl nor torch.
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,13 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_rl.data.hashing import hashed
 from agent_rl.data.row_table import RowFacts, RowTable
 from agent_rl.data.shares import shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
 
-__all__ = ["RowOrder"]
+__all__ = ["RowOrder", "hashed"]
 
 KEY = "agent_rl.data"
 CHUNK = 256
@@ -300,3 +300,14 @@ class RowOrder:
                     f"no row with a weight has a difficulty from {stage.difficulty[0]:g} to {stage.difficulty[1]:g}"
                 )
                 raise ConfigError(key, problem, f"Their difficulties reach from {found.min():g} to {found.max():g}")
+
+
+def hashed(key: str, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A number from 0 to 2^64 - 1 for each number, by splitmix64 (https://prng.di.unimi.it/splitmix64.c)."""
+    start = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
+    mixed: NDArray[np.uint64] = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed += np.full(len(numbers), start, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed

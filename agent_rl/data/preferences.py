@@ -16,7 +16,6 @@ pair becomes a question to a judge, as one of JudgeBench always is: which of two
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -155,22 +154,16 @@ def _answer(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _arguments(source: str) -> Any:
-    def add(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data_source", default=source, help="default: %(default)s")
-        parser.add_argument("--judge", action="store_true", help="ask a judge which of the two answers is better")
-
-    return add
-
-
-def _set(name: str, source: str, train: str = "train", test: str = "test") -> RawSet:
-    hub = {"train": Hub(source, None, train), "test": Hub(source, None, test)}
-    return RawSet(name, to_row, hub, agent_name="single_turn_agent", arguments=_arguments(source))
+def _set(name: str, source: str, **splits: str) -> RawSet:
+    hub = {split: Hub(source, None, named) for split, named in splits.items()}
+    arguments: dict[str, dict[str, Any]] = {
+        "--data_source": {"default": source, "help": "default: %(default)s"},
+        "--judge": {"action": "store_true", "help": "ask a judge which of the two answers is better"},
+    }
+    return RawSet(name, to_row, hub, agent_name="single_turn_agent", arguments=arguments)
 
 
-FULL_HH_RLHF = _set("full_hh_rlhf", "Dahoas/full-hh-rlhf")
-HELPSTEER2 = _set("helpsteer2", "nvidia/HelpSteer2", test="validation")
-ULTRAFEEDBACK = _set("ultrafeedback", "HuggingFaceH4/ultrafeedback_binarized", "train_prefs", "test_prefs")
-PREFERENCE_PAIRS = RawSet(
-    "preference_pairs", to_row, agent_name="single_turn_agent", arguments=_arguments("preference_pairs")
-)
+FULL_HH_RLHF = _set("full_hh_rlhf", "Dahoas/full-hh-rlhf", train="train", test="test")
+HELPSTEER2 = _set("helpsteer2", "nvidia/HelpSteer2", train="train", test="validation")
+ULTRAFEEDBACK = _set("ultrafeedback", "HuggingFaceH4/ultrafeedback_binarized", train="train_prefs", test="test_prefs")
+PREFERENCE_PAIRS = _set("preference_pairs", "preference_pairs")

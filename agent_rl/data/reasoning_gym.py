@@ -6,7 +6,6 @@ A row keeps the whole entry in `extra_info.entry`, with the name of its generato
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -51,16 +50,10 @@ def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
         yield Raw(f"{name}, seed {seed}, entry {number}", dict(entry))
 
 
-def _generate(options: dict[str, Any], seed: int) -> dict[str, Iterator[Raw]]:
-    name, train, test = (options.pop(key) for key in ("generator", "train_size", "test_size"))
-    sizes = {"train": (2 * seed + 1, train), "test": (2 * seed, test)}
-    return {split: generate(name, drawn, size) for split, (drawn, size) in sizes.items() if size}
+def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
+    name, seeds = options.pop("generator"), {"train": 2 * seed + 1, "test": 2 * seed}
+    return {split: generate(name, seeds[split], size) for split, size in sizes.items() if size}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--generator", required=True, metavar="NAME", help="for example leg_counting")
-    parser.add_argument("--train_size", type=int, default=5000, help="problems, default: %(default)s")
-    parser.add_argument("--test_size", type=int, default=500, help="problems, default: %(default)s")
-
-
-REASONING_GYM = RawSet("reasoning_gym", to_row, arguments=_arguments, generate=_generate)
+_GENERATOR = {"required": True, "metavar": "NAME", "help": "for example leg_counting"}
+REASONING_GYM = RawSet("reasoning_gym", to_row, arguments={"--generator": _GENERATOR}, generate=_generate)

@@ -11,7 +11,6 @@ the tool `search` finds it ready.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,10 +46,6 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--corpus", metavar="FILE", help="JSONL of passages whose BM25 index is built now")
-
-
 def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     if corpus := options.pop("corpus"):
         from agent_rl.tools.builtin._bm25 import open_index  # numpy and bm25s
@@ -65,4 +60,5 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
 
 _NQ = "google-research-datasets/nq_open"
 _HUB = {"train": Hub(_NQ), "test": Hub(_NQ, None, "validation")}
-SEARCH_QA = RawSet("search_qa", to_row, _HUB, arguments=_arguments, prepare=_prepared)
+_CORPUS = {"metavar": "FILE", "help": "JSONL of passages whose BM25 index is built now"}
+SEARCH_QA = RawSet("search_qa", to_row, _HUB, arguments={"--corpus": _CORPUS}, prepare=_prepared)

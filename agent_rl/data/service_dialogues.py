@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from agent_rl.data.rows import make_row
+from agent_rl.data.conversion import RawSet
+from agent_rl.data.rows import makes_row
+from agent_rl.data.sources import Raw
 
-__all__ = ["ACTIONS", "DATA_SOURCE", "STATES", "TOOL", "rows"]
+__all__ = ["ACTIONS", "DATA_SOURCE", "SERVICE_DIALOGUES", "STATES", "TOOL", "rows"]
 
 DATA_SOURCE = "agent_rl/service_dialogues"
 TOOL = "orders"
@@ -36,44 +40,54 @@ WISHES = {
 THANKS = ("Thank you. Is it done?", "And what happens now?", "Good. Anything I must do?")
 
 
-def rows(seed: int, split: str, count: int, *, agent_name: str = "user_sim_agent") -> list[dict[str, Any]]:
+@makes_row
+def to_row(customer: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a customer, who is drawn as the arguments of `make_row`."""
+    return dict(customer)
+
+
+def rows(seed: int, split: str, count: int) -> list[dict[str, Any]]:
     """The first `count` rows of a seed and split."""
+    customers = islice(_customers(seed, split), count)
+    return [to_row(each, split, index, agent_name="user_sim_agent") for index, each in enumerate(customers)]
+
+
+def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
+    return {split: (Raw(split, each) for each in islice(_customers(seed, split), sizes[split])) for split in sizes}
+
+
+SERVICE_DIALOGUES = RawSet("service_dialogues", to_row, agent_name="user_sim_agent", generate=_generate)
+
+
+def _customers(seed: int, split: str) -> Iterator[dict[str, Any]]:
     source = random.Random(f"{seed} {split}")
-    return [_row(source, split, index, agent_name) for index in range(count)]
-
-
-def _row(source: random.Random, split: str, index: int, agent_name: str) -> dict[str, Any]:
-    numbers = source.sample(range(1000, 10_000), 3)
-    orders = [
-        {"number": str(number), "item": item, "state": source.choice(STATES), "address": _address(source)}
-        for number, item in zip(numbers, source.sample(ITEMS, 3), strict=True)
-    ]
-    order, action, name = orders[0], source.choice(sorted(ACTIONS)), source.choice(NAMES)
-    possible = source.random() < 0.5
-    order["state"] = source.choice(
-        [state for state in STATES if (state in ACTIONS[action]) is possible],
-    )
-    address = _address(source)
-    wish = WISHES[action].format(item=order["item"], address=address)
-    change = {"action": action, "number": order["number"], "address": address if action == "redirect" else ""}
-    source.shuffle(orders)
-    return make_row(
-        question=f"Hello, this is {name}. {wish}",
-        data_source=DATA_SOURCE,
-        ground_truth=f"{action} {order['number']}" if possible else f"nothing: {order['number']} is {order['state']}",
-        split=split,
-        index=index,
-        agent_name=agent_name,
-        ability="service",
-        tools_kwargs={TOOL: {"create_kwargs": {"orders": json.dumps(orders)}}},
-        extra_info={
-            "user": {
-                "replies": [f"It is order {order['number']}.", source.choice(THANKS)],
-                "change": change if possible else dict.fromkeys(change, ""),
-                "tell": "" if possible else order["state"],
-            }
-        },
-    )
+    while True:
+        numbers = source.sample(range(1000, 10_000), 3)
+        orders = [
+            {"number": str(number), "item": item, "state": source.choice(STATES), "address": _address(source)}
+            for number, item in zip(numbers, source.sample(ITEMS, 3), strict=True)
+        ]
+        order, action, name = orders[0], source.choice(sorted(ACTIONS)), source.choice(NAMES)
+        possible = source.random() < 0.5
+        order["state"] = source.choice([state for state in STATES if (state in ACTIONS[action]) is possible])
+        address = _address(source)
+        wish = WISHES[action].format(item=order["item"], address=address)
+        change = {"action": action, "number": order["number"], "address": address if action == "redirect" else ""}
+        source.shuffle(orders)
+        truth = f"{action} {order['number']}" if possible else f"nothing: {order['number']} is {order['state']}"
+        user = {
+            "replies": [f"It is order {order['number']}.", source.choice(THANKS)],
+            "change": change if possible else dict.fromkeys(change, ""),
+            "tell": "" if possible else order["state"],
+        }
+        yield {
+            "question": f"Hello, this is {name}. {wish}",
+            "data_source": DATA_SOURCE,
+            "ground_truth": truth,
+            "ability": "service",
+            "tools_kwargs": {TOOL: {"create_kwargs": {"orders": json.dumps(orders)}}},
+            "extra_info": {"user": user},
+        }
 
 
 def _address(source: random.Random) -> str:

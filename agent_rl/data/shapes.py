@@ -46,12 +46,13 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     Raises:
         ConfigError: for a prompt or tools of no known shape.
     """
-    row, changes = unpacked(raw), _Changes()
-    _move_prompt(row, changes, place)
-    _move_truth(row, changes)
-    _move_info(row, changes, number)
-    _move_tools(row, changes, place)
-    return row, changes.texts
+    row = unpacked(raw)
+    changes: list[str] = []
+    _move_prompt(row, changes.append, place)
+    _move_truth(row, changes.append)
+    _move_info(row, changes.append, number)
+    _move_tools(row, changes.append, place)
+    return row, changes
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
@@ -79,14 +80,6 @@ def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any
         text = _flat(content, images, videos, place) if _is_parts(content) else content
         messages.append({"role": role, "content": text, **{key: value for key, value in further.items() if value}})
     return messages, images, videos
-
-
-class _Changes:
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def __call__(self, text: str) -> None:
-        self.texts.append(text)
 
 
 def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str) -> None:

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["SUFFIXES", "Raw", "count_raw", "from_hub", "read_raw", "split_files", "split_of"]
+__all__ = ["SUFFIXES", "Raw", "from_hub", "read_raw", "split_files", "split_of"]
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 SPLITS = {
@@ -31,10 +31,10 @@ _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
 
 class Raw(NamedTuple):
-    """One example: `data_set.jsonl, line 3` and its columns."""
+    """One example: `data_set.jsonl, line 3` and its columns, or what a generator made."""
 
     place: str
-    value: dict[str, Any]
+    value: Any
 
 
 def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
@@ -57,15 +57,6 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
     if empty:
         problem = "the file is empty" if not file.stat().st_size else "there are no rows"
         raise ConfigError(str(file), problem, "Check where the file comes from")
-
-
-def count_raw(path: str | os.PathLike[str]) -> int:
-    """The number of examples in a JSON file; of JSON lines, those that are not blank."""
-    file = Path(path)
-    if _is_one_list(file):
-        return sum(1 for _ in _json(file))
-    with _open(file) as lines:
-        return sum(1 for line in lines if line.strip())
 
 
 def from_hub(name: str, config: str | None = None, split: str = "train") -> Iterator[Raw]:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from agent_rl.data.contract import check_row
+from agent_rl.data.sources import read_raw
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -170,18 +171,10 @@ def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of a parquet file as they were made, without columns that are null.
 
     Raises:
-        ConfigError: when the file is absent or is not parquet.
+        ConfigError: when the file is absent, is not parquet, or has no rows.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        rows = pq.read_table(os.fspath(path), partitioning=None).to_pylist()
-    except FileNotFoundError as error:
-        raise ConfigError(str(path), "there is no such file", "Correct the path, or write the file first") from error
-    except (pa.ArrowException, OSError) as error:
-        raise ConfigError(str(path), f"not a parquet file ({error})", "Write it again with write_parquet") from error
-    return [{name: value for name, value in unpacked(row).items() if value is not None} for row in rows]
+    rows = (unpacked(raw.value) for raw in read_raw(path))
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -189,15 +182,15 @@ def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
     stored = dict(row)
     for name, fields in FIELDS.items():
         typed: dict[str, Any] = {}
-        rest: dict[str, Any] = {}
+        rest: list[str] = []
         for key, value in row[name].items():
-            (typed if key in fields and _fits(value, fields[key]) else rest)[key] = value
-        try:
-            stored[name] = typed | {PACKED: _json(rest)}
-        except _NOT_JSON:
-            for key, value in rest.items():
-                _require_json(value, f"{place}, column {name}.{key}")
-            raise
+            if key in fields and _fits(value, fields[key]):
+                typed[key] = value
+            else:
+                rest.append(
+                    f"{json.dumps(str(key), ensure_ascii=False)}: {_json(value, f'{place}, column {name}.{key}')}"
+                )
+        stored[name] = typed | {PACKED: f"{{{', '.join(rest)}}}"}
     if row.get("images"):
         stored["images"] = [each if isinstance(each, Mapping) else {"path": os.fspath(each)} for each in row["images"]]
     return stored
@@ -222,21 +215,14 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
         raise
 
 
-_NOT_JSON = (TypeError, ValueError, RecursionError)
-
-
-def _require_json(value: Any, place: str) -> None:
+def _json(value: Any, place: str) -> str:
     try:
-        _json(value)
-    except _NOT_JSON as error:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+        text.encode()  # half a surrogate pair is a ValueError here, with its row, and not when a batch is written
+        return text
+    except (TypeError, ValueError, RecursionError) as error:
         remedy = "Write text, numbers, lists and mappings; media belong into images and videos"
         raise ConfigError(place, f"JSON cannot hold {value!r:.80} ({error})", remedy) from error
-
-
-def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-    text.encode()  # half a surrogate pair is a ValueError here, with its row, and not when a batch is written
-    return text
 
 
 def _plain(value: Any) -> Any:

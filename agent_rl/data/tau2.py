@@ -8,7 +8,6 @@ with that rows can express (a conversation that has begun) are left out altogeth
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,10 +123,11 @@ def _official_splits(path: Path) -> dict[str, str]:
         ) from error
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--domain", default="retail", help="default: %(default)s")
-    parser.add_argument("--database", metavar="FILE", required=True, help="the domain's db.json")
-    parser.add_argument("--policy", metavar="FILE", help="the domain's policy, as the system message")
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "--domain": {"default": "retail", "help": "default: %(default)s"},
+    "--database": {"metavar": "FILE", "required": True, "help": "the domain's db.json"},
+    "--policy": {"metavar": "FILE", "help": "the domain's policy, as the system message"},
+}
 
 
 def _prepared(options: dict[str, Any]) -> dict[str, Any]:
@@ -142,4 +142,4 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-TAU2 = RawSet("tau2", to_row, agent_name="user_sim_agent", read=read_tasks, arguments=_arguments, prepare=_prepared)
+TAU2 = RawSet("tau2", to_row, agent_name="user_sim_agent", read=read_tasks, arguments=_ARGUMENTS, prepare=_prepared)

@@ -12,7 +12,6 @@ that ask for the time get the one of `--now`, which the prompt states: a databas
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -81,12 +80,13 @@ def _source(example: Mapping[str, Any]) -> str:
     return "spider" if "db_id" in example else "sql_eval"
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--databases", metavar="FOLDER", help="SQLite files: NAME.sqlite or NAME/NAME.sqlite")
-    parser.add_argument("--dumps", metavar="FOLDER", help="PostgreSQL dumps, NAME.sql, of which databases are made")
-    parser.add_argument("--database_dir", metavar="FOLDER", default="~/data/databases", help="for them: %(default)s")
-    parser.add_argument("--now", default="2025-01-15 12:00:00", metavar="TIME", help="default: %(default)s")
-    parser.add_argument("--tool", metavar="NAME", help="tool that gets the row's database, for example sql")
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "--databases": {"metavar": "FOLDER", "help": "SQLite files: NAME.sqlite or NAME/NAME.sqlite"},
+    "--dumps": {"metavar": "FOLDER", "help": "PostgreSQL dumps, NAME.sql, of which databases are made"},
+    "--database_dir": {"metavar": "FOLDER", "default": "~/data/databases", "help": "for them: %(default)s"},
+    "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "default: %(default)s"},
+    "--tool": {"metavar": "NAME", "help": "tool that gets the row's database, for example sql"},
+}
 
 
 def _prepared(options: dict[str, Any]) -> dict[str, Any]:
@@ -107,4 +107,4 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"databases": Path(folder).expanduser() if folder else made, "now": now}
 
 
-TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_arguments, prepare=_prepared)
+TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS, prepare=_prepared)

@@ -13,7 +13,6 @@ ground truth; it names the classes whose functions are meant, not the functions,
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import re
@@ -189,8 +188,4 @@ def _of_text(text: str) -> list[Any]:
     return [{"name": call["name"], "arguments": call.get("parameters", call.get("arguments", {}))} for call in calls]
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "BFCL's answers are looked for beside its questions: NAME_answers.json or possible_answer/NAME."
-
-
-TOOL_CALLS = RawSet("tool_calls", to_row, agent_name=IN_TEXT, read=read_with_answers, arguments=_arguments)
+TOOL_CALLS = RawSet("tool_calls", to_row, agent_name=IN_TEXT, read=read_with_answers)

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -53,28 +54,20 @@ class SftChoice:
 
     def of(self, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
         """The chosen ones in their order; each conversation once."""
-        scored = [each for each in trajectories if self._is_whole(each)]
-        chosen = [each for each in scored if self.min_reward is None or _reward(each) >= self.min_reward]
-        self.left_out["reward below the threshold"] += len(scored) - len(chosen)
+        least = float("-inf") if self.min_reward is None else self.min_reward
+        chosen = [each for each in trajectories if self._is_whole(each)]
+        chosen = self._kept(chosen, lambda each: _reward(each) >= least, "reward below the threshold")
         if self.best_of_group:
             best: dict[str, float] = {}
             for each in chosen:
                 best[_group(each)] = max(_reward(each), best.get(_group(each), float("-inf")))
             chosen = self._kept(chosen, lambda each: _reward(each) == best[_group(each)], "not the best of its group")
-        seen: set[str] = set()
-
-        def is_new(trajectory: Trajectory) -> bool:
-            key = json.dumps([_prompt(trajectory), [turn.text for turn in trajectory.turns]])
-            return not (key in seen or seen.add(key))  # type: ignore[func-returns-value]
-
-        chosen = self._kept(chosen, is_new, "the same conversation again")
+        first = {_talk(each): each for each in reversed(chosen)}
+        chosen = self._kept(chosen, lambda each: first[_talk(each)] is each, "the same conversation again")
         if self.per_prompt is not None:
-            counts: Counter[str] = Counter()
-            taken = set()
-            for each in sorted(chosen, key=_reward, reverse=True):  # of equal rewards the first
-                counts[_prompt(each)] += 1
-                if counts[_prompt(each)] <= self.per_prompt:
-                    taken.add(id(each))
+            ranked = sorted(chosen, key=lambda each: (_prompt(each), -_reward(each)))  # of equal rewards the first
+            groups = (islice(group, self.per_prompt) for _, group in groupby(ranked, _prompt))
+            taken = set(map(id, chain.from_iterable(groups)))
             chosen = self._kept(chosen, lambda each: id(each) in taken, "more of the same prompt")
         return chosen
 
@@ -271,6 +264,10 @@ def _reward(trajectory: Trajectory) -> float:
 
 def _group(trajectory: Trajectory) -> str:
     return trajectory.id.rpartition("_")[0] or trajectory.id
+
+
+def _talk(trajectory: Trajectory) -> str:
+    return json.dumps([_prompt(trajectory), [turn.text for turn in trajectory.turns]])
 
 
 def _prompt(trajectory: Trajectory) -> str:

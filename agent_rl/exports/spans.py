@@ -89,8 +89,8 @@ class Sender:
         self._waiting = []
 
 
-def as_otlp_json(spans: Sequence[ReadableSpan]) -> str:
-    """The spans as one line of OTLP's JSON, as a collector's file receiver reads it.
+def as_otlp_json(spans: Sequence[ReadableSpan]) -> Any:
+    """The spans as OTLP's JSON, of which a collector's file receiver reads one in a line.
 
     Raises:
         ConfigError: the packages are not installed.
@@ -100,7 +100,7 @@ def as_otlp_json(spans: Sequence[ReadableSpan]) -> str:
         from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
     except ImportError as error:
         raise ConfigError("--format otel", f"{error.name} is not installed", "Install agent-rl[otel]") from error
-    return json.dumps(_hexadecimal(MessageToDict(encode_spans(spans), use_integers_for_enums=True)))
+    return _hexadecimal(MessageToDict(encode_spans(spans), use_integers_for_enums=True))
 
 
 class _Maker:

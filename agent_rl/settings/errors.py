@@ -3,24 +3,23 @@
     place = Place(file=path) / "tools" / 0
     config = validated(SearchConfig, given, place / "config")
 
-What pydantic reports is put in terms of the model's JSON schema (`agent_rl.settings.forms`), so a union gives
-one sentence and every sentence has an example.
+What pydantic reports of the alternatives of a union becomes one sentence.
 """
 
 from __future__ import annotations
 
+import json
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.fields import FieldInfo
 
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
-from agent_rl.settings.forms import SchemaPart, written
 from agent_rl.settings.yaml_files import line_of, parts_of
 from agent_rl.user_code import UserCodeError
 
@@ -29,6 +28,27 @@ __all__ = ["InvalidValueError", "Place", "validated"]
 Model = TypeVar("Model", bound=BaseModel)
 
 _CHANGE = "Change the value or remove the key"
+_EXPECTED = {
+    "bool": "true or false",
+    "dict": "a mapping",
+    "finite": "a finite number",
+    "float": "a number",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "int": "a whole number",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
+    "list": "a list",
+    "literal_error": "{expected}",
+    "model": "a mapping",
+    "string": "text",
+    "string_pattern_mismatch": "text that matches '{pattern}'",
+    "string_too_short": "text of at least {min_length} characters",
+    "too_long": "a list of at most {max_length}",
+    "too_short": "a list of at least {min_length}",
+    "tuple": "a list",
+}
+"""What a value should be, by pydantic's type of the error or the first word of that."""
 
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = 200
@@ -106,76 +126,74 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
     try:
         return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
     except ValidationError as error:
-        form = _form(model)
-        problems = [_Problem(each, form, data, place or Place()) for each in error.errors()]
-        raise min(problems, key=lambda problem: problem.rank).error() from error
+        problems = [_Problem(each, model, data, place or Place()) for each in error.errors()]
+        first = min(problems, key=lambda problem: problem.rank)
+        raise first.error([each for each in problems if each.place == first.place]) from error
 
 
 class _Problem:
-    """One of pydantic's errors, found in the model's form by its location."""
+    """One of pydantic's errors, at its place in the data.
 
-    def __init__(self, details: Mapping[str, Any], form: SchemaPart, data: Any, place: Place) -> None:
-        self.kind, self.details = details["type"], details
-        self.value = details["input"]
-        self.place, self.form, self.parent = place, form, form
-        self.expected = form
-        self.part: str | int = ""
-        self.is_misfit = False
-        self._find(data)
-        self.rank = (self.is_misfit, self.kind != "extra_forbidden")  # a key that is misspelled is also missing
+    Attributes:
+        part: the last key or list position.
+        models: those that may have the key `part`.
+        field: of that key; None: it is unknown, or that of a mapping with free keys.
+    """
 
-    def _find(self, value: Any) -> None:
-        for part in self.details["loc"]:
-            if self.form.is_union:  # the part names the alternative that pydantic tried
-                meant = self.form.fitting(value)
-                if meant is None:
-                    self.kind, self.value = "union", value
-                    return
-                self.form = meant
-                is_container = isinstance(value, Mapping | list | tuple)
-                self.is_misfit = self.kind.endswith("_type") or (self.kind == "literal_error" and is_container)
+    def __init__(self, details: Mapping[str, Any], model: type[BaseModel], data: Any, place: Place) -> None:
+        self.kind, self.details, self.value = details["type"], details, details["input"]
+        self.place, self.part = place, ""
+        self.models: list[type[BaseModel]] = [model]
+        self.field: FieldInfo | None = None
+        below = self.models
+        for part in details["loc"]:  # keys and positions, and between them the names of a union's alternatives
+            is_missing = self.kind == "missing" and part == details["loc"][-1]
+            is_key = isinstance(data, Mapping) and (part in data or is_missing)
+            if not is_key and not (isinstance(data, list | tuple) and isinstance(part, int)):
                 continue
-            if part == "[key]":
-                self.form = self.expected = SchemaPart({}, {})
-                return
-            self.is_misfit = False
-            self.parent, self.part = self.form, part
-            self.form = self.expected = self.form.child(part)
-            self.place = self.place / part
-            value = value.get(part) if isinstance(value, Mapping) else _item(value, part)
+            self.place, self.part, self.models = self.place / part, part, below
+            self.field = next((each.model_fields[part] for each in below if part in each.model_fields), None)
+            below = below if self.field is None else _models(self.field.annotation)
+            data = data.get(part) if isinstance(data, Mapping) else data[part]
+        self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key is also missing
 
-    def error(self) -> ConfigError:
+    def error(self, alternatives: Sequence[_Problem]) -> ConfigError:
+        """The error for a value that does not fit any of the alternatives of a union."""
         shown = "null" if self.value is None else _shortened.repr(self.value)
         if self.kind == "extra_forbidden":
-            return self.place.error(f"unknown key (value {shown})", did_you_mean(str(self.part), self.parent.keys))
+            known = [name for each in self.models for name in each.model_fields]
+            return self.place.error(f"unknown key (value {shown})", did_you_mean(str(self.part), known))
         if self.kind == "missing":
-            return self.place.error(f"missing: expected {self.form.expected()}", self._remedy(None))
+            return self.place.error("missing", f"Write `{self.part}: ...`")
         if self.kind in ("value_error", "assertion_error"):
             cause = self.details["ctx"]["error"]
             return self.place.error(f"{cause} (value {shown})", getattr(cause, "remedy", _CHANGE))
-        if not (expected := self.expected.expected(self.value)):
-            message = self.details["msg"].replace("Input should", "it should")
-            return self.place.error(f"{message} (value {shown})", _CHANGE)
-        return self.place.error(f"expected {expected}, got {shown}", self._remedy(self.value))
+        expected = " or ".join(dict.fromkeys(each.expected for each in alternatives))
+        return self.place.error(f"expected {expected}, got {shown}", self._remedy(alternatives))
 
-    def _remedy(self, value: Any) -> str:
-        if (choices := self.form.choices) and isinstance(value, str):
-            return did_you_mean(value, choices)
-        example = self.form.example(value)
-        if isinstance(example, Mapping):
-            return f"Write keys below it{': ' * bool(self.form.keys)}{', '.join(self.form.keys)}"
-        if isinstance(self.part, int):
-            return f"Write {self.form.expected()} there"
-        removable = "" if self.part in self.parent.required else ", or remove the key"
-        return f"Write for example `{self.part}: {written(example)}`{removable}"
+    @property
+    def expected(self) -> str:
+        """What one alternative expects."""
+        form = _EXPECTED.get(self.kind) or _EXPECTED.get(self.kind.partition("_")[0])
+        return form.format(**self.details.get("ctx", {})).replace("'", "`") if form else f"{self.details['msg']}"
+
+    def _remedy(self, alternatives: Sequence[_Problem]) -> str:
+        words = [
+            word for each in alternatives if each.kind == "literal_error" for word in each.expected.split("`")[1::2]
+        ]
+        if words and isinstance(self.value, str):
+            return did_you_mean(self.value, words)
+        if self.field is None or self.field.is_required():
+            return "Change the value"
+        default = self.field.get_default()
+        if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
+            return f"Write for example `{self.part}: {json.dumps(default)}`, or remove the key"
+        keys = [name for each in _models(self.field.annotation) for name in each.model_fields]
+        return f"Write keys below it: {', '.join(keys)}" if keys else _CHANGE
 
 
-def _form(model: type[BaseModel]) -> SchemaPart:
-    try:
-        return SchemaPart(schema := model.model_json_schema(), schema.get("$defs", {}))
-    except PydanticInvalidForJsonSchema:  # a field of a type that no YAML file holds
-        return SchemaPart({}, {})
-
-
-def _item(value: Any, part: str | int) -> Any:
-    return value[part] if isinstance(value, list | tuple) and isinstance(part, int) and part < len(value) else None
+def _models(kind: Any) -> list[type[BaseModel]]:
+    """The models in a type, also as alternatives, items or values."""
+    if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [model for each in get_args(kind) for model in _models(each)]

@@ -130,7 +130,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
     made: set[str] = set()
     for number, argument in enumerate(arguments, 1):
         key, _, text = argument.lstrip("+").partition("=")
-        new = _Decision(Place(key), command=command).on(key, text) if key in given else None
+        new = _decide(Place(key), key, text, command=command) if key in given else None
         if new is None:
             changed.append(argument)
             continue
@@ -168,7 +168,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
     def decided(others: Any) -> Iterator[tuple[str, Any, _Moved]]:
         for key, value in _leaves(OmegaConf.to_container(config)):
             place = Place(key, file if key in in_file - set(given) else None, tuple(key.split(".")))
-            if new := _Decision(place, others).on(key, written(value)):
+            if new := _decide(place, key, written(value), others):
                 yield key, value, new
 
     notes = []
@@ -213,56 +213,53 @@ class _Moved:
     note: str
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """What the table says about a key at its place."""
+def _decide(place: Place, key: str, text: str, config: Any = None, command: str = "") -> _Moved | None:
+    """The new key and value of a key at its place; None for one that is not in the table.
 
-    place: Place
-    config: Any = None
-    command: str = ""
+    Args:
+        place: of the key, for errors and notes.
+        key: as it was given.
+        text: its value, as it is written on the command line.
+        config: the composed configuration, for rows that depend on other keys; None: these do not count yet.
+        command: of `agent-rl`, for rows that count there alone.
 
-    def on(self, key: str, text: str) -> _Moved | None:
-        """The new key and value; None for a key that is not in the table.
+    Raises:
+        ConfigError: when the key, or what it has become, is refused.
+    """
+    moved: _Moved | None = None
+    now, value, seen = key, text, {(key, text)}
+    while found := _row(now, value, config, command):
+        row, rest = found
+        first = moved.row if moved else row
+        if row.kind == "unread":
+            note = f"{place}={text} has no effect: {row.why}" + (f". {row.write}" if row.write else "")
+            return _Moved(first, now, value, note)
+        value = row.values.get(value.strip("'\""), value)
+        now = row.renamed(now, rest)
+        if row.kind != "moved":
+            if value != "null":
+                write = row.write or (f"Write {now}={{value}}" if now else "Remove it")
+                write = write.replace("{value}", value).replace("*", rest)
+                raise place.error(f"{_PROBLEM[row.kind]} older releases (value {text}): {row.why}", write)
+            now = ""
+        became = f"{now}={value}" if now else "not needed any more"
+        moved = _Moved(first, now, value, f"{place}={text} is {became}: {row.why}")
+        if (now, value) in seen:
+            break
+        seen.add((now, value))
+    return moved
 
-        Raises:
-            ConfigError: when the key, or what it has become, is refused.
-        """
-        moved: _Moved | None = None
-        now, value, seen = key, text, {(key, text)}
-        while found := self._row(now, value):
-            row, rest = found
-            if row.kind == "unread":
-                note = f"{self.place}={text} has no effect: {row.why}" + (f". {row.write}" if row.write else "")
-                return _Moved(moved.row if moved else row, now, value, note)
-            value = row.values.get(value.strip("'\""), value)
-            now, before = row.renamed(now, rest), now
-            if row.kind != "moved":
-                if value != "null":
-                    raise self._refusal(row, before, rest, text, value)
-                now = ""
-            became = f"{now}={value}" if now else "not needed any more"
-            moved = _Moved(moved.row if moved else row, now, value, f"{self.place}={text} is {became}: {row.why}")
-            if (now, value) in seen:
-                break
-            seen.add((now, value))
-        return moved
 
-    def _row(self, key: str, text: str) -> tuple[OldKey, str] | None:
-        """The first row that counts, and what its `*` stands for; rows of exactly this key come first."""
-        exact, patterns = _index()
-        for row in (*exact.get(key, ()), *patterns):
-            rest = row.found(key, text)
-            if rest is not None and row.command in (None, self.command) and (not row.depends or self._holds(row)):
-                return row, rest
-        return None
-
-    def _holds(self, row: OldKey) -> bool:
-        return self.config is not None and row.holds(self.config)
-
-    def _refusal(self, row: OldKey, key: str, rest: str, text: str, value: str) -> ConfigError:
-        write = row.write or (f"Write {new}={{value}}" if (new := row.renamed(key, rest)) else "Remove it")
-        write = write.replace("{value}", value).replace("*", rest)
-        return self.place.error(f"{_PROBLEM[row.kind]} older releases (value {text}): {row.why}", write)
+def _row(key: str, text: str, config: Any, command: str) -> tuple[OldKey, str] | None:
+    """The first row that counts, and what its `*` stands for; rows of exactly this key come first."""
+    exact, patterns = _index()
+    for row in (*exact.get(key, ()), *patterns):
+        rest = row.found(key, text)
+        if rest is None or row.command not in (None, command):
+            continue
+        if not row.depends or (config is not None and row.holds(config)):
+            return row, rest
+    return None
 
 
 _PROBLEM = {"different": "changed since", "gone": "gone since"}

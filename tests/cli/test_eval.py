@@ -41,27 +41,9 @@ def server() -> Iterator[str]:
 
 
 def command(data: str, tools: str, server: str, out: Path, *words: str) -> list[str]:
-    flags = {
-        "--data": data,
-        "--tools": tools,
-        "--endpoint": server,
-        "--model": MODEL,
-        "--loop": "react_agent",
-        "-n": "8",
-    }
-    given = [part for pair in flags.items() for part in pair]
-    return [
-        sys.executable,
-        "-m",
-        "agent_rl.cli.main",
-        "eval",
-        *given,
-        "--out",
-        str(out),
-        "seed=0",
-        "concurrency=4",
-        *words,
-    ]
+    given = ["--data", data, "--tools", tools, "--endpoint", server, "--model", MODEL, "--loop", "react_agent"]
+    given += ["-n", "8", "--out", str(out), "seed=0", "concurrency=4", *words]
+    return [sys.executable, "-m", "agent_rl.cli.main", "eval", *given]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -180,9 +162,3 @@ def test_mistakes_are_named(
     arguments[arguments.index(word) + 1] = given
     with pytest.raises(ConfigError, match=re.escape(said)):
         inside(arguments)
-
-
-def test_the_help_shows_the_way() -> None:
-    text = inside(["", "", "", "eval", "--help"]).stdout
-    for part in ("--endpoint", "--tools", "sampling.*", "api_key_env", "summary.json"):
-        assert part in text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 GULLIBLE = """
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.component import Component, GroupComponent, Value
+from agent_rl.rewards.component import Component, Value
 
 class Contains(Component):
     async def measure(self, trajectory):
@@ -31,11 +33,6 @@ class Absent(Component):
         if trajectory.id == "1_2":
             raise UnscoredError("the judge is away")
         return Value(1.0)
-
-class Shortest(GroupComponent):
-    async def measure_group(self, group):
-        shortest = min(len(each.answer) for each in group)
-        return [Value(float(len(each.answer) == shortest) + len(group)) for each in group]
 
 def shout(trajectory):
     from agent_rl.rewards.lab.editing import with_answer
@@ -89,12 +86,6 @@ def test_what_cannot_be_scored_is_counted_and_kept(stored: Path) -> None:
     assert "the judge is away" in str(missing.error)
     assert list(found["errors"].values()) == [1]
     assert "1 unscored: " in run("score", out, f"agent_rl.reward.components.judge.kind={kind}").stdout
-
-
-def test_a_group_is_handed_over_whole(stored: Path) -> None:
-    kind = f"{stored.parent}/mine.py:Shortest"
-    found = data("score", stored, f"agent_rl.reward.components.short.kind={kind}")
-    assert found["all"]["components"]["short"]["mean"] > 4
 
 
 def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:
@@ -192,6 +183,16 @@ def test_what_if_weighs_stored_groups(stored: Path) -> None:
     assert shown.exit_code == 0
     assert "sign flips" in shown.stdout
     assert "advantage" in shown.stdout
+
+
+def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "service.yaml").write_text("rules: {}\n")
+    words = ["serve", "--config", str(tmp_path / "service.yaml")]
+    assert "'0.0.0.0' is reached by other machines" in str(run(*words, "host=0.0.0.0").exception)
+    hide = "import sys; sys.modules['fastapi'] = None; from agent_rl.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", hide, "reward", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "pip install 'agent-rl[service]'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Data files are read as verl reads them, and joined where verl joins them."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,6 @@ def test_what_verl_cannot_read_says_why_and_what_to_do(
     assert remedy in error.remedy
 
 
-def test_a_file_that_is_not_there_gets_the_nearest_name(tmp_path: Path) -> None:
-    written(tmp_path / "train.jsonl")
-    error = read_rows(str(tmp_path / "trian.jsonl"), 5).error
-    assert error is not None
-    assert error.problem == "there is no such file"
-    assert "'train.jsonl'" in error.remedy
-
-
 STRUCT = {"a": 1, "b": "x"}
 PAIRS: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
     ({"x": 1}, {"x": 1, "y": 2}, True),  # a column that only one has
@@ -87,6 +78,7 @@ def pair(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [str(folder / f"{name}.parquet") for name in ("one", "other")]
 
 
+@pytest.mark.trainer
 @pytest.mark.parametrize(("one", "other", "joins"), PAIRS)
 def test_files_whose_common_columns_have_one_type_join(
     tmp_path: Path, one: dict[str, Any], other: dict[str, Any], joins: bool
@@ -94,17 +86,3 @@ def test_files_whose_common_columns_have_one_type_join(
     files = [read_rows(path, 5) for path in pair(tmp_path, one, other)]
     assert bool(differences(*files)) is not joins
     assert joins or differences(*files)[0].startswith("x (")
-
-
-@pytest.mark.trainer
-@pytest.mark.parametrize(("one", "other", "joins"), PAIRS)
-def test_verl_joins_the_same_files(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], joins: bool) -> None:
-    import datasets
-
-    cache = str(tmp_path / "cache")
-    read = [
-        datasets.load_dataset("parquet", data_files=path, cache_dir=cache)["train"]
-        for path in pair(tmp_path, one, other)
-    ]
-    with nullcontext() if joins else pytest.raises((ValueError, TypeError)):
-        datasets.concatenate_datasets(read)

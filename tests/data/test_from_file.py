@@ -6,54 +6,56 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import read_parquet
-from agent_rl.data.conversion import run
 from agent_rl.data.from_file import FROM_FILE
 
 ROW = {"q": "Half of 8?", "a": 4, "name": "h-8", "level": "easy", "index": 9}
 
 
-def converted(folder: Path, row: dict[str, Any], *arguments: str) -> dict[str, Any]:
-    (folder / "rows.jsonl").write_text(json.dumps(row))
-    out = folder / "out"
-    run(FROM_FILE, None, ["--input", str(folder / "rows.jsonl"), "--local_save_dir", str(out), *arguments])
-    (found,) = read_parquet(out / "test.parquet")
-    return found
+@pytest.fixture
+def one(tmp_path: Path, convert: Any) -> Any:
+    """Converts one row."""
+
+    def converted(row: dict[str, Any], *arguments: str) -> dict[str, Any]:
+        (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+        (found,) = convert(FROM_FILE, "--input", tmp_path / "rows.jsonl", *arguments)["test"]
+        return found
+
+    return converted
 
 
-def test_columns_become_prompt_answer_and_name_and_the_rest_is_kept(tmp_path: Path) -> None:
-    row = converted(tmp_path, ROW, "--prompt", "q", "--answer", "a", "--id", "name", "--data_source", "gsm8k")
+def test_columns_become_prompt_answer_and_name_and_the_rest_is_kept(one: Any, tmp_path: Path) -> None:
+    row = one(ROW, "--prompt", "q", "--answer", "a", "--id", "name", "--data_source", "gsm8k")
     assert row["prompt"] == [{"role": "user", "content": "Half of 8?"}]
     assert row["reward_model"] == {"style": "rule", "ground_truth": "4"}
     assert row["extra_info"] == {"split": "test", "index": "h-8", "question": "Half of 8?", "level": "easy"}
     assert (row["data_source"], row["agent_name"], row["ability"]) == ("gsm8k", "react_agent", "general")
 
 
-def test_a_template_sees_all_columns(tmp_path: Path) -> None:
+def test_a_template_sees_all_columns(one: Any, tmp_path: Path) -> None:
     (tmp_path / "t.j2").write_text("{{ q }} ({{ level }})")
-    row = converted(tmp_path, ROW, "--template", str(tmp_path / "t.j2"), "--answer", "a", "--system", "Be short.")
+    row = one(ROW, "--template", str(tmp_path / "t.j2"), "--answer", "a", "--system", "Be short.")
     assert row["prompt"] == [
         {"role": "system", "content": "Be short."},
         {"role": "user", "content": "Half of 8? (easy)"},
     ]
 
 
-def test_a_mapping_in_yaml_and_options_that_win_over_it(tmp_path: Path) -> None:
+def test_a_mapping_in_yaml_and_options_that_win_over_it(one: Any, tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text("prompt: q\nanswer: a\ndata_source: one\nability: math\n")
-    row = converted(tmp_path, ROW, "--mapping", str(tmp_path / "m.yaml"), "--data_source", "two")
+    row = one(ROW, "--mapping", str(tmp_path / "m.yaml"), "--data_source", "two")
     assert (row["data_source"], row["ability"]) == ("two", "math")
 
 
-def test_images_and_a_reward_model_without_answers(tmp_path: Path) -> None:
+def test_images_and_a_reward_model_without_answers(one: Any, tmp_path: Path) -> None:
     row = {"q": "<image>What is it?", "picture": "a.png"}
-    found = converted(tmp_path, row, "--prompt", "q", "--images", "picture", "--style", "model")
+    found = one(row, "--prompt", "q", "--images", "picture", "--style", "model")
     assert found["images"] == [{"bytes": None, "path": "a.png"}]
     assert found["reward_model"] == {"style": "model"}
 
 
-def test_rows_in_shapes_of_guides_need_no_mapping(tmp_path: Path) -> None:
+def test_rows_in_shapes_of_guides_need_no_mapping(one: Any, tmp_path: Path) -> None:
     conversation = [{"from": "human", "value": "Half of 8?"}, {"from": "gpt", "value": "4"}]
-    row = converted(tmp_path, {"id": 7, "conversations": conversation}, "--data_source", "gsm8k")
+    row = one({"id": 7, "conversations": conversation}, "--data_source", "gsm8k")
     assert row["prompt"] == [{"role": "user", "content": "Half of 8?"}]
     assert row["reward_model"] == {"ground_truth": "4"}
     assert row["extra_info"] == {"split": "test", "index": 0, "answer": "4", "id": 7}
@@ -73,13 +75,11 @@ def test_rows_in_shapes_of_guides_need_no_mapping(tmp_path: Path) -> None:
         (("--template", "{folder}/other.j2", "--answer", "a"), "'hint' is undefined. It has the columns q, a"),
     ],
 )
-def test_a_wrong_mapping_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
+def test_a_wrong_mapping_is_named(tmp_path: Path, refusal: Any, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "bad.yaml").write_text("answer: a\npromt: q\n")
     (tmp_path / "list.yaml").write_text("- prompt\n")
     (tmp_path / "bad.j2").write_text("a\n{{ q\n")
     (tmp_path / "other.j2").write_text("{{ q }} {{ hint }}")
-    with pytest.raises(SystemExit):
-        converted(tmp_path, ROW, *(each.format(folder=tmp_path) for each in arguments))
-    assert message in capsys.readouterr().err
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW))
+    words = [each.format(folder=tmp_path) for each in arguments]
+    assert message in refusal(FROM_FILE, "--input", tmp_path / "rows.jsonl", *words)

@@ -83,7 +83,6 @@ def test_a_bug_is_shown_with_file_and_line(tmp_path: Path) -> None:
     ("returned", "words"),
     [
         ("''", r"the function returned ''.*Return the harder prompt"),
-        ("3", r"the function returned 3"),
         ("{'ground_truth': '5'}", r"the function returned \{'ground_truth'"),
         ("{'prompt': 'x', 'truth': 5}", r"a mapping with 'truth'.*Did you mean 'ground_truth'"),
         ("{'prompt': [{'role': 'system', 'content': 'x'}]}", "the function returned"),
@@ -98,10 +97,9 @@ def test_what_is_no_variant_is_refused(tmp_path: Path, returned: str, words: str
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("generate_harder_version = 3\n", "is no function"),
-        ("async def generate_harder_version(prompt):\n    pass\n", "is `async def`"),
-        ("def generate_harder_version():\n    pass\n", "cannot be called with a prompt"),
-        ("def generate_harder_versions(prompt):\n    pass\n", "Did you mean 'generate_harder_versions'"),
+        ("generate_harder_version = 3", "is no function"),
+        ("async def generate_harder_version(prompt): pass", "is `async def`"),
+        ("def generate_harder_version(): pass", "cannot be called with a prompt"),
     ],
 )
 def test_a_function_that_cannot_be_called_is_refused_at_once(tmp_path: Path, body: str, words: str) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
-from agent_rl.data.order import RowOrder
+from agent_rl.data.order import RowOrder, hashed
 from agent_rl.data.row_table import RowFacts
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
@@ -52,20 +52,10 @@ def test_a_run_killed_at_1000_points_goes_on_with_the_same_draws() -> None:
             assert other.state() == pickle.loads(states[place + AHEAD])  # and so on to the end
 
 
-def test_a_state_is_not_changed_by_what_comes_after() -> None:
-    one = order()
-    state = one.state()
-    before = pickle.dumps(state)
-    run = Run(one, lambda: [one.next()])
-    for _ in range(50):
-        run.event()
-    assert pickle.dumps(state) == before
-    two = order()
-    two.load(state)
-    run = Run(two, lambda: [two.next()])
-    for _ in range(50):
-        run.event()
-    assert pickle.dumps(state) == before
+def test_the_hash_is_the_same_everywhere() -> None:
+    """Fixed values: a checkpoint goes on under another release of Python and numpy."""
+    fixed = [5614166475902949607, 12645122886370698591, 8635780112177960683]
+    assert hashed("1/pass/a/0", np.arange(3)).tolist() == fixed
 
 
 def test_each_pass_has_every_row_once_and_another_order() -> None:
@@ -75,15 +65,6 @@ def test_each_pass_has_every_row_once_and_another_order() -> None:
     assert first != second
     assert first == draws(plain(order="shuffled"), 51)
     assert first != draws(order(settings=settings(order="shuffled"), seed=2), 51)
-
-
-def test_a_shuffled_pass_is_uniform() -> None:
-    rows = RowFacts(["a"] * 5, [None] * 5)
-    one = RowOrder(rows, settings(order="shuffled"), 0)
-    counts = Counter(tuple(draws(one, 5)) for _ in range(6_000))
-    assert len(counts) == math.factorial(5)
-    chi = sum((count - 50) ** 2 / 50 for count in counts.values())
-    assert chi < 180  # 119 degrees of freedom: 170 at p = 0.0015
 
 
 def test_file_order_and_difficulty_order() -> None:
@@ -158,13 +139,6 @@ def test_solved_and_hopeless_rows_are_dropped_after_visits_in_a_row() -> None:
         one.report(step, [(0, solved), (1, hopeless), (2, mixed)])
     assert one.metrics()["data/dropped"] == 1  # row 0 was solved twice, but then no more
     assert set(draws(one, 150)) == set(range(51)) - {1}
-
-
-def test_a_solved_row_is_dropped_at_once() -> None:
-    one = plain(drop={"solved_after": 2})
-    one.report(1, [(0, 1.0)])
-    one.report(2, [(0, 1.0)])
-    assert 0 not in draws(one, 200)
 
 
 def test_a_run_without_rows_left_says_so() -> None:

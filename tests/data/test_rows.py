@@ -65,10 +65,6 @@ def test_numbers_are_stored_as_text_and_lists_as_they_are(value: Any, stored: An
     assert row(ground_truth=value)["reward_model"]["ground_truth"] == stored
 
 
-def test_a_reward_model_may_judge_without_a_ground_truth() -> None:
-    assert row(ground_truth=None, style="model")["reward_model"] == {"style": "model"}
-
-
 def test_tool_arguments_are_kept_as_they_are() -> None:
     kwargs: dict[str, Any] = {"search": {"create_kwargs": {"index": "wiki", "filter": None}}, "calculator": {}}
     info = row(tools_kwargs=kwargs, tool_selection=("search",))["extra_info"]

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import read_parquet
-from agent_rl.data.conversion import run
 from agent_rl.data.tau2 import OPENING, TAU2, read_tasks, to_row
 from agent_rl.errors import ConfigError
 
@@ -64,43 +62,32 @@ def test_tasks_that_rows_cannot_express_are_left_out(tmp_path: Path) -> None:
     assert [raw.value for raw in read_tasks(tmp_path / "tasks.json")] == [TASK, nothing]
 
 
-def test_the_official_split_lies_next_to_the_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_official_split_lies_next_to_the_tasks(tmp_path: Path, convert: Any, refusal: Any) -> None:
     tasks = [TASK | {"id": number} for number in range(4)]
     (tmp_path / "tasks.json").write_text(json.dumps(tasks))
     (tmp_path / "db.json").write_text("{}")
-    command = ["--input", str(tmp_path / "tasks.json"), "--local_save_dir", str(tmp_path), "--split_by", "split"]
-    command += ["--database", str(tmp_path / "db.json")]
+    command = ["--input", tmp_path / "tasks.json", "--split_by", "split", "--database", tmp_path / "db.json"]
     (tmp_path / "split_tasks.json").write_text(json.dumps({"train": ["0", "3"], "test": ["1", "2"], "base": ["0"]}))
-    run(TAU2, None, command)
-    written = {name: read_parquet(tmp_path / f"{name}.parquet") for name in ("train", "test")}
+    written = convert(TAU2, *command)
     ids = {name: [row["extra_info"]["task_id"] for row in rows] for name, rows in written.items()}
     assert ids == {"train": ["0", "3"], "test": ["1", "2"]}
-    for text, message in [
-        ('{"train": ["0"], "test": ["1"]}', "column split: the value is None"),
-        ("[", "cannot be read"),
-    ]:
-        (tmp_path / "split_tasks.json").write_text(text)
-        with pytest.raises(SystemExit):
-            run(TAU2, None, command)
-        assert message in capsys.readouterr().err
+    (tmp_path / "split_tasks.json").write_text('{"train": ["0"], "test": ["1"]}')
+    assert "column split: the value is None" in refusal(TAU2, *command)
+    (tmp_path / "split_tasks.json").write_text("[")
+    assert "cannot be read" in refusal(TAU2, *command)
 
 
-def test_the_policy_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_policy_is_a_file(tmp_path: Path, convert: Any, refusal: Any) -> None:
     (tmp_path / "tasks.json").write_text(json.dumps([TASK]))
     (tmp_path / "policy.md").write_text("Be kind.")
     (tmp_path / "db.json").write_text("{}")
-    given = ["--input", str(tmp_path / "tasks.json"), "--local_save_dir", str(tmp_path / "out")]
-    arguments = [*given, "--database", str(tmp_path / "db.json"), "--policy"]
-    run(TAU2, None, [*arguments, str(tmp_path / "policy.md")])
-    (row,) = read_parquet(tmp_path / "out" / "train.parquet")
+    given = ["--input", tmp_path / "tasks.json"]
+    arguments = [*given, "--database", tmp_path / "db.json", "--policy"]
+    (row,) = convert(TAU2, *arguments, tmp_path / "policy.md")["train"]
     assert row["prompt"][0]["content"] == "Be kind."
     assert row["reward_model"]["ground_truth"]["database"] == str(tmp_path / "db.json")
-    with pytest.raises(SystemExit):
-        run(TAU2, None, [*arguments, "absent.md"])
-    assert "error: --policy: absent.md cannot be read" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run(TAU2, None, [*given, "--database", "absent.json"])
-    assert "error: database: absent.json cannot be read" in capsys.readouterr().err
+    assert "error: --policy: absent.md cannot be read" in refusal(TAU2, *arguments, "absent.md")
+    assert "error: database: absent.json cannot be read" in refusal(TAU2, *given, "--database", "absent.json")
 
 
 def test_a_task_without_instructions_is_refused() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import read_parquet
-from agent_rl.data.conversion import run
 from agent_rl.data.text_to_sql import TEXT_TO_SQL, to_row
 
 NOW = datetime(2025, 1, 15, 12)
@@ -61,14 +59,13 @@ def test_each_form_becomes_a_row(databases: Path, example: dict[str, Any], sourc
         assert str(example.get("evidence", "")) in prompt
 
 
-def test_databases_are_made_of_dumps(tmp_path: Path) -> None:
+def test_databases_are_made_of_dumps(tmp_path: Path, convert: Any) -> None:
     (tmp_path / "dumps").mkdir()
     (tmp_path / "dumps" / "shop.sql").write_text("CREATE TABLE orders (id int, day date);")
     (tmp_path / "rows.jsonl").write_text(json.dumps(FORMS[0][0]))
     folders = ["--dumps", str(tmp_path / "dumps"), "--database_dir", str(tmp_path / "made")]
-    out = ["--input", str(tmp_path / "rows.jsonl"), "--local_save_dir", str(tmp_path / "out")]
-    run(TEXT_TO_SQL, None, [*out, *folders, "--now", "2024-02-03"])
-    (row,) = read_parquet(tmp_path / "out" / "train.parquet")
+    found = convert(TEXT_TO_SQL, "--input", tmp_path / "rows.jsonl", *folders, "--now", "2024-02-03")
+    (row,) = found["train"]
     assert row["reward_model"]["ground_truth"] == {
         "sql": "SELECT count(*) FROM orders WHERE day < date('2024-02-03 00:00:00')",
         "database": str(tmp_path / "made" / "shop.sqlite"),
@@ -84,10 +81,6 @@ def test_databases_are_made_of_dumps(tmp_path: Path) -> None:
         (("--databases", "."), "rows.jsonl, line 1, --databases: there is no shop.sqlite"),
     ],
 )
-def test_wrong_arguments_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-) -> None:
+def test_wrong_arguments_are_named(tmp_path: Path, refusal: Any, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(FORMS[0][0]))
-    with pytest.raises(SystemExit):
-        run(TEXT_TO_SQL, None, ["--input", str(tmp_path / "rows.jsonl"), *arguments])
-    assert message in capsys.readouterr().err
+    assert message in refusal(TEXT_TO_SQL, "--input", tmp_path / "rows.jsonl", *arguments)

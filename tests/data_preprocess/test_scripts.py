@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from agent_rl.data import check_file, read_parquet
+from agent_rl.data.arithmetic import ARITHMETIC
+from agent_rl.data.conversion import run
+from agent_rl.data.service_dialogues import SERVICE_DIALOGUES
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-GSM8K = ROOT.parent / "shared/data" / "gsm8k"
-EXAMPLE = {"question": "Half of 2,000?", "answer": "2000/2 = <<2000/2=1000>>1000.\n#### 1,000"}
 
 
 def run_script(name, *arguments, **environment):
@@ -47,13 +48,6 @@ def test_a_script_is_short_and_says_what_it_takes(
     said = capsys.readouterr().out
     if name != "check_data.py":  # the only one that writes no rows
         assert all(option in said for option in ("--local_save_dir", "--local_dir", "--seed", "--agent_name"))
-
-
-def write_examples(folder, count=3):
-    folder.mkdir(parents=True, exist_ok=True)
-    for split in ("train", "test"):
-        (folder / f"{split}.jsonl").write_text(f"{json.dumps(EXAMPLE)}\n" * count)
-    return folder
 
 
 def test_rows_of_a_generated_world(tmp_path):
@@ -88,68 +82,18 @@ def test_programs_are_tried_and_what_fails_is_left_out_and_counted(tmp_path):
     assert [row["extra_info"]["question"] for row in read_parquet(tmp_path / "train.parquet")] == ["kept"]
 
 
-def test_arithmetic_writes_both_splits_and_the_seed_decides(tmp_path):
-    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        result = run_script(
-            "arithmetic.py",
-            "--local_save_dir",
-            tmp_path / folder,
-            "--seed",
-            seed,
-            "--train_size",
-            30,
-            "--test_size",
-            10,
-        )
-        assert result.returncode == 0, result.stderr
-        assert f"train: 30 rows in {tmp_path / folder / 'train.parquet'}" in result.stdout
-        assert f"test: 10 rows in {tmp_path / folder / 'test.parquet'}" in result.stdout
-    first, again, other = (read_parquet(tmp_path / folder / "train.parquet") for folder in "abc")
-    assert first == again != other
-    test = read_parquet(tmp_path / "a" / "test.parquet")
-    assert not {row["extra_info"]["question"] for row in first} & {row["extra_info"]["question"] for row in test}
-    assert [row["extra_info"]["index"] for row in test] == list(range(10))
+@pytest.mark.parametrize("data_set", [ARITHMETIC, SERVICE_DIALOGUES], ids=lambda each: each.name)
+def test_generated_rows_have_two_splits_and_the_seed_decides(data_set, tmp_path, capsys):
+    def made(seed):
+        sizes = ["--train_size", "30", "--test_size", "10"]
+        run(data_set, None, [*sizes, "--seed", str(seed), "--local_save_dir", str(tmp_path)])
+        assert f"train: 30 rows in {tmp_path}/train.parquet\ntest: 10 rows in" in capsys.readouterr().out
+        check_file(tmp_path / "test.parquet")
+        return read_parquet(tmp_path / "train.parquet"), read_parquet(tmp_path / "test.parquet")
 
-
-def test_service_dialogues_writes_both_splits(tmp_path):
-    arguments = ["--local_save_dir", tmp_path, "--train_size", 20, "--test_size", 5]
-    result = run_script("service_dialogues.py", *arguments)
-    assert result.returncode == 0, result.stderr
-    for split, count in (("train", 20), ("test", 5)):
-        path = tmp_path / f"{split}.parquet"
-        assert f"{split}: {count} rows in {path}" in result.stdout
-        check_file(path)
-
-
-def test_arithmetic_says_what_is_wrong_with_an_empty_split(tmp_path):
-    result = run_script("arithmetic.py", "--local_save_dir", tmp_path, "--train_size", 3, "--test_size", 0)
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"error: {tmp_path / 'test.parquet'}: there are no rows")
-
-
-@pytest.mark.skipif(not GSM8K.is_dir(), reason=f"the GSM8K files are not in {GSM8K}")
-def test_gsm8k_writes_the_real_data(tmp_path):
-    result = run_script(
-        "gsm8k_multiturn_w_tool.py", "--local_dataset_path", GSM8K, "--local_save_dir", tmp_path / "out"
-    )
-    assert result.returncode == 0, result.stderr
-    for split, count in (("train", 7473), ("test", 1319)):
-        path = tmp_path / "out" / f"{split}.parquet"
-        assert f"{split}: {count} rows in {path}" in result.stdout
-        check_file(path)
-        rows = read_parquet(path)
-        assert len(rows) == count
-        assert {row["extra_info"]["split"] for row in rows} == {split}
-        assert [row["extra_info"]["index"] for row in rows] == list(range(count))
-        assert all(float(row["reward_model"]["ground_truth"]) >= -1e9 for row in rows)
-
-
-def test_gsm8k_takes_another_agent_and_a_home_folder(tmp_path):
-    source = write_examples(tmp_path / "source")
-    arguments = ("--local_dataset_path", source, "--local_save_dir", "~/rows", "--agent_name", "tool_agent")
-    result = run_script("gsm8k_multiturn_w_tool.py", *arguments, HOME=str(tmp_path))
-    assert result.returncode == 0, result.stderr
-    assert {row["agent_name"] for row in read_parquet(tmp_path / "rows/train.parquet")} == {"tool_agent"}
+    train, test = made(1)
+    assert made(1) == (train, test)
+    assert made(2) != (train, test)
 
 
 def test_gsm8k_without_the_hub_names_the_way_out(tmp_path):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["PAGES", "ROOT", "anchors", "block", "blocks", "commands", "exists", "read"]
+__all__ = ["PAGES", "ROOT", "Command", "anchors", "block", "blocks", "commands", "exists", "read"]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "docs/guides", "docs/reference", "recipes/*", "agent_rl", "tests", "tests/gpu", ".")
@@ -34,15 +36,27 @@ def block(page: str, language: str, containing: str) -> str:
     return found
 
 
-def commands(page: str) -> Iterator[list[str]]:
-    """The words of each command in the page's blocks of bash, continued lines joined, without its comment."""
+class Command(NamedTuple):
+    """A command that a page shows, with the variables before it."""
+
+    words: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def commands(page: str) -> Iterator[Command]:
+    """The commands in the page's blocks of bash, continued lines joined, without their comments."""
     for text in blocks(page, "bash"):
         for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
-            words = re.split(r"(?:^|\s)#", line)[0].split()
-            while words and re.match(r"[A-Z_]+=", words[0]):  # variables before the command
-                words.pop(0)
+            words = shlex.split(line, comments=True)
+            environment = []
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                name, _, value = words.pop(0).partition("=")
+                environment.append((name, value))
             if words:
-                yield words
+                yield Command(tuple(words), tuple(environment))
 
 
 def anchors(page: str) -> set[str]:

@@ -14,19 +14,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, write_parquet
-from tests.docs.pages import PAGES, ROOT, block, blocks
+from tests.docs.pages import PAGES, ROOT, Command, block, commands
 from tests.forks import EXTENDED, FORKS
+from tests.http_faults import FaultyServer, answer
 from tests.openai_server import completion
 
 pytestmark = [pytest.mark.slow, pytest.mark.trainer]
@@ -57,65 +56,24 @@ ELSEWHERE = {
 """Patterns of commands that do not run here: why, or where they do."""
 
 
-class Shown(NamedTuple):
-    words: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        return shlex.join(self.words)
-
-
-def shown(page: str) -> Iterator[Shown]:
-    for text in blocks(page, "bash"):
-        for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
-            words = shlex.split(line, comments=True)
-            environment = []
-            while words and re.match(r"[A-Z_]+=", words[0]):
-                name, _, value = words.pop(0).partition("=")
-                environment.append((name, value))
-            if words:
-                yield Shown(tuple(words), tuple(environment))
-
-
-def elsewhere(command: Shown) -> str | None:
+def elsewhere(command: Command) -> str | None:
     return next((reason for pattern, reason in ELSEWHERE.items() if re.match(pattern, " ".join(command.words))), None)
 
 
-ALL = list(dict.fromkeys(command for page in PAGES for command in shown(page)))
+ALL = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
 HERE = [command for command in ALL if elsewhere(command) is None]
-
-
-def test_every_reason_is_needed() -> None:
-    for pattern in ELSEWHERE:
-        assert any(re.match(pattern, " ".join(command.words)) for command in ALL), pattern
-
-
-class Endpoint(BaseHTTPRequestHandler):
-    """The scripted policy of tests.openai_server, under any model's name."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(json.dumps(completion(body)))
-
-    def do_GET(self) -> None:
-        self._answer('{"data": [{"id": "Qwen2.5-3B-Instruct"}]}')
-
-    def _answer(self, text: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *args: Any) -> None: ...
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    """The scripted policy of tests.openai_server, under any model's name."""
+
+    def reply(handler: Any) -> None:
+        models = {"data": [{"id": "Qwen2.5-3B-Instruct"}]}
+        answer(200, completion(json.loads(handler.body)) if handler.command == "POST" else models)(handler)
+
+    with FaultyServer(default=reply) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +131,7 @@ def run_here(words: list[str], environment: dict[str, str]) -> str:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("command", HERE, ids=lambda command: str(command)[:80])
-def test_it_runs(command: Shown, workshop: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs(command: Command, workshop: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workshop)
     monkeypatch.setenv("HOME", str(workshop))
     monkeypatch.delenv("VERL_PLATFORM", raising=False)
@@ -227,7 +185,7 @@ def prepared(folder: Path, words: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("command", [each for each in ALL if each.words[:2] == ("agent-rl", "doctor")], ids=str)
 def test_what_the_doctor_is_asked_about_composes(
-    command: Shown, workshop: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, workshop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workshop)
     train(workshop, command.words[2], [word for word in command.words[3:] if word != "--json"])

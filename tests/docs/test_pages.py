@@ -28,29 +28,23 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_and_their_flags_exist(page: str) -> None:
-    for words in commands(page):
+    for words, _ in commands(page):
         if words[0] == "agent-rl":
-            _check_agent_rl(words[1:])
+            _check_agent_rl(list(words[1:]))
         for word in words:
             if re.match(r"(?:recipes|data_preprocess|tests|tool_configs)/", word):
                 assert (ROOT / word.partition(":")[0]).exists(), words
-        if words[0] == "make" and len(words) > 1:
-            assert re.search(rf"^{words[1]}:", read("Makefile"), re.MULTILINE), words
+    targets = [words[1] for words, _ in commands(page) if words[0] == "make" and len(words) > 1]
+    for target in targets + re.findall(r"`make ([\w-]+)", read(page)):
+        assert re.search(rf"^{target}:", read("Makefile"), re.MULTILINE), target
 
 
 def _check_agent_rl(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
-    rest = list(words)
-    while hasattr(command, "list_commands") and (rest or not command.invoke_without_command):
-        command = command.get_command(None, rest.pop(0))
+    while hasattr(command, "list_commands") and (words or not command.invoke_without_command):
+        command = command.get_command(None, words.pop(0))
     known = {flag for parameter in command.params for flag in parameter.opts}
-    assert {word for word in rest if re.match(r"--?[a-z]", word)} <= known, words
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_make_targets_exist(page: str) -> None:
-    for target in re.findall(r"`make ([\w-]+)", read(page)):
-        assert re.search(rf"^{target}:", read("Makefile"), re.MULTILINE), target
+    assert {word for word in words if re.match(r"--?[a-z]", word)} <= known, words
 
 
 @pytest.mark.trainer
@@ -88,10 +82,6 @@ def test_every_page_is_listed() -> None:
     for page in PAGES:
         if page.startswith("docs/") and page != "docs/README.md":
             assert page.removeprefix("docs/") in listed, page
-
-
-def test_the_readme_is_short() -> None:
-    assert len(read("README.md").splitlines()) <= 150
 
 
 def test_the_text_of_the_quickstart_is_what_it_prints() -> None:

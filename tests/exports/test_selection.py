@@ -34,7 +34,6 @@ def test_some_of_them(folder, words, ids):
         (("text", "atif", "--per-prompt", "2"), "--per-prompt: atif does not have it"),
         (("text", "sft", "--tokens"), "--tokens: sft does not have it"),
         (("text", "otel", "--follow"), "--follow: there is no collector"),
-        (("good", "jsonl", "-o", "text/x"), "cannot be written"),
     ],
 )
 def test_mistakes_of_the_user(tmp_path, monkeypatch, arguments, said):

@@ -1,9 +1,7 @@
 """Spans of a trace: what a collector receives over HTTP, parsed by the protocol's own classes."""
 
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -18,47 +16,21 @@ from agent_rl.exports.spans import spans_of
 from agent_rl.trajectory import StopReason
 from tests.exports.command import export
 from tests.exports.made import HOSTILE, trajectory
-
-
-class Collector:
-    """Takes spans at /v1/traces."""
-
-    def __init__(self):
-        self.spans, self.headers, self.answer = [], [], 200
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if outer.answer == 200 and self.path == "/v1/traces":
-                    outer.headers.append(dict(self.headers))
-                    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                        outer.spans += [
-                            (resource.resource, span) for each in resource.scope_spans for span in each.spans
-                        ]
-                self.send_response(outer.answer if self.path == "/v1/traces" else 404)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+from tests.http_faults import FaultyServer, answer
 
 
 @pytest.fixture
 def collector(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20me")
-    with Collector() as made:
-        yield made
+    with FaultyServer(default=answer(200, b"")) as server:
+        yield server
+
+
+def received(collector):
+    """The spans that were sent, each with its resource."""
+    requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.requests]
+    resources = [resource for request in requests for resource in request.resource_spans]
+    return [(resource.resource, span) for resource in resources for each in resource.scope_spans for span in each.spans]
 
 
 def values(pairs):
@@ -72,11 +44,12 @@ def test_a_collector_receives_an_agent_its_turns_calls_and_reward(collector, tmp
     run = {"configuration": {"actor_rollout_ref": {"model": {"path": "my/model"}}}}
     (folder / "run.json").write_text(json.dumps(run))
     assert export(folder, "otel", "--endpoint", collector.url) == {"out": collector.url, "trajectories": 2}
-    assert collector.headers[0]["authorization"] == "Bearer me"
-    assert len(collector.spans) == 2 * 6
-    resource, agent = collector.spans[0]
+    assert (collector.requests[0].headers["authorization"], collector.requests[0].path) == ("Bearer me", "/v1/traces")
+    sent = received(collector)
+    assert len(sent) == 2 * 6
+    resource, agent = sent[0]
     assert values(resource.attributes)["service.name"] == "my_run"
-    spans = [span for _, span in collector.spans if span.trace_id == agent.trace_id]
+    spans = [span for _, span in sent if span.trace_id == agent.trace_id]
     assert [span.name for span in spans] == [
         "invoke_agent react_agent", "chat my/model", "execute_tool search", "execute_tool calc", "execute_tool calc",
         "chat my/model",
@@ -109,9 +82,9 @@ def test_a_collector_receives_an_agent_its_turns_calls_and_reward(collector, tmp
     assert search["gen_ai.tool.call.result"] == HOSTILE
     assert (failed["error.type"], spans[4].status.code) == ("error", 2)
 
-    before = [(span.trace_id, span.span_id) for _, span in collector.spans]
+    before = [(span.trace_id, span.span_id) for _, span in sent]
     export(folder, "otel", "--endpoint", collector.url)
-    assert [(span.trace_id, span.span_id) for _, span in collector.spans[12:]] == before  # the same spans again
+    assert [(span.trace_id, span.span_id) for _, span in received(collector)[12:]] == before  # the same spans again
 
 
 def test_a_run_is_followed_through_its_parts_until_it_is_interrupted(collector, tmp_path, monkeypatch):
@@ -121,7 +94,7 @@ def test_a_run_is_followed_through_its_parts_until_it_is_interrupted(collector, 
     waits = []
 
     def sleep(_):
-        waits.append(len(collector.spans) // 6)
+        waits.append(len(received(collector)) // 6)
         if len(waits) == 4:
             raise KeyboardInterrupt
         trace.append(path, trajectory(len(waits)), part_bytes=3000)
@@ -154,6 +127,6 @@ def test_a_text_that_protobuf_refuses_is_sent_without_what_it_refuses():
 
 def test_a_collector_that_refuses_or_is_not_there(collector, tmp_path):
     trace.append(tmp_path / "trace.jsonl", trajectory())
-    collector.answer = 400
+    collector.default = answer(400)
     with pytest.raises(ConfigError, match="the collector did not take 6 spans"):
         export(tmp_path, "otel", "--endpoint", f"{collector.url}/v1/traces")

@@ -16,10 +16,6 @@ def test_a_file_is_loaded_once(tmp_path: Path) -> None:
     assert find_object("mine.py:made", PLACE, tmp_path) is find_object(f"{tmp_path}/mine.py:made", PLACE)
 
 
-def test_an_object_is_found_by_its_dotted_path() -> None:
-    assert find_object("pathlib.Path", PLACE) is Path
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -54,12 +50,6 @@ def test_a_file_that_fails_is_tried_again_and_its_line_is_named(tmp_path: Path) 
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"failed at .*/mine\.py:3: JSONDecodeError: "):
             find_object("mine.py:made", PLACE, tmp_path)
-
-
-def test_a_file_with_a_syntax_error_names_its_line(tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("good = 1\ngood =\n")
-    with pytest.raises(ConfigError, match=r"failed at .*/broken\.py:2: SyntaxError: "):
-        find_object("broken.py:good", PLACE, tmp_path)
 
 
 def test_the_line_is_in_the_last_of_the_users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

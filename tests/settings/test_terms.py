@@ -46,7 +46,7 @@ def test_a_gate_that_is_none_is_refused(gate):
         ({"efficiency": {"clip": [1, 0]}}, r"efficiency\.clip: .*the first number must be below"),
         (
             {"efficiency": {"normalize": "z"}},
-            r"efficiency\.normalize: expected `group`, `sigmoid` or .* or null, got 'z'",
+            r"efficiency\.normalize: expected `group`, `sigmoid` or .*, got 'z'",
         ),
         ({"components": {"format": {"kind": "judge"}}}, "cannot be called 'format'"),
         ({"components": {"a b": {"kind": "judge"}}}, "cannot be called 'a b'"),

@@ -18,17 +18,7 @@ def settings(request):
 
 @pytest.mark.parametrize("config", [{}, {"agent_rl": None}, {"agent_rl": {}}, {"trainer": {"device": "cpu"}}])
 def test_an_absent_section_gives_the_defaults(settings, config):
-    assert settings(config) == AgentRLSettings()
-
-
-def test_no_configuration_gives_the_defaults():
-    assert AgentRLSettings.from_config(None) == AgentRLSettings()
-
-
-def test_a_missing_section_of_a_struct_configuration_gives_the_defaults():
-    config = OmegaConf.create({"trainer": {}})
-    OmegaConf.set_struct(config, True)
-    assert AgentRLSettings.from_config(config) == AgentRLSettings()
+    assert settings(config) == AgentRLSettings.from_config(None) == AgentRLSettings()
 
 
 def test_values_are_read(settings):
@@ -64,10 +54,7 @@ def test_interpolations_are_resolved():
     ("section", "key", "near"),
     [
         ({"rewards": {}}, "agent_rl.rewards", "reward"),
-        ({"reward": {"efficency": {}}}, "agent_rl.reward.efficency", "efficiency"),
         ({"reward": {"efficiency": {"penalti": 1}}}, "agent_rl.reward.efficiency.penalti", "penalty"),
-        ({"trace": {"pth": "x"}}, "agent_rl.trace.pth", "path"),
-        ({"tools": {"cassette": {"mod": "x"}}}, "agent_rl.tools.cassette.mod", "mode"),
     ],
 )
 def test_an_unknown_key_is_named_with_its_nearest_neighbour(settings, section, key, near):
@@ -80,23 +67,12 @@ def test_an_unknown_key_is_named_with_its_nearest_neighbour(settings, section, k
 @pytest.mark.parametrize(
     ("section", "key"),
     [
-        ({"reward": {"efficiency": {"penalty": "much"}}}, "agent_rl.reward.efficiency.penalty"),
         ({"reward": {"efficiency": {"penalty": -1}}}, "agent_rl.reward.efficiency.penalty"),
-        ({"reward": {"efficiency": {"floor": 1}}}, "agent_rl.reward.efficiency.floor"),
-        ({"reward": {"efficiency": {"free_calls": 1.5}}}, "agent_rl.reward.efficiency.free_calls"),
-        ({"reward": {"format": {"weight": float("nan")}}}, "agent_rl.reward.format.weight"),
         ({"reward": {"correctness": {"weight": float("inf")}}}, "agent_rl.reward.correctness.weight"),
         ({"reward": {"correctness": 1}}, "agent_rl.reward.correctness"),
         ({"reward": None}, "agent_rl.reward"),
-        ({"reward": [1]}, "agent_rl.reward"),
-        ({"budget": {"max_seconds": 0}}, "agent_rl.budget.max_seconds"),
         ({"react": {"observation_role": "assistant"}}, "agent_rl.react.observation_role"),
-        ({"trace": {"path": 3}}, "agent_rl.trace.path"),
-        ({"tools": {"max_result_tokens": 31}}, "agent_rl.tools.max_result_tokens"),
-        ({"tools": {"cassette": {"mode": "play", "path": "x"}}}, "agent_rl.tools.cassette.mode"),
         ({"tools": {"cassette": {"mode": "replay"}}}, "agent_rl.tools.cassette"),
-        ({"tools": {"cassette": {"path": "x"}}}, "agent_rl.tools.cassette"),
-        ("yes", "agent_rl"),
         (["yes"], "agent_rl"),
     ],
 )

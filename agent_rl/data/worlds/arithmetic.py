@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.arithmetic import generate, to_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, by_name
 
 __all__ = ["WORLD"]
 
@@ -81,18 +81,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _final(str(rng.randint(100, 9999)), "Just guess.")
 
 
-WORLD = World(
-    "arithmetic",
-    write,
-    {
-        "oracle": oracle,
-        "wasteful": wasteful,
-        "no_tool": no_tool,
-        "ignoring": ignoring,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("arithmetic", write, by_name(oracle, wasteful, no_tool, ignoring, malformed, acting_at_random))
 
 
 def _expression(row: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from operator import add, floordiv, gt, mod, mul, sub, truediv
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, held_out, native_turn, split_rows
+from agent_rl.data.worlds.world import World, by_name, held_out, native_turn, split_rows
 
 __all__ = ["WORLD"]
 
@@ -114,18 +114,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _answer({"extra_info": names}, rng.randrange(4), "That will do.")
 
 
-WORLD = World(
-    "code",
-    write,
-    {
-        "oracle": oracle,
-        "no_tool": no_tool,
-        "ignoring": ignoring,
-        "misnamed": misnamed,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("code", write, by_name(oracle, no_tool, ignoring, misnamed, malformed, acting_at_random))
 
 
 def _row(named: tuple[str, tuple[str, str]], task: str, reading: int) -> dict[str, Any]:

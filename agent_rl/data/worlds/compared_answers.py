@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.worlds.graded_answers import THINGS, Part, answer_of, request_for, split_pairs
-from agent_rl.data.worlds.world import World, drawn_rows
+from agent_rl.data.worlds.world import World, by_name, drawn_rows
 
 __all__ = ["WORLD"]
 
@@ -78,13 +78,7 @@ def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str,
 WORLD = World(
     "compared_answers",
     write,
-    {
-        "oracle": oracle,
-        "by_tone": by_tone,
-        "by_deed": by_deed,
-        "random": acting_at_random,
-        "malformed": malformed,
-    },
+    by_name(oracle, by_tone, by_deed, acting_at_random, malformed),
     baselines=("by_tone", "by_deed"),
 )
 

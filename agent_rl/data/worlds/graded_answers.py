@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, held_out, split_rows
+from agent_rl.data.worlds.world import World, by_name, held_out, split_rows
 
 __all__ = ["THINGS", "TONES", "WORLD", "Part", "answer_of", "request_for", "split_pairs"]
 
@@ -91,13 +91,7 @@ def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str,
 WORLD = World(
     "graded_answers",
     write,
-    {
-        "oracle": oracle,
-        "by_tone": by_tone,
-        "by_deed": by_deed,
-        "random": acting_at_random,
-        "malformed": malformed,
-    },
+    by_name(oracle, by_tone, by_deed, acting_at_random, malformed),
     baselines=("by_tone", "by_deed"),
 )
 

@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, held_out, split_rows
+from agent_rl.data.worlds.world import World, by_name, held_out, split_rows
 
 __all__ = ["WORLD"]
 
@@ -70,18 +70,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _answer(_guess(rng), "Just guess.")
 
 
-WORLD = World(
-    "math_python",
-    write,
-    {
-        "oracle": oracle,
-        "no_tool": no_tool,
-        "careless": careless,
-        "ignoring": ignoring,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("math_python", write, by_name(oracle, no_tool, careless, ignoring, malformed, acting_at_random))
 
 
 def _row(seed: int, pair: tuple[int, int], kind: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, split_rows
+from agent_rl.data.worlds.world import World, by_name, split_rows
 
 __all__ = ["WORLD"]
 
@@ -100,18 +100,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _answer(rng.choice(rng.choice(list(FACTS.values()))), "Just guess.")
 
 
-WORLD = World(
-    "search_qa",
-    write,
-    {
-        "oracle": oracle,
-        "no_tool": no_tool,
-        "one_hop": one_hop,
-        "stopping": stopping,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("search_qa", write, by_name(oracle, no_tool, one_hop, stopping, malformed, acting_at_random))
 
 
 def _hops(row: Mapping[str, Any], thought: str) -> Generator[str, str, None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, held_out, native_turn
+from agent_rl.data.worlds.world import World, by_name, held_out, native_turn
 from agent_rl.tools.builtin._service.shop import ENDS
 
 __all__ = ["WORLD"]
@@ -91,18 +91,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
             yield _call("Just act.", rng.choice(("get_order", _any_end(rng))), str(rng.randrange(10_000, 100_000)))
 
 
-WORLD = World(
-    "service",
-    write,
-    {
-        "oracle": oracle,
-        "guessing": guessing,
-        "ignoring": ignoring,
-        "no_tool": no_tool,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("service", write, by_name(oracle, guessing, ignoring, no_tool, malformed, acting_at_random))
 
 
 def _row(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import World, by_name
 
 __all__ = ["WORLD"]
 
@@ -69,16 +69,6 @@ def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, N
     yield _answer(rng.choice(_numbers(row) or ["0"]), "I see a number.")
 
 
-def wrong_operation(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
-    """Computes something else with the calculator."""
-    equation = _equation(row)
-    found = _OPERATION.search(equation)
-    right = found[1] if found else "+"
-    other = rng.choice([each for each in VERBS if each != right])
-    seen = yield _call(_OPERATION.sub(f" {other} ", equation, count=1))
-    yield _answer(_observed(seen), "The calculator has the answer.")
-
-
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
     """Writes a call that cannot be read, then answers with a number of the story."""
     yield f"Thought: Use the tool.\nAction calculator({_equation(row)})"
@@ -92,17 +82,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _answer(str(rng.randrange(100)), "I see a number.")
 
 
-WORLD = World(
-    "svamp",
-    write,
-    {
-        "oracle": oracle,
-        "no_tool": no_tool,
-        "wrong_operation": wrong_operation,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("svamp", write, by_name(oracle, no_tool, malformed, acting_at_random))
 
 
 def _tasks(rng: random.Random, held_out: bool, seen: set[str]) -> Iterator[tuple[str, str, int]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.databases import new_database
-from agent_rl.data.worlds.world import World, split_rows
+from agent_rl.data.worlds.world import World, by_name, split_rows
 
 __all__ = ["WORLD"]
 
@@ -85,18 +85,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _answer(_query(rng.choice(list(QUESTIONS)), rng.choice(THINGS), _any_schema(rng)), "Just guess.")
 
 
-WORLD = World(
-    "text_to_sql",
-    write,
-    {
-        "oracle": oracle,
-        "careful": careful,
-        "no_tool": no_tool,
-        "ignoring": ignoring,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("text_to_sql", write, by_name(oracle, careful, no_tool, ignoring, malformed, acting_at_random))
 
 
 def _make_database(path: Path, schema: Schema, rng: random.Random) -> None:

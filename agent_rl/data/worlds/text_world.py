@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, drawn_rows, held_out
+from agent_rl.data.worlds.world import World, by_name, drawn_rows, held_out
 
 __all__ = ["WORLD"]
 
@@ -81,18 +81,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     yield _answer()
 
 
-WORLD = World(
-    "text_world",
-    write,
-    {
-        "oracle": oracle,
-        "giving_up": giving_up,
-        "forgetful": forgetful,
-        "no_tool": no_tool,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("text_world", write, by_name(oracle, giving_up, forgetful, no_tool, malformed, acting_at_random))
 
 
 def _search(row: Mapping[str, Any], thought: str, rooms: tuple[str, ...]) -> Generator[str, str, bool]:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, drawn_rows, held_out, native_turn
+from agent_rl.data.worlds.world import World, by_name, drawn_rows, held_out, native_turn
 
 __all__ = ["WORLD"]
 
@@ -77,18 +77,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
     yield _turn("Roughly.", [_random_call(rng) for _ in range(rng.randrange(3))])
 
 
-WORLD = World(
-    "tool_calls",
-    write,
-    {
-        "oracle": oracle,
-        "no_tool": no_tool,
-        "untyped": untyped,
-        "careless": careless,
-        "malformed": malformed,
-        "random": acting_at_random,
-    },
-)
+WORLD = World("tool_calls", write, by_name(oracle, no_tool, untyped, careless, malformed, acting_at_random))
 
 
 def _row(rng: random.Random, pairs: Sequence[Pair]) -> dict[str, Any]:

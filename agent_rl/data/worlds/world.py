@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from agent_rl.data.rows import make_row
 
-__all__ = ["Habit", "World", "drawn_rows", "held_out", "native_turn", "split_rows"]
+__all__ = ["Habit", "World", "by_name", "drawn_rows", "held_out", "native_turn", "split_rows"]
 
 Task = TypeVar("Task")
 Row = Mapping[str, Any]
@@ -40,6 +40,11 @@ class World:
     habits: Mapping[str, Habit]
     baselines: tuple[str, ...] = ("no_tool",)
     works: Callable[[Row], bool] = lambda row: True
+
+
+def by_name(*habits: Habit) -> dict[str, Habit]:
+    """Habits by the names of their functions; `acting_at_random` is called `random`."""
+    return {habit.__name__.replace("acting_at_random", "random"): habit for habit in habits}
 
 
 def held_out(values: Iterable[Task], seed: int) -> tuple[list[Task], list[Task]]:

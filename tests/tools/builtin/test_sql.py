@@ -214,8 +214,8 @@ def test_a_row_that_cannot_be_used_stops_the_run(create_kwargs, message):
     ("config", "message"),
     [
         ({"max_row": 5}, "max_row: unknown key .value 5.. Did you mean 'max_rows'"),
-        ({"max_rows": 0}, "max_rows: expected a whole number of at least 1, got 0"),
-        ({"engine": "sqlite3"}, "engine: expected `sqlite` or `duckdb` or null, got 'sqlite3'"),
+        ({"max_rows": 0}, "max_rows: expected a number of at least 1, got 0"),
+        ({"engine": "sqlite3"}, "engine: expected `sqlite` or `duckdb`, got 'sqlite3'"),
         ({"root": "/no/such/folder"}, "root: '/no/such/folder' is no folder"),
         ({"database": "/no/such/file"}, "Name an existing database"),
         ({"database": __file__}, "is no SQLite or DuckDB file"),
