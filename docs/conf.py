@@ -23,9 +23,13 @@ root_doc = "README"
 include_patterns = [
     "README.md",
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "agent_rl/README.md",
     "docs/**.md",
     "recipes/**.md",
+    "tests/README.md",
     "tests/gpu/README.md",
 ]
 exclude_patterns = [".*", "outputs", "recipes/*/results", "recipes/llm_judge/judge.md", "**/__pycache__"]
@@ -101,8 +105,12 @@ CONTENTS = {
         "docs/templates",
         "docs/limits",
         "docs/support",
+        "CONTRIBUTING",
         "agent_rl/README",
+        "tests/README",
         "tests/gpu/README",
+        "SECURITY",
+        "CODE_OF_CONDUCT",
         "CHANGELOG",
     ],
 }

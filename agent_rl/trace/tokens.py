@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, BinaryIO, Literal, TypedDict
 
-import numpy as np
-
 from agent_rl.trace.parts import append_lines, beside, parts
 
 __all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
@@ -180,11 +178,15 @@ def _tokens(record: Any) -> Tokens:
 
 
 def _planes(kind: Literal["i", "f"], numbers: Sequence[float]) -> bytes:
+    import numpy as np
+
     values: Any = np.array(numbers, f"<{kind}4")
     return bytes(values.view(np.uint8).reshape(-1, 4).T.tobytes())
 
 
 def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
+    import numpy as np
+
     raw = np.frombuffer(planes, np.uint8).reshape(4, -1).T.tobytes()
     return list(np.frombuffer(raw, f"<{kind}4").tolist())
 

@@ -22,7 +22,7 @@ from agent_rl.agents.code_act import CodeActFormat
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.folding import FoldingPolicy
-from agent_rl.agents.plan_act import PlanActFormat, plans
+from agent_rl.agents.plan_act import PlanActFormat
 from agent_rl.agents.react import ReactFormat
 from agent_rl.agents.search import SearchFormat
 from agent_rl.agents.tool_call import ToolCallFormat
@@ -167,7 +167,8 @@ def check_what_they_did(trajectories: list[Trajectory]) -> None:
     found = done["search_agent"].turns[0].observation
     assert found == "<information>Doc 1: Faust is a play by Goethe.</information>"
     assert [turn.observation for turn in done["code_act_agent"].turns[1:]] == ["```output\n42\n```", None]
-    assert plans(done["plan_act_agent"]) == [["Multiply.", "Answer."]]
+    plans = [turn.notes["plan"] for turn in done["plan_act_agent"].turns if "plan" in turn.notes]
+    assert plans == [["Multiply.", "Answer."]]
     assert [result.text for result in done["tool_call_agent"].results] == ["42", "48"]
     assert done["user_sim_agent"].turns[0].observation == "The product."
 

@@ -74,9 +74,9 @@ def test_an_element_of_a_list_may_be_overridden() -> None:
     [
         ("trainer", "nnode: 1 # wrong", [], "PLACE: trainer.nnode: verl has no such key. Did you mean 'trainer.nnodes"),
         ("agent_rl", "react:\n    examples: default # wrong", [],
-         "PLACE: agent_rl.react.examples: expected a list of text, got 'default'"),
+         "PLACE: agent_rl.react.examples: expected a list, got 'default'"),
         ("agent_rl", "react:\n    examples: default # wrong", ["agent_rl.react.examples=other"],
-         "agent_rl.react.examples: expected a list of text, got 'other'"),
+         "agent_rl.react.examples: expected a list, got 'other'"),
         ("trainer", "total_epochs: 0 # wrong", [],
          "PLACE: trainer.total_epochs: expected a whole number of 1 or more"),
     ],
