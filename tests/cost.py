@@ -30,6 +30,8 @@ FOLDER = "AGENT_RL_TEST_COSTS"
 """Names the folder to which pytest's processes write what each test cost."""
 TOLERANCE = 1.25
 SLOWEST = 20
+USUAL_LOOP_S = 0.092
+"""Seconds of the fixed loop on the machine for which totals are compared."""
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -125,8 +127,10 @@ def with_table(text: str, costs: dict[str, Any]) -> str:
     for test in costs["tests"]:
         files[test["test"].split("::")[0]] += test["cpu"]
     files["(processes left behind)"] = costs["cpu"] - sum(files.values())
+    usual = costs["cpu"] * USUAL_LOOP_S / costs["loop"]
     lines = [
-        f"Total: {costs['cpu']:.0f} CPU-seconds, {costs['wall']:.0f} s (fixed loop: {costs['loop']:.3f} s).",
+        f"Total: {costs['cpu']:.0f} CPU-seconds, {costs['wall']:.0f} s (fixed loop: {costs['loop']:.3f} s); "
+        f"{usual:.0f} CPU-seconds where the loop takes {USUAL_LOOP_S} s.",
         "",
         "| CPU-seconds | file |",
         "| ---: | --- |",
