@@ -39,7 +39,7 @@ def scorer(folder: Path, text: str = COUNTING, **limits: float) -> RewardEndpoin
 
 
 def test_no_more_than_the_limit_are_measured_at_a_time_and_order_is_kept(tmp_path: Path) -> None:
-    items = [Arguments(solution_str="0.05", extra_info={"points": number}) for number in range(120)]
+    items = [Arguments(solution_str="0.2", extra_info={"points": number}) for number in range(120)]
     answers = asyncio.run(scorer(tmp_path, max_concurrent=40).answer(items))
     verdicts = [answer for answer in answers if isinstance(answer, Scored)]
     assert [verdict.score for verdict in verdicts] == list(range(120))
