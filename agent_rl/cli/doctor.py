@@ -67,7 +67,7 @@ def doctor(
         raise ConfigError(recipe, "an override without a recipe", "Name the recipe's folder first")
     there = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
-        # what a tool or a package prints is no part of the answer
+        # what a tool or a package prints is not part of the answer
         findings = diagnose(recipe, overrides or [], script, status.update, there)
     if as_json:
         print_json(table.to_dict(findings))

@@ -39,7 +39,7 @@ LARGEST_LINE = 1 << 18
 LOOKED_AT = 8
 """Trajectories at the trace's end from which one is taken."""
 MOST_CHARACTERS = 500
-"""Of a line, before the terminal's width cuts it."""
+"""Characters of a line that are kept before the terminal's width cuts it."""
 LONGEST_CHART = 60
 LABEL, VALUE = 14, 8
 """Columns of a name and of a number."""

@@ -121,7 +121,7 @@ class RunFolder:
         """Refuse to go on in a folder that has a run with another configuration.
 
         Returns:
-            The record of the run that is here; None if there is none.
+            The record of the run in this folder; None without one.
 
         Raises:
             ConfigError: with the keys that differ.

@@ -22,7 +22,7 @@ PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 MANY = 10
-"""Unmet requirements above which all are installed anew."""
+"""From this number of unmet requirements on, the remedy is to reinstall everything."""
 
 
 @check("installation", "Python", Needs.MACHINE)

@@ -174,7 +174,7 @@ def _exactly(kind: str, *values: Fraction) -> Fraction:
     """The rational result of an operation or a function.
 
     Raises:
-        ToolError, ArithmeticError, KeyError, ValueError: there is none, or it is too long.
+        ToolError, ArithmeticError, KeyError, ValueError: the value does not exist, or is too long.
     """
     match kind:
         case "add" | "mul" | "div":
