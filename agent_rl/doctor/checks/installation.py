@@ -22,7 +22,7 @@ PLUGIN = "agent_rl.verl_adapter.plugin"
 CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 MANY = 10
-"""From this number of unmet requirements on, the remedy is to reinstall everything."""
+"""With more unmet requirements than this, the remedy is to reinstall everything."""
 
 
 @check("installation", "Python", Needs.MACHINE)
