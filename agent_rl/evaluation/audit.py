@@ -83,8 +83,11 @@ def audit_trajectory(
     turns = list(_said(trajectory))
     stretches = [stretch for sequence in kept["sequences"] for stretch in _stretches(sequence)]
     audits = [TurnAudit(number, stretch.end - stretch.start) for number, stretch in enumerate(stretches)]
-    if len(stretches) != len(turns) and audits:
-        audits[-1].mask = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
+    if len(stretches) != len(turns):
+        problem = f"{len(stretches)} stretches of sampled tokens for {len(turns)} turns"
+        if not audits:
+            return [TurnAudit(0, 0, mask=problem)]
+        audits[-1].mask = problem
     for stretch, audit, (said, tokens) in zip(stretches, audits, turns, strict=False):
         audit.mask = audit.mask or _mask(stretch, said, tokens, template)
         audit.logprobs = _logprobs(stretch)

@@ -97,9 +97,13 @@ def shift_mask(by):
             lambda sequence: sequence.update(mask=[1] * len(sequence["mask"])),
             "1 stretches of sampled tokens for 3 turns",
         ),
+        (
+            lambda sequence: sequence.update(mask=[0] * len(sequence["mask"])),
+            "0 stretches of sampled tokens for 3 turns",
+        ),
         (lambda sequence: sequence["mask"].append(1), "entries for"),
     ],
-    ids=["late", "early", "on an observation", "too long"],
+    ids=["late", "early", "on an observation", "nowhere", "too long"],
 )
 def test_a_mask_that_is_wrong(sound, template, change, said):
     audits = audit_trajectory(broken(sound, change), template)
