@@ -126,7 +126,8 @@ def main(release: str) -> int:
     env = os.environ | {"VERL_PLATFORM": "cpu", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     alone = {"VERL_USE_EXTERNAL_PLUGINS": "none", "PYTHONPATH": os.pathsep.join([str(ROOT), *stand_ins()])}
     probed = subprocess.run([python, __file__, "--probe"], env={**env, **alone}, cwd=ROOT, check=False).returncode
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not another_verl_is_refused", *TESTS]
+    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-W", "default"]
+    command = [python, "-m", "pytest", *options, "-k", "not another_verl_is_refused", *TESTS]
     return int(bool(probed or subprocess.run(command, cwd=ROOT, env=env, check=False).returncode))
 
 
