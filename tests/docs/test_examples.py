@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
@@ -27,7 +28,7 @@ from agent_rl.tools import ToolSession, ToolSpec, load_tools
 from agent_rl.tools.inspection import call, signature
 from agent_rl.trace.batches import append_batch
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory
-from tests.docs.pages import PAGES, block, blocks
+from tests.docs.pages import PAGES, block, blocks, commands
 from tests.scoring import score
 
 TESTED = {
@@ -95,7 +96,8 @@ def test_a_function_as_a_tool(tmp_path: Path) -> None:
 def test_a_reward_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_reward.py").write_text(block("README.md", "python", "my_reward.py"))
-    settings = AgentRLSettings.from_config(yaml.safe_load(block("README.md", "yaml", "my_reward.py"))).reward
+    (train,) = [each.words for each in commands("README.md") if "my_reward.py" in str(each.words)]
+    settings = AgentRLSettings.from_config(OmegaConf.from_dotlist(list(train[3:]))).reward
     right = Trajectory([], StopReason.ANSWERED, answer="It is closed.", ground_truth="closed", response_tokens=400)
     assert score(right, settings).total == 1.1
 
