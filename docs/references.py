@@ -462,7 +462,7 @@ def receipts_page() -> str:
         f"""{NOTE}
 # Receipts
 
-What the recipes' twins reach on a CPU: success on held-out rows before and after training, with 95 % intervals, beside
+What the recipes reach on a CPU: success on held-out rows before and after training, with 95 % intervals, beside
 the world's own policies: its solver, the best that one can do without a part of what is needed (mostly the tool), and
 one that guesses. Each line is a run of `agent-rl experiment`, whose receipt is in `recipes/<name>/results`
 ([what it is](../guides/recipes.md#receipts)).

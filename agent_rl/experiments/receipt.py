@@ -42,7 +42,7 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """What is asked of a twin, and whether it holds on every seed; without a seed nothing does that asks for one.
+    """What a CPU version must reach, and whether it does on every seed; without a seed nothing does that asks for one.
 
     Args:
         outcomes: of the seeds.
