@@ -316,7 +316,7 @@ agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: v
 
 So does one for a key of today's verl that a run of agent_rl does not read, where it differs from verl's default. The
 others end the command with exit code 2 and what to write instead, with your values. An old key that today's key
-follows on the same command line is refused. The command line wins over YAML files, whatever the spelling.
+follows on the same command line is refused. The command line overrides YAML files, whatever the spelling.
 """
     ]
     for section, rows in itertools.groupby(old_keys.rows(), lambda row: row.section):
@@ -462,7 +462,7 @@ def receipts_page() -> str:
         f"""{NOTE}
 # Receipts
 
-What the recipes reach on a CPU: success on held-out rows before and after training, with 95 % intervals, beside
+What the recipes reach on a CPU: success on held-out rows before and after training, with 95 % intervals, next to
 the world's own policies: its solver, the best that one can do without a part of what is needed (mostly the tool), and
 one that guesses. Each line is a run of `agent-rl experiment`, whose receipt is in `recipes/<name>/results`
 ([what it is](../guides/recipes.md#receipts)).
