@@ -66,6 +66,7 @@ CONTENTS = {
             "algorithms",
             "migration",
             "other_frameworks",
+            "coding_agents",
             "nodes",
         )
     ],
