@@ -15,7 +15,7 @@ from agent_rl.settings.reward import ComponentSettings, ServedModelSettings
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, exists, read
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, "llms.txt"])
 def test_links_lead_to_files_and_headings(page: str) -> None:
     text = re.sub(r"^```.*?^```", "", read(page), flags=re.DOTALL | re.MULTILINE)
     for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
