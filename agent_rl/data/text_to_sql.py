@@ -5,9 +5,9 @@
     {"prompt": [...], "reward_spec": {"ground_truth": ...}, "db_id": ...}       SkyRL-SQL
     {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
 
-`--databases` names the folder of SQLite files, `--dumps` one of PostgreSQL dumps, of which databases are made below
-`--local_save_dir`. The database's schema is part of the prompt; the tool `sql` and the scorer get its path. Queries
-that ask for the time get the one of `--now`, which the prompt states: a database does not grow older.
+`--databases` names the folder of SQLite files. The database's schema is part of the prompt; the tool `sql` and the
+scorer get its path. Queries that ask for the time get the one of `--now`, which the prompt states: a database does not
+grow older.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.conversion import RawSet, text_of
-from agent_rl.data.databases import at_time, database_file, make_database, schema_of
+from agent_rl.data.databases import at_time, database_file, schema_of
 from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
@@ -81,9 +81,7 @@ def _source(example: Mapping[str, Any]) -> str:
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--databases": {"metavar": "FOLDER", "help": "SQLite files: NAME.sqlite or NAME/NAME.sqlite"},
-    "--dumps": {"metavar": "FOLDER", "help": "PostgreSQL dumps, NAME.sql, of which databases are made"},
-    "--database_dir": {"metavar": "FOLDER", "default": "~/data/databases", "help": "for them: %(default)s"},
+    "--databases": {"metavar": "FOLDER", "required": True, "help": "SQLite files: NAME.sqlite or NAME/NAME.sqlite"},
     "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "default: %(default)s"},
     "--tool": {"metavar": "NAME", "help": "tool that gets the row's database, for example sql"},
 }
@@ -94,17 +92,7 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
         now = datetime.fromisoformat(options.pop("now"))
     except ValueError as error:
         raise ConfigError("--now", str(error), "Write a time such as '2025-01-15 12:00:00'") from error
-    folder, dumps = options.pop("databases"), options.pop("dumps")
-    made = Path(options.pop("database_dir")).expanduser()
-    if not folder and not dumps:
-        raise ConfigError("--databases", "the rows need databases", "Name their folder, or dumps with --dumps")
-    if dumps:
-        scripts = sorted(Path(dumps).expanduser().glob("*.sql"))
-        if not scripts:
-            raise ConfigError("--dumps", f"there is no .sql in {dumps}", "Name the folder of the dumps")
-        for script in scripts:
-            make_database(script, made / f"{script.stem}.sqlite", now)
-    return options | {"databases": Path(folder).expanduser() if folder else made, "now": now}
+    return options | {"databases": Path(options["databases"]).expanduser(), "now": now}
 
 
 TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS, prepare=_prepared)

@@ -59,24 +59,10 @@ def test_each_form_becomes_a_row(databases: Path, example: dict[str, Any], sourc
         assert str(example.get("evidence", "")) in prompt
 
 
-def test_databases_are_made_of_dumps(tmp_path: Path, convert: Any) -> None:
-    (tmp_path / "dumps").mkdir()
-    (tmp_path / "dumps" / "shop.sql").write_text("CREATE TABLE orders (id int, day date);")
-    (tmp_path / "rows.jsonl").write_text(json.dumps(FORMS[0][0]))
-    folders = ["--dumps", str(tmp_path / "dumps"), "--database_dir", str(tmp_path / "made")]
-    found = convert(TEXT_TO_SQL, "--input", tmp_path / "rows.jsonl", *folders, "--now", "2024-02-03")
-    (row,) = found["train"]
-    assert row["reward_model"]["ground_truth"] == {
-        "sql": "SELECT count(*) FROM orders WHERE day < date('2024-02-03 00:00:00')",
-        "database": str(tmp_path / "made" / "shop.sqlite"),
-    }
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "error: --databases: the rows need databases"),
-        (("--dumps", "absent"), "error: --dumps: there is no .sql in absent"),
+        ((), "the following arguments are required: --databases"),
         (("--databases", ".", "--now", "today"), "error: --now: "),
         (("--databases", "."), "rows.jsonl, line 1, --databases: there is no shop.sqlite"),
     ],
