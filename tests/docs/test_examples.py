@@ -78,7 +78,7 @@ def test_reading_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     append_batch(path, trace.TrainedBatch(1, 0, ["a_0_0"], [0.5]))
     shown: dict[str, Any] = {}
     exec(block("docs/guides/traces.md", "python", "TokenReader"), shown)  # noqa: S102 - ours
-    assert shown["tokens"] == tokens
+    assert (shown["tokens"], len(shown["tables"].trajectories)) == (tokens, 1)
     assert shown["rows"] == {"a_0": [trace.TrainedRow(step=1, update=0, row=0, sequence=0, advantage=0.5)]}
 
 
