@@ -31,20 +31,23 @@ CALL = (
 
 
 class TraceTables(NamedTuple):
-    """What `read_trace` gives; `id` joins the three tables, and `id` with `turn` the last two."""
+    """What `read_trace` gives; `id` joins the three tables, and `id` with `turn` the last two.
+
+    Attributes:
+        trajectories: in the order of the trace: `id`, `group` (the id without the number of the sample), `step`,
+            `split` and `index` of the row, `data_source`, `agent`, `stop_reason`, `error`, `answer`, `ground_truth`,
+            `reward`, `advantage` (the mean of those it was trained with; missing: it was not), the numbers of `turns`
+            and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and `reward.<name>` for
+            each component.
+        turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (what was wrong with it), sampled `tokens`,
+            the number of `calls`, `generation_seconds`, `tool_seconds`.
+        calls: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and of its result `status`, `text`,
+            `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`; missing where the episode ended before it.
+    """
 
     trajectories: pd.DataFrame
-    """One line per trajectory, in the order of the trace: `id`, `group` (the id without the number of the sample),
-    `step`, `split` and `index` of the row, `data_source`, `agent`, `stop_reason`, `error`, `answer`, `ground_truth`,
-    `reward`, `advantage` (the mean of those it was trained with; missing: it was not), numbers of `turns` and `calls`,
-    `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and `reward.<name>` for each component."""
     turns: pd.DataFrame
-    """One line per turn: `id`, `turn` (from 0), `text`, `observation`, `malformed` (what was wrong with it), sampled
-    `tokens`, number of `calls`, `generation_seconds`, `tool_seconds`."""
     calls: pd.DataFrame
-    """One line per tool call: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and of its result
-    `status`, `text`, `seconds`, `queue_seconds`, `reward`, `answer` and `metrics`, which are missing where the episode
-    ended before there was one."""
 
 
 def read_trace(run: str | os.PathLike[str]) -> TraceTables:
