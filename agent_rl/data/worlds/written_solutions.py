@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agent_rl.data.worlds import math_python
-from agent_rl.data.worlds.world import World
+from agent_rl.data.worlds.world import Turns, World
 from agent_rl.errors import ToolError
 from agent_rl.tools.builtin.calculator import calculate
 
@@ -52,7 +52,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return {split: [_written(row) for row in rows] for split, rows in splits.items()}
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes the solution; each program ends a turn."""
     *steps, last = _turns(row["extra_info"]["solution"])
     for text, program in steps:
