@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.databases import new_database
+from agent_rl.data.text_to_sql import new_database
 from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, react_call, split_rows
 
 __all__ = ["WORLD"]
