@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,7 +109,8 @@ class DataReport:
         tables = {}
         for label in LABELS:
             by_value = lengths.groupby(lengths[label].fillna("(none)"))["length"]
-            table = by_value.agg(rows="count", mean="mean", median=_median, most=_most, longest="max")
+            quantiles = {"median": partial(_quantile, share=0.5), "most": partial(_quantile, share=0.95)}
+            table = by_value.agg(rows="count", mean="mean", **quantiles, longest="max")
             tables[label] = table.sort_values("rows", ascending=False, kind="stable")
         return tables
 
@@ -264,12 +266,8 @@ def _repeated(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator[t
             yield each.file, each.row, RowFinding("asked twice", f"{first} asks the same", "Keep one of them", False)
 
 
-def _median(lengths: Any) -> int:
-    return int(np.quantile(lengths, 0.5, method="inverted_cdf"))
-
-
-def _most(lengths: Any) -> int:
-    return int(np.quantile(lengths, 0.95, method="inverted_cdf"))
+def _quantile(lengths: Any, share: float) -> int:
+    return int(np.quantile(lengths, share, method="inverted_cdf"))
 
 
 def _digest(text: str, more: str = "") -> bytes:

@@ -86,11 +86,6 @@ class RowOrder:
         self._permutations: dict[int, tuple[_Pass, NDArray[np.int64]]] = {}
         self._require_drawable()
 
-    @property
-    def shares(self) -> dict[str, float]:
-        """Of each source in the draws of the current stage."""
-        return dict(zip(self.table.names, self._shares[self._at.stage], strict=True))
-
     def next(self) -> int:
         """The number of the next row.
 
