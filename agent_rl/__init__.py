@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent_rl.agents.users.user import Reply, User
     from agent_rl.rewards import Component
     from agent_rl.tools import Tool
+    from agent_rl.trace.tables import TraceTables, read_trace
     from agent_rl.verl_adapter.trainer import AgentTrainer
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop as ReactAgentLoop
@@ -29,8 +30,10 @@ __all__ = [
     "ReactAgentLoop",
     "Reply",
     "Tool",
+    "TraceTables",
     "User",
     "__version__",
+    "read_trace",
     "register_agent_loop",
 ]
 
@@ -45,7 +48,9 @@ _HOMES = {
     "ReactAgentLoop": "agent_rl.verl_adapter.loops",
     "Reply": "agent_rl.agents.users.user",
     "Tool": "agent_rl.tools",
+    "TraceTables": "agent_rl.trace.tables",
     "User": "agent_rl.agents.users.user",
+    "read_trace": "agent_rl.trace.tables",
     "register_agent_loop": "agent_rl.agents.registry",
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 import agent_rl
 
-HEAVY = {"torch", "verl", "ray", "transformers"}
+HEAVY = {"pandas", "torch", "verl", "ray", "transformers"}
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -23,7 +23,7 @@ def test_the_package_alone_loads_nothing_else():
 
 
 def test_the_names_for_light_code_load_neither_torch_nor_verl():
-    names = "Agent, Component, Hooks, Reply, Tool, User, __version__, register_agent_loop"
+    names = "Agent, Component, Hooks, Reply, Tool, User, __version__, read_trace, register_agent_loop"
     assert not loaded_by(f"from agent_rl import {names}") & HEAVY
 
 

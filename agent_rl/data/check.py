@@ -1,34 +1,35 @@
-"""`check_files`: what is wrong with data files, and what is in them, in one pass and bounded memory.
+"""`check_files`: what is wrong with data files, and what is in them, in one pass.
 
 Each row is held against the row contract, against what is known to exist (agents, tools, scorers) and against the other
-rows (asked twice, asked alike). What needs a tokenizer or a scorer is given by the caller: this module knows neither.
+rows (asked twice). What needs a tokenizer or a scorer is given by the caller: this module knows neither.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from agent_rl.data.contract import check_row
-from agent_rl.data.duplicates import Duplicates, Repeated
 from agent_rl.data.files import NumberedRow
 from agent_rl.errors import ConfigError
 
-__all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "Statistics", "check_files", "write_good"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "check_files", "write_good"]
 
 MOST_SHOWN = 5
 """Findings of one kind that are kept; the others are counted."""
 LABELS = ("data_source", "ability", "difficulty")
-_STATISTICS = """
-    SELECT coalesce({label}::VARCHAR, '(none)'), count(*), avg(length), quantile_disc(length, 0.5),
-    quantile_disc(length, 0.95), max(length) FROM rows GROUP BY {label} ORDER BY count(*) DESC, {label}"""
 CONFLICT = "two ground truths"
 CONTRACT = "row contract"
 
@@ -53,16 +54,14 @@ class RowFinding:
     is_error: bool = True
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """What the rows of one label are like: their number, and the lengths of their prompts."""
+class _RowDigest(NamedTuple):
+    """What a row asks: `task` and `truth` are digests."""
 
-    rows: int
-    mean: float
-    median: int
-    most: int
-    """The length that 95 % of the rows do not exceed."""
-    longest: int
+    file: int
+    row: int
+    split: str
+    task: bytes
+    truth: bytes
 
 
 @dataclass
@@ -73,7 +72,6 @@ class DataReport:
         files: the files.
         unit: of lengths.
         rows: rows in each of the files.
-        splits: the values of `extra_info.split` in each of them.
         lengths: `LABELS` of each row, and the length of its prompt.
         counts: findings of each kind.
         errors: the kinds that are errors.
@@ -85,7 +83,6 @@ class DataReport:
     files: list[str]
     unit: str
     rows: list[int] = field(default_factory=list)
-    splits: list[set[str]] = field(default_factory=list)
     lengths: list[tuple[str, str | None, str | None, int]] = field(default_factory=list, repr=False)
     counts: Counter[str] = field(default_factory=Counter)
     errors: set[str] = field(default_factory=set)
@@ -98,22 +95,24 @@ class DataReport:
         """Whether any row must not be trained on."""
         return bool(self.errors)
 
-    @cached_property
-    def labels(self) -> dict[str, dict[str, Statistics]]:
-        """Statistics of the rows by label and its value, the most frequent first."""
-        import duckdb
-        import pyarrow as pa
+    def labels(self) -> dict[str, pd.DataFrame]:
+        """For each of `LABELS` a table by its value, the most frequent first, of what the rows are like.
+
+        Its columns are `rows`, and of the lengths of their prompts `mean`, `median`, `most` (what 95 % of the rows do
+        not exceed) and `longest`.
+        """
+        import pandas as pd
 
         if not self.lengths:
             return {}
-        columns = zip((*LABELS, "length"), zip(*self.lengths, strict=True), strict=True)
-        table, found = pa.table({name: list(column) for name, column in columns}), {}
-        with duckdb.connect() as database:
-            database.register("rows", table)
-            for label in LABELS:
-                rows = database.execute(_STATISTICS.format(label=label)).fetchall()
-                found[label] = {value: Statistics(*figures) for value, *figures in rows}
-        return found
+        lengths = pd.DataFrame(self.lengths, columns=[*LABELS, "length"])
+        tables = {}
+        for label in LABELS:
+            by_value = lengths.groupby(lengths[label].fillna("(none)"))["length"]
+            quantiles = {"median": partial(_quantile, share=0.5), "most": partial(_quantile, share=0.95)}
+            table = by_value.agg(rows="count", mean="mean", **quantiles, longest="max")
+            tables[label] = table.sort_values("rows", ascending=False, kind="stable")
+        return tables
 
     def add(self, file: int, row: int, finding: RowFinding) -> None:
         """Count a finding on a row."""
@@ -127,7 +126,6 @@ class DataReport:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""
-        labels = {label: {value: asdict(its) for value, its in values.items()} for label, values in self.labels.items()}
         findings = [
             {
                 "kind": kind,
@@ -142,7 +140,7 @@ class DataReport:
         return {
             "files": dict(zip(self.files, self.rows, strict=True)),
             "unit": self.unit,
-            "labels": labels,
+            "labels": {label: table.to_dict("index") for label, table in self.labels().items()},
             "findings": findings,
             "graded": self.graded,
         }
@@ -172,10 +170,7 @@ class Rows:
 
 
 def check_files(
-    files: Mapping[str, Iterable[NumberedRow]],
-    known: Rows,
-    progress: Callable[[], None] = lambda: None,
-    most_compared: float = math.inf,
+    files: Mapping[str, Iterable[NumberedRow]], known: Rows, progress: Callable[[], None] = lambda: None
 ) -> DataReport:
     """Check data files.
 
@@ -183,35 +178,25 @@ def check_files(
         files: the rows of each file, by its path, as `iterate_rows` reads them.
         known: what there is beside the files.
         progress: is called for each row.
-        most_compared: rows of each file, its first, that are held against the others.
 
     Raises:
         ConfigError: a file cannot be read.
     """
-    report = DataReport(list(files), known.unit)
-    drawn = _Drawn(known.sample, known.seed)
-    with Duplicates() as duplicates:
-        for file, (_path, rows) in enumerate(files.items()):
-            report.rows.append(0)
-            report.splits.append(set())
-            for place, number, row, changes in rows:
-                progress()
-                report.rows[file] += 1
-                for change in changes:
-                    report.add(
-                        file, number, RowFinding("read as a row", change, "Nothing: training reads it so", False)
-                    )
-                row = {**known.defaults, **row}
-                if _check(report, (file, number), row, place, known):
-                    report.splits[file].add(str(row["extra_info"].get("split")))
-                    if report.rows[file] <= most_compared:
-                        duplicates.add(file, number, _asked(row), _truth(row), _more(row))
-                    drawn.add((file, number, row))
-        for repeated in duplicates.found():
-            report.add(repeated.file, repeated.row, finding := _repeated(repeated, report))
-            if finding.kind == CONFLICT:
-                text = f"{report.files[repeated.file]}, row {repeated.row} asks the same and has another ground truth"
-                report.add(*repeated.first, replace(finding, text=text))
+    report, drawn, digests = DataReport(list(files), known.unit), _Drawn(known.sample, known.seed), list[_RowDigest]()
+    for file, rows in enumerate(files.values()):
+        report.rows.append(0)
+        for place, number, row, changes in rows:
+            progress()
+            report.rows[file] += 1
+            for change in changes:
+                report.add(file, number, RowFinding("read as a row", change, "Nothing: training reads it so", False))
+            row = {**known.defaults, **row}
+            if _check(report, (file, number), row, place, known):
+                split = str(row["extra_info"].get("split"))
+                digests.append(_RowDigest(file, number, split, _digest(_asked(row), _more(row)), _digest(_truth(row))))
+                drawn.add((file, number, row))
+    for file, number, finding in _repeated(digests, report.files):
+        report.add(file, number, finding)
     rows_to_grade = sorted(drawn.rows, key=lambda each: each[:2])
     report.graded = len(rows_to_grade)
     for file, number, finding in known.grade(rows_to_grade):
@@ -256,21 +241,37 @@ class _Drawn:
             self.rows[place] = row
 
 
-def _repeated(found: Repeated, report: DataReport) -> RowFinding:
-    file, row = found.first
-    first = f"row {row}" if file == found.file else f"{report.files[file]}, row {row}"
-    shared = report.splits[file] != report.splits[found.file]
-    if not found.is_exact:
-        text = f"{found.similarity:.0%} of it is {first}"
-        kind = "nearly in two splits" if shared else "nearly asked twice"
-        return RowFinding(kind, text, "Look at both rows", is_error=False)
-    if not found.same_truth:
-        text = f"{first} asks the same and has another ground truth"
-        return RowFinding(CONFLICT, text, "Keep the right one")
-    if shared:
-        text = f"{first} asks the same"
-        return RowFinding("in two splits", text, "Leave it out of one: what was trained on measures nothing")
-    return RowFinding("asked twice", f"{first} asks the same", "Keep one of them", is_error=False)
+def _repeated(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
+    """Findings on the rows that ask what an earlier one asks, word for word; white space does not count."""
+    import pandas as pd
+
+    rows = pd.DataFrame(digests, columns=_RowDigest._fields)
+    firsts = rows.drop_duplicates("task")
+    for each in rows[rows.duplicated("task")].merge(firsts, "left", "task", suffixes=("", "_of_first")).itertuples():
+        first = f"row {each.row_of_first}"
+        if each.file != each.file_of_first:
+            first = f"{files[each.file_of_first]}, {first}"
+        if each.truth != each.truth_of_first:
+            pair = (
+                (each.file, each.row, first),
+                (each.file_of_first, each.row_of_first, f"{files[each.file]}, row {each.row}"),
+            )
+            for file, row, other in pair:
+                text = f"{other} asks the same and has another ground truth"
+                yield file, row, RowFinding(CONFLICT, text, "Keep the right one")
+        elif each.split != each.split_of_first:
+            remedy = "Leave it out of one: what was trained on measures nothing"
+            yield each.file, each.row, RowFinding("in two splits", f"{first} asks the same", remedy)
+        else:
+            yield each.file, each.row, RowFinding("asked twice", f"{first} asks the same", "Keep one of them", False)
+
+
+def _quantile(lengths: Any, share: float) -> int:
+    return int(np.quantile(lengths, share, method="inverted_cdf"))
+
+
+def _digest(text: str, more: str = "") -> bytes:
+    return hashlib.blake2b(f"{' '.join(text.split())}\0{more}".encode(), digest_size=12).digest()
 
 
 def _asked(row: Mapping[str, Any]) -> str:

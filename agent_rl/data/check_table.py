@@ -26,14 +26,13 @@ def table(report: DataReport) -> Table:
     made.add_column("", style="bold")
     for name in ("rows", f"mean {report.unit}", "median", "95 %", "longest"):
         made.add_column(name, justify="right")
-    for label, values in report.labels.items():
+    for label, values in report.labels().items():
         made.add_section()
-        for value, its in list(values.items())[:MOST_VALUES]:
-            lengths = (its.mean, its.median, its.most, its.longest)
-            made.add_row(Text(f"{label} {value}"), f"{its.rows:,}", *(f"{length:,.0f}" for length in lengths))
-        if others := list(values.values())[MOST_VALUES:]:
-            rows, longest = sum(its.rows for its in others), max(its.longest for its in others)
-            made.add_row(f"{label} (others: {len(others)})", f"{rows:,}", "", "", "", f"{longest:,}")
+        for value, rows, *lengths in values[:MOST_VALUES].itertuples():
+            made.add_row(Text(f"{label} {value}"), f"{rows:,}", *(f"{length:,.0f}" for length in lengths))
+        if len(others := values[MOST_VALUES:]):
+            counts = f"{others.rows.sum():,}", "", "", "", f"{others.longest.max():,}"
+            made.add_row(f"{label} (others: {len(others)})", *counts)
     made.caption = f"{report.graded:,} ground truths were scored"
     return made
 

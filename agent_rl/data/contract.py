@@ -116,7 +116,7 @@ class ExtraInfo(BaseModel):
     difficulty: float | None = None
     """Share of failed attempts, 0 to 1, or any scale of yours."""
     original_prompt: Any = None
-    """The prompt that a harder or shorter variant was made from."""
+    """The prompt as your scorer or reward function should see it; without it, the last message of the user."""
     test_cases: Any = None
     """Further tests of a program, for scorers of your own."""
 

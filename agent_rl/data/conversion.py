@@ -14,7 +14,7 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -76,8 +76,9 @@ def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | No
         description: of the script, for `--help`.
         arguments: of the command line; None: the process's own.
     """
-    options = vars(_parser(data_set, description).parse_args(arguments))
-    common = {name: options.pop(name, None) for name in _COMMON}
+    common = vars(_parser(data_set, description).parse_args(arguments))
+    names = [option.removeprefix("--") for option in data_set.arguments]
+    options = {name: common.pop(name) for name in names}
     try:
         if data_set.prepare is not None:
             options = data_set.prepare(options)
@@ -121,9 +122,9 @@ def _convert(
     """
     folder, left_out = Path(common["local_save_dir"]).expanduser(), Counter[str]()
     writers: dict[str, RowWriter] = {}
-    with ExitStack() as stack:
+    with ExitStack() as stack, progress("rows") as advance:
         for given, examples in inputs.items():
-            for number, raw in enumerate(_shown(islice(examples, common["limit"]), given)):
+            for number, raw in enumerate(islice(examples, common["limit"])):
                 try:
                     split = _split(raw.value, given, number, common)
                     if split not in writers:
@@ -135,12 +136,13 @@ def _convert(
                         writers[split].write(row)
                 except ConfigError as error:
                     raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
+                advance()
     return {writer.path: writer.count for writer in writers.values()}, left_out
 
 
 def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
     """The split of an example: a share of `train` goes to `test`, drawn by its number or by a column."""
-    key, column, share = number, common["split_by"], common["test_share"]
+    key, column, share = number, common.get("split_by"), common.get("test_share")
     if column is not None:
         key = value_of(example, column)
         if str(key).lower() in SPLITS:
@@ -192,12 +194,6 @@ def json_of(example: Mapping[str, Any], name: str) -> Any:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
         raise ConfigError(f"column {name}", f"it is not JSON ({error})", "Write JSON, as the data set does") from error
-
-
-_COMMON = (
-    *("input", "local_dataset_path", "hub", "local_save_dir", "agent_name", "tools"),
-    *("limit", "seed", "split_by", "test_share", "train_size", "test_size"),
-)
 
 
 def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParser:
@@ -256,11 +252,3 @@ def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[R
     if not hub:
         raise ConfigError("--input", "there is no input", "Name files with --input, or a data set with --hub")
     return {split: from_hub(*part) for split, part in hub.items()}
-
-
-def _shown(examples: Iterable[Raw], split: str) -> Iterator[Raw]:
-    """The examples, with the progress on stderr."""
-    with progress(f"{split} rows") as advance:
-        for raw in examples:
-            yield raw
-            advance()

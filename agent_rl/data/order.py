@@ -1,4 +1,4 @@
-"""Decides which row of a training run is drawn next: shares of sources, curriculum, replay and growth.
+"""Decides which row of a training run is drawn next: shares of sources, curriculum and replay.
 
     order = RowOrder(rows, settings.data, seed=1)
     row = order.next()
@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -71,33 +71,20 @@ class RowOrder:
         rows: of the files; their numbers are positions in them.
         settings: the section `agent_rl.data`; `order: null` is `shuffled`.
         seed: of all shuffling.
-        make_variant: makes a harder variant of the row of this number, as plain data, or None; called by `report` for
-            `settings.grow`. The new row has the next free number, and is drawn from its source's next pass on.
 
     Raises:
         ConfigError: settings and rows do not fit together.
     """
 
-    def __init__(
-        self,
-        rows: RowFacts,
-        settings: DataSettings,
-        seed: int = 0,
-        make_variant: Callable[[int], Mapping[str, Any] | None] | None = None,
-    ) -> None:
+    def __init__(self, rows: RowFacts, settings: DataSettings, seed: int = 0) -> None:
         self.table = RowTable(rows, settings)
-        self._settings, self._make_variant = settings, make_variant
+        self._settings = settings
         self._stages = settings.stages or [StageSettings()]
         names = self.table.names
         self._shares = [self._shares_of(number, rows) for number in range(len(self._stages))]
         self._at = _Progress(seed, [_Pass() for _ in names], [0.0] * len(names))
         self._permutations: dict[int, tuple[_Pass, NDArray[np.int64]]] = {}
         self._require_drawable()
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Of each source in the draws of the current stage."""
-        return dict(zip(self.table.names, self._shares[self._at.stage], strict=True))
 
     def next(self) -> int:
         """The number of the next row.
@@ -122,9 +109,6 @@ class RowOrder:
         Args:
             step: the training step that is complete.
             visits: (row, success rate) for each group of samples of the step; their order does not matter.
-
-        Raises:
-            FatalError: of `make_variant`; the success rates are counted.
         """
         found = sorted((row, rate) for row, rate in visits if math.isfinite(rate))
         at, replay = self._at, self._settings.replay
@@ -136,7 +120,6 @@ class RowOrder:
                 at.failed.append(row)
                 failed.add(row)
         self._change_stage([rate for _, rate in found])
-        self._grow(found)
 
     def metrics(self) -> dict[str, float]:
         """What to log: the stage, from 1, and numbers of rows."""
@@ -258,24 +241,6 @@ class RowOrder:
             for each in at.passes:
                 each.cursor = each.size
         at.recent = []
-
-    def _grow(self, visits: Iterable[tuple[int, float]]) -> None:
-        grow, table = self._settings.grow, self.table
-        if grow is None or self._make_variant is None:
-            return
-        parents = {each["parent"] for each in table.variants}
-        made: list[dict[str, Any]] = []
-        try:
-            for row, rate in visits:
-                generation = table.generation(row) + 1
-                is_full = len(table.variants) + len(made) >= grow.max_rows
-                if is_full or rate < grow.threshold or generation > grow.max_generations or row in parents:
-                    continue
-                if (variant := self._make_variant(row)) is not None:
-                    parents.add(row)
-                    made.append({**variant, "parent": row, "generation": generation, "step": self._at.step})
-        finally:
-            table.add(made)
 
     def _shares_of(self, number: int, rows: RowFacts) -> list[float]:
         """The share of each source in a stage."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ def difficulty_of(row: Mapping[str, Any]) -> float | None:
 
 
 class RowTable:
-    """The rows of the files by number, after them the variants made of them, and the success rates of all.
+    """The rows of the files by number, and their success rates.
 
     Args:
         rows: of the files.
@@ -62,37 +62,29 @@ class RowTable:
 
     Attributes:
         names: of the sources, sorted.
-        variants: of each variant what made it, with `parent` (a row's number), `generation` and `step`.
+        sources: for each row the position of its source in `names`.
+        difficulties: of the rows, NaN where a row has none.
     """
 
     def __init__(self, rows: RowFacts, settings: DataSettings) -> None:
         if not rows.sources:
             raise ConfigError("data.train_files", "there are no rows", "Name files with rows")
         self._rows, self._settings = rows, settings
-        self.names = sorted(set(rows.sources))
-        codes = {name: code for code, name in enumerate(self.names)}
-        self._first_sources: Numbers = np.array([codes[name] for name in rows.sources], dtype=np.int64)
-        self._first_difficulties = [math.nan if each is None else float(each) for each in rows.difficulties]
-        self.variants: list[dict[str, Any]] = []
-        self._place([])
-
-    def __len__(self) -> int:
-        """Rows, variants included."""
-        return len(self.sources)
+        names, codes = np.unique(rows.sources, return_inverse=True)
+        self.names: list[str] = names.tolist()
+        self.sources: Numbers = codes.astype(np.int64)
+        self.difficulties = np.array(rows.difficulties, dtype=np.float64)
+        self._rates = np.full(len(codes), math.nan, dtype=np.float64)
+        self._streaks = np.zeros(len(codes), dtype=np.int64)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows of the files by source."""
-        return dict(zip(self.names, np.bincount(self._first_sources).tolist(), strict=True))
+        """Rows by source."""
+        return dict(zip(self.names, np.bincount(self.sources).tolist(), strict=True))
 
     def members(self, code: int) -> Numbers:
         """The rows of the source with this position in `names`."""
-        return self._members[code]
-
-    def generation(self, row: int) -> int:
-        """0 for a row of the files, 1 for its variant, 2 for the variant of that."""
-        first = len(self._first_sources)
-        return 0 if row < first else int(self.variants[row - first]["generation"])
+        return np.flatnonzero(self.sources == code)
 
     def in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
         """Whether the difficulties lie in the range; None: all do."""
@@ -125,19 +117,10 @@ class RowTable:
             solved, hopeless = rate >= drop.solved_from, rate <= drop.hopeless_to
             self._streaks[row] = max(streak, 0) + 1 if solved else min(streak, 0) - 1 if hopeless else 0
 
-    def add(self, variants: Sequence[dict[str, Any]]) -> None:
-        """New rows, of their parents' sources and difficulties."""
-        if not variants:
-            return
-        rates, streaks = self._rates, self._streaks
-        self._place([*self.variants, *variants])
-        self._rates[: len(rates)], self._streaks[: len(streaks)] = rates, streaks
-
     def metrics(self) -> dict[str, float]:
         """Numbers of rows."""
-        rows = np.arange(len(self))
-        known = ~np.isnan(self._rates)
-        found = {"rows": len(self), "visited": known.sum(), "variants": len(self.variants)}
+        rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
+        found = {"rows": len(rows), "visited": known.sum()}
         if self._settings.drop is not None:
             found["dropped"] = self.is_dropped(rows).sum()
         if self._settings.band is not None:
@@ -148,9 +131,8 @@ class RowTable:
         """Plain data for `load`, of its own."""
         return {
             "files": [path for path, _ in self._rows.files],
-            "count": len(self._first_sources),
+            "count": len(self.sources),
             "digest": self._rows.digest,
-            "variants": list(self.variants),
             "rates": self._rates.tobytes(),
             "streaks": self._streaks.tobytes(),
         }
@@ -161,13 +143,12 @@ class RowTable:
         Raises:
             ConfigError: of other rows.
         """
-        count = len(self._first_sources)
+        count = len(self.sources)
         if (state["count"], state["digest"]) != (count, self._rows.digest):
             here = ", ".join(path for path, _ in self._rows.files)
             problem = f"{here}: these {count} rows are not the {state['count']} with which the checkpoint was saved"
             remedy = f"Name the files {', '.join(state['files'])}, or begin anew with trainer.resume_mode=disable"
             raise ConfigError("data.train_files", problem, remedy)
-        self._place(state["variants"])
         self._rates = np.frombuffer(state["rates"], dtype=np.float64).copy()
         self._streaks = np.frombuffer(state["streaks"], dtype=np.int64).copy()
 
@@ -179,21 +160,6 @@ class RowTable:
         """
         missing = np.flatnonzero(np.isnan(self.difficulties))
         if len(missing):
-            first = int(missing[0])
-            problem = (
-                f"{len(missing)} rows have no extra_info.difficulty, first row {first} ({self._rows.sources[first]})"
-            )
+            first = f"first row {missing[0]} ({self._rows.sources[missing[0]]})"
+            problem = f"{len(missing)} rows have no extra_info.difficulty, {first}"
             raise ConfigError(key, problem, "Write a number into extra_info.difficulty of every row")
-
-    def _place(self, variants: Iterable[dict[str, Any]]) -> None:
-        """Room for the rows of the files and these variants, of which nothing is known yet."""
-        self.variants = list(variants)
-        first, count = len(self._first_sources), len(self._first_sources) + len(self.variants)
-        self.sources: Numbers = np.resize(self._first_sources, count)
-        self.difficulties: NDArray[np.float64] = np.resize(np.array(self._first_difficulties, dtype=np.float64), count)
-        for row, variant in enumerate(self.variants, first):
-            self.sources[row] = self.sources[variant["parent"]]
-            self.difficulties[row] = self.difficulties[variant["parent"]]
-        self._members = [np.flatnonzero(self.sources == code) for code in range(len(self.names))]
-        self._rates = np.full(count, math.nan, dtype=np.float64)
-        self._streaks = np.zeros(count, dtype=np.int64)

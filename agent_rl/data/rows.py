@@ -37,7 +37,6 @@ from typing import Any
 from agent_rl.data.contract import check_row
 from agent_rl.data.shapes import as_image, as_messages
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import Message
 
 __all__ = ["ToRow", "make_row", "makes_row"]
 
@@ -52,7 +51,7 @@ RESERVED_KEYS = {
 
 def make_row(
     *,
-    prompt: str | Sequence[Mapping[str, Any] | Message] | None = None,
+    prompt: str | Sequence[Mapping[str, Any]] | None = None,
     question: str | None = None,
     data_source: str,
     ground_truth: Any,
@@ -98,7 +97,7 @@ def make_row(
         if question is None:
             raise ConfigError(f"{place}, column prompt", "neither prompt nor question is given", "Give one of them")
         prompt = [{"role": "user", "content": question}]
-    messages, pictures, films = as_messages(_chat(prompt), f"{place}, column prompt")
+    messages, pictures, films = as_messages(prompt, f"{place}, column prompt")
     no_truth = ground_truth is None and style == "model"
     row: dict[str, Any] = {
         "data_source": data_source,
@@ -120,9 +119,9 @@ def make_row(
         row["videos"] = media
     if isinstance(rm_prompt, Mapping):
         for name, each in rm_prompt.items():
-            row["extra_info"][f"rm_prompt.{name}"] = as_messages(_chat(each), f"{place}, column rm_prompt.{name}")[0]
+            row["extra_info"][f"rm_prompt.{name}"] = as_messages(each, f"{place}, column rm_prompt.{name}")[0]
     elif rm_prompt is not None:
-        row["rm_prompt"] = as_messages(_chat(rm_prompt), f"{place}, column rm_prompt")[0]
+        row["rm_prompt"] = as_messages(rm_prompt, f"{place}, column rm_prompt")[0]
     check_row(row, place)
     return row
 
@@ -147,16 +146,6 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
 
     del vars(to_row)["__wrapped__"]  # help() shows the parameters of this function
     return to_row
-
-
-def _chat(prompt: Any) -> Any:
-    """Messages as mappings; anything else unchanged."""
-    if not isinstance(prompt, list | tuple):
-        return prompt
-    return [
-        {name: getattr(message, name) for name in Message.__slots__} if isinstance(message, Message) else message
-        for message in prompt
-    ]
 
 
 def _as_text(value: Any) -> Any:

@@ -5,14 +5,12 @@
     {"question": ..., "answer": "...", "type": "bridge", "supporting_facts": ...}        HotpotQA
     {"question": ..., "golden_answers": [...], "data_source": "nq"}                      Search-R1
 
-The ground truth is the list of accepted answers. `--corpus FILE` builds the BM25 index of a corpus beforehand, so that
-the tool `search` finds it ready.
+The ground truth is the list of accepted answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
@@ -46,19 +44,6 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _prepared(options: dict[str, Any]) -> dict[str, Any]:
-    if corpus := options.pop("corpus"):
-        from agent_rl.tools.builtin._bm25 import open_index  # numpy and bm25s
-
-        path = Path(corpus).expanduser()
-        if not path.is_file():
-            raise ConfigError("--corpus", f"there is no file {path}", "Name a JSONL file of {id, title, text}")
-        open_index(path)
-        print(f"index: {path} is ready for the tool search")
-    return options
-
-
 _NQ = "google-research-datasets/nq_open"
 _HUB = {"train": Hub(_NQ), "test": Hub(_NQ, None, "validation")}
-_CORPUS = {"metavar": "FILE", "help": "JSONL of passages whose BM25 index is built now"}
-SEARCH_QA = RawSet("search_qa", to_row, _HUB, arguments={"--corpus": _CORPUS}, prepare=_prepared)
+SEARCH_QA = RawSet("search_qa", to_row, _HUB)

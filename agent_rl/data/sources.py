@@ -12,7 +12,8 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -113,10 +114,8 @@ def _suffix(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix.replace(".ndjson", ".jsonl")
 
 
-def _reader(file: Path) -> Any:
+def _reader(file: Path) -> Callable[[Path], Iterator[Raw]]:
     if file.is_dir():
-        if any((file / name).exists() for name in ("state.json", "dataset_dict.json")):
-            return _saved_by_datasets
         raise ConfigError(str(file), "it is a folder", "Name the files in it, or use --local_dataset_path FOLDER")
     suffix = _suffix(file)
     kinds = {".csv": _csv, ".tsv": _csv, ".json": _json, ".jsonl": _json, ".parquet": _parquet}
@@ -166,11 +165,18 @@ def _csv(file: Path) -> Iterator[Raw]:
 
 def _json(file: Path) -> Iterator[Raw]:
     """One list of objects, or one object a line."""
-    if not _is_one_list(file):
-        yield from _json_lines(file)
-        return
-    with _open(file) as lines:
-        text = "".join(_decoded(file, lines))
+    with _open(file) as raw:
+        lines = _decoded(file, raw)
+        filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+        start, first = next(filled, (0, ""))
+        if first.lstrip().startswith("["):
+            yield from _json_list(file, "".join([first, *lines]))
+        elif first:
+            for number, line in chain([(start, first)], filled):
+                yield _json_line(line, f"{file}, line {number}")
+
+
+def _json_list(file: Path, text: str) -> Iterator[Raw]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -179,26 +185,13 @@ def _json(file: Path) -> Iterator[Raw]:
         yield _object(value, f"{file}, row {number}")
 
 
-def _is_one_list(file: Path) -> bool:
-    with _open(file) as lines:
-        first = next((line.lstrip(b"\xef\xbb\xbf \t\r\n") for line in lines if line.strip()), b"")
-    return first.startswith(b"[")
-
-
-def _json_lines(file: Path) -> Iterator[Raw]:
-    with _open(file) as lines:
-        for number, line in enumerate(_decoded(file, lines), 1):
-            if not line.strip():
-                continue
-            place = f"{file}, line {number}"
-            try:
-                value = json.loads(line.rstrip())
-            except (ValueError, RecursionError) as error:
-                if isinstance(error, json.JSONDecodeError):
-                    error = ValueError(f"{error.msg} at column {error.colno}")
-                remedy = "Write one JSON object a line, or one list of objects in a file .json"
-                raise ConfigError(place, f"not a JSON object ({error})", remedy) from error
-            yield _object(value, place)
+def _json_line(line: str, place: str) -> Raw:
+    try:
+        return _object(json.loads(line.rstrip()), place)
+    except (ValueError, RecursionError) as error:
+        why = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        remedy = "Write one JSON object a line, or one list of objects in a file .json"
+        raise ConfigError(place, f"not a JSON object ({why})", remedy) from error
 
 
 def _object(value: Any, place: str) -> Raw:
@@ -222,13 +215,3 @@ def _parquet(file: Path) -> Iterator[Raw]:
         where = f"{file}, after row {number - 1}" if number else str(file)
         problem = f"cannot be read as parquet: {str(error).splitlines()[0]}"
         raise ConfigError(where, problem, "Write or download it again") from error
-
-
-def _saved_by_datasets(folder: Path) -> Iterator[Raw]:
-    """What `Dataset.save_to_disk` has written; of several splits, all one after the other."""
-    import datasets
-
-    loaded = datasets.load_from_disk(str(folder))
-    for name, part in loaded.items() if isinstance(loaded, Mapping) else {"": loaded}.items():
-        for number, value in enumerate(part):
-            yield Raw(f"{folder}, {name} row {number}".replace(",  ", ", "), dict(value))

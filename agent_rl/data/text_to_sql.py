@@ -5,25 +5,28 @@
     {"prompt": [...], "reward_spec": {"ground_truth": ...}, "db_id": ...}       SkyRL-SQL
     {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
 
-`--databases` names the folder of SQLite files, `--dumps` one of PostgreSQL dumps, of which databases are made below
-`--local_save_dir`. The database's schema is part of the prompt; the tool `sql` and the scorer get its path. Queries
-that ask for the time get the one of `--now`, which the prompt states: a database does not grow older.
+`--databases` names the folder of SQLite files. The database's schema is part of the prompt; the tool `sql` and the
+scorer get its path. Queries that ask for the time get the one of `--now`, which the prompt states: a database does not
+grow older.
 """
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from agent_rl.data.conversion import RawSet, text_of
-from agent_rl.data.databases import at_time, database_file, make_database, schema_of
 from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
 
-__all__ = ["TEXT_TO_SQL", "to_row"]
+__all__ = ["TEXT_TO_SQL", "at_time", "database_file", "new_database", "schema_of", "to_row"]
 
 PROMPT = """\
 {schema}
@@ -31,7 +34,8 @@ PROMPT = """\
 {question}
 
 Answer with one SQLite query in a ```sql block."""
-_CLOCK = "\n\nToday is {now:%Y-%m-%d}, and the time {now:%H:%M:%S}. Write it into the query where you need it."
+_TODAY = "\n\nToday is {now:%Y-%m-%d}, and the time {now:%H:%M:%S}. Write it into the query where you need it."
+_CLOCK = re.compile(r"'now'|\bCURRENT_(?:DATE|TIMESTAMP)\b", re.IGNORECASE)
 
 
 @makes_row
@@ -59,7 +63,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
         question = text_of(example, "question").strip()
         hints = [str(example[key]).strip() for key in ("evidence", "instructions") if example.get(key)]
         text = PROMPT.format(schema=schema_of(database), question="\n\n".join([question, *hints]))
-        prompt = text + (_CLOCK.format(now=now) if pinned != queries else "")
+        prompt = text + (_TODAY.format(now=now) if pinned != queries else "")
     kept = ("difficulty", "query_category", "hardness")
     return {
         "prompt": prompt,
@@ -80,10 +84,51 @@ def _source(example: Mapping[str, Any]) -> str:
     return "spider" if "db_id" in example else "sql_eval"
 
 
+def new_database(path: Path) -> sqlite3.Connection:
+    """A database that nobody else knows yet: without locks, which the file system of a cluster may not have."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?vfs=unix-none", uri=True)
+
+
+def at_time(query: str, now: datetime) -> str:
+    """A query for SQLite in which `now` stands for the clock."""
+
+    def literal(match: re.Match[str]) -> str:
+        return f"'{now:%Y-%m-%d}'" if match[0].upper() == "CURRENT_DATE" else f"'{now:%Y-%m-%d %H:%M:%S}'"
+
+    return _CLOCK.sub(literal, query)
+
+
+def database_file(folder: Path, name: str) -> Path:
+    """The file of a database: `name.sqlite`, or as in Spider and BIRD `name/name.sqlite`; also `.db`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for ending in ("sqlite", "db", "sqlite3"):
+        for path in (folder / f"{name}.{ending}", folder / name / f"{name}.{ending}"):
+            if path.is_file():
+                return path.resolve()
+    problem = f"there is no {name}.sqlite or {name}/{name}.sqlite in {folder}"
+    raise ConfigError("--databases", problem, "Name the folder of the databases")
+
+
+@lru_cache(maxsize=256)
+def schema_of(database: Path) -> str:
+    """The statements that create the tables of a database.
+
+    Raises:
+        ConfigError: the file is no SQLite database.
+    """
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            rows = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    except sqlite3.Error as error:
+        raise ConfigError(str(database), f"it is no SQLite database ({error})", "Copy it again") from error
+    return "\n".join(f"{sql.strip()};" for (sql,) in rows if sql and "sqlite_" not in sql[:20])
+
+
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--databases": {"metavar": "FOLDER", "help": "SQLite files: NAME.sqlite or NAME/NAME.sqlite"},
-    "--dumps": {"metavar": "FOLDER", "help": "PostgreSQL dumps, NAME.sql, of which databases are made"},
-    "--database_dir": {"metavar": "FOLDER", "default": "~/data/databases", "help": "for them: %(default)s"},
+    "--databases": {"metavar": "FOLDER", "required": True, "help": "SQLite files: NAME.sqlite or NAME/NAME.sqlite"},
     "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "default: %(default)s"},
     "--tool": {"metavar": "NAME", "help": "tool that gets the row's database, for example sql"},
 }
@@ -94,17 +139,7 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
         now = datetime.fromisoformat(options.pop("now"))
     except ValueError as error:
         raise ConfigError("--now", str(error), "Write a time such as '2025-01-15 12:00:00'") from error
-    folder, dumps = options.pop("databases"), options.pop("dumps")
-    made = Path(options.pop("database_dir")).expanduser()
-    if not folder and not dumps:
-        raise ConfigError("--databases", "the rows need databases", "Name their folder, or dumps with --dumps")
-    if dumps:
-        scripts = sorted(Path(dumps).expanduser().glob("*.sql"))
-        if not scripts:
-            raise ConfigError("--dumps", f"there is no .sql in {dumps}", "Name the folder of the dumps")
-        for script in scripts:
-            make_database(script, made / f"{script.stem}.sqlite", now)
-    return options | {"databases": Path(folder).expanduser() if folder else made, "now": now}
+    return options | {"databases": Path(options["databases"]).expanduser(), "now": now}
 
 
 TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS, prepare=_prepared)

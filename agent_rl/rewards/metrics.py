@@ -73,7 +73,6 @@ OF_THE_STEP = {
 OF_THE_DATA = {
     "rows": "rows that can be drawn",
     "visited": "rows that were drawn at least once",
-    "variants": "rows that were made harder or otherwise",
     "dropped": "rows that are not drawn any more",
     "in_band": "rows with a success rate within `agent_rl.data.band`",
     "stage": "stage of the curriculum, from 1",

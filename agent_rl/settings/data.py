@@ -1,4 +1,4 @@
-"""The section `agent_rl.data`: which row is drawn next, and which rows are added during a run."""
+"""The section `agent_rl.data`: which row is drawn next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
 
-__all__ = ["BandSettings", "DataSettings", "DropSettings", "GrowSettings", "ReplaySettings", "StageSettings"]
+__all__ = ["BandSettings", "DataSettings", "DropSettings", "ReplaySettings", "StageSettings"]
 
 Weight = Annotated[float, Field(ge=0)]
 Weights = dict[str, Weight] | list[Weight]
@@ -69,21 +69,6 @@ class ReplaySettings(Section):
     """A row whose latest success rate is below this is drawn once more."""
 
 
-class GrowSettings(Section):
-    """Harder variants of rows that the policy can do, made by a function of the user."""
-
-    function: str
-    """`path/to/file.py:generate_harder_version`, or `package.module.function`. It is called with the text of the
-    prompt, and with the row if it takes a second argument. It returns the harder prompt, `{"prompt": ...,
-    "ground_truth": ...}`, or None for no variant."""
-    threshold: float
-    """Success rate of a visit from which a variant is made of the row; each row has one at most."""
-    max_rows: int = Field(default=10_000, ge=1)
-    """Variants in the whole run."""
-    max_generations: int = Field(default=3, ge=1)
-    """A row of the file is generation 0, its variant 1, the variant of that 2."""
-
-
 class DataSettings(Section):
     """The order of training rows. With nothing set, verl's own order holds."""
 
@@ -107,8 +92,6 @@ class DataSettings(Section):
     """Stop drawing rows that are always solved, or never; null: none."""
     replay: ReplaySettings | None = None
     """Draw failed rows once more; null: none."""
-    grow: GrowSettings | None = None
-    """Add harder variants of solved rows; null: none."""
 
     @model_validator(mode="after")
     def _fits(self) -> DataSettings:

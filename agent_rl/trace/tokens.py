@@ -4,8 +4,8 @@ A line is `{"id": ..., "size": ..., "data": ...}`: a trajectory's id, the number
 comma, and base64 of zlib of a line of JSON and then numbers. The JSON has the messages, the tools, and of each sequence
 the number of tokens of prompt and response, whether it has log-probs, and the number of images. The numbers are the ids
 of all sequences (prompt, response, prompt, ...), their masks, their log-probs: ids as 32-bit integers, masks as bytes,
-log-probs as 32-bit floats; all first bytes of the 32 bits (little-endian), then all second ones and so on. With `size`
-a reader finds a trajectory without reading the others.
+log-probs as 32-bit floats; all first bytes of the 32 bits (little-endian), then all second ones and so on. By `size` a
+reader knows a torn line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import re
 import zlib
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, BinaryIO, Literal, TypedDict
+from pathlib import Path
+from typing import Any, Literal, TypedDict
 
 from agent_rl.trace.parts import append_lines, beside, parts
 
@@ -26,7 +27,6 @@ __all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "t
 LEVEL = 1
 """The level of zlib's compression."""
 _HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')
-_LONGEST_HEAD = 4096
 
 
 class TokenSequence(TypedDict):
@@ -85,9 +85,9 @@ class TokenReader:
 
     def __init__(self, trace: str | os.PathLike[str]) -> None:
         self._first = beside(trace, "tokens")
-        self._places: dict[str, tuple[int, int]] = {}
-        """Number of the part and where the line begins; of an episode that was run again, the last."""
-        self._ends: list[int] = []
+        self._places: dict[str, tuple[Path, int]] = {}
+        """The part and where the line begins; of an episode that was run again, the last."""
+        self._ends: dict[Path, int] = {}
         """How far each part has been read."""
 
     def read(self, id: str) -> Tokens | None:
@@ -100,8 +100,7 @@ class TokenReader:
             self._refresh()
         if id not in self._places:
             return None
-        part, start = self._places[id]
-        path = parts(self._first)[part]
+        path, start = self._places[id]
         with open(path, "rb") as file:
             file.seek(start)
             line = file.readline()
@@ -111,30 +110,17 @@ class TokenReader:
             raise ValueError(f"{path}: the tokens of {id!r} cannot be read ({error})") from error
 
     def _refresh(self) -> None:
-        for number, path in enumerate(parts(self._first)):
-            if not path.exists():
-                return
-            if number == len(self._ends):
-                self._ends.append(0)
+        """Note where the lines begin that were written since; a torn one is not as long as it says."""
+        for path in filter(Path.exists, parts(self._first)):
+            start = self._ends.get(path, 0)
             with open(path, "rb") as file:
-                self._ends[number] = self._scan(file, number, self._ends[number], path.stat().st_size)
-
-    def _scan(self, file: BinaryIO, part: int, start: int, size: int) -> int:
-        """Note where lines begin, from one to the next without reading them; returns where the next one will begin."""
-        while start < size:
-            file.seek(start)
-            head = _HEAD.match(file.read(_LONGEST_HEAD))
-            end = start + head.end() + int(head[2]) if head else size + 1
-            file.seek(min(end, size) - 1)
-            if head is None or end > size or file.read(1) != b"\n":  # torn, or not yet whole
                 file.seek(start)
-                if not file.readline().endswith(b"\n"):
-                    return start
-                start = file.tell()
-                continue
-            self._places[json.loads(head[1])] = (part, start)
-            start = end
-        return start
+                while (line := file.readline()).endswith(b"\n"):
+                    head = _HEAD.match(line)
+                    if head and head.end() + int(head[2]) == len(line):
+                        self._places[json.loads(head[1])] = (path, start)
+                    start += len(line)
+            self._ends[path] = start
 
 
 def pack(values: Sequence[float]) -> str:

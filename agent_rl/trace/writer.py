@@ -11,7 +11,6 @@ import asyncio
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import cache, partial
@@ -46,8 +45,6 @@ class TraceWriter:
         self.path = Path(path)
         self.lost = 0
         """Records that were not written."""
-        self.cpu_seconds = 0.0
-        """Processor time of writing so far."""
         self._part_bytes, self._image_bytes = part_bytes, image_bytes
         self._patience_s = patience_s
         self._work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]] | None = None
@@ -105,13 +102,11 @@ class TraceWriter:
     def _run(self, work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]]) -> None:
         while True:
             future, write = work.get()
-            start, failure = time.thread_time(), None
             try:
                 write()
+                future.set_result(None)
             except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on: `_judge` reports it
-                failure = error
-            self.cpu_seconds += time.thread_time() - start
-            future.set_result(failure)
+                future.set_result(error)
 
     def _judge(self, future: Future[Exception | None]) -> None:
         """Report the first failure, and the end of failing."""

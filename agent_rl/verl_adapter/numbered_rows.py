@@ -1,4 +1,4 @@
-"""verl's data set of training rows with the rows' numbers, and with the variants that a run adds."""
+"""verl's data set of training rows, with the rows' numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agent_rl.data.growth import variant_row
-from agent_rl.data.row_table import RowFacts, RowTable, difficulty_of
+from agent_rl.data.row_table import RowFacts, difficulty_of
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 from agent_rl.settings import DataSettings
@@ -22,50 +21,26 @@ if TYPE_CHECKING:
 __all__ = ["ROW", "NumberedRows", "read_frame", "rows_of"]
 
 ROW = "agent_rl_row"
-"""Column with the row's number in the order of the files; variants follow."""
+"""Column with the row's number in the order of the files."""
 COMPARED = 1_000
 """Prompts, evenly spread over the files, by which a checkpoint's rows are recognized."""
 
 
 class NumberedRows:
-    """verl's data set of training rows, with variants behind it; each item carries its row's number.
+    """verl's data set of training rows, of which each item carries its row's number.
 
     Args:
-        dataset: an `RLHFDataset`, also a subclass of the user; its `dataframe` is replaced.
-        table: has the variants.
+        dataset: an `RLHFDataset`, also a subclass of the user.
     """
 
-    def __init__(self, dataset: Any, table: RowTable) -> None:
+    def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        dataset.dataframe = _Frame(dataset.dataframe, table)
 
     def __len__(self) -> int:
         return len(self._dataset)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
         return {**self._dataset[row], ROW: row}
-
-    def stored(self, row: int) -> dict[str, Any]:
-        """The row's columns."""
-        found: dict[str, Any] = self._dataset.dataframe[row]
-        return found
-
-
-class _Frame:
-    """The rows of the files, then the variants, made of their parents when they are asked for."""
-
-    def __init__(self, frame: Any, table: RowTable) -> None:
-        self._frame, self._table = frame, table
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        if row < len(self._frame):
-            found: dict[str, Any] = self._frame[row]
-            return found
-        variant = self._table.variants[row - len(self._frame)]
-        return variant_row(self[variant["parent"]], variant)
 
 
 def rows_of(dataset: Any, settings: DataSettings) -> RowFacts:

@@ -11,18 +11,15 @@ Without a key of `agent_rl.data`, nothing is changed.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from agent_rl.data.growth import HarderVersions
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
@@ -33,8 +30,6 @@ __all__ = ["Draws", "RunOrder", "check", "require_verls"]
 
 SCORE = "score"
 """`agent_rl.data.measure` for the reward itself."""
-VARIANTS = "variants.jsonl"
-"""File in the run's folder with what the run has added."""
 
 
 class RunOrder:
@@ -51,20 +46,13 @@ class RunOrder:
 
     def __init__(self, config: Any, settings: AgentRLSettings, dataset: Any) -> None:
         self.settings = _settings(config, settings)
-        grow = self.settings.grow
-        self._harder = HarderVersions(grow.function) if grow is not None else None
         seed = config.data.get("seed")
-        self.order = RowOrder(
-            rows_of(dataset, self.settings), self.settings, 0 if seed is None else seed, self._variant
-        )
-        self.dataset = NumberedRows(dataset, self.order.table)
+        self.order = RowOrder(rows_of(dataset, self.settings), self.settings, 0 if seed is None else seed)
+        self.dataset = NumberedRows(dataset)
         self.removed: list[tuple[int, float]] = []
         """(row, success rate) of groups that the replay buffer has removed since the last step."""
         self.scores_in_time = True
         """Whether rewards are known when the replay buffer removes groups."""
-        self._folder = Path(settings.run.folder or f"outputs/{config.trainer.experiment_name}")
-        self._written: int | None = None
-        """Number of variants in the file; None: unknown."""
 
     def loader(self, verls: Any) -> Any:
         """A data loader in this order, instead of verl's."""
@@ -103,15 +91,8 @@ class RunOrder:
         """Report the groups of a step's batch and those that were removed since the last one; the step's metrics."""
         visits = [*self.visits(keys, partition_id), *self.removed]
         self.removed = []
-        self.report(step, visits)
+        self.order.report(step, visits)
         return self.metrics(visits)
-
-    def report(self, step: int, visits: Iterable[tuple[int, float]]) -> None:
-        """Report a step, and write new variants into the run's folder."""
-        try:
-            self.order.report(step, visits)
-        finally:
-            self.write_variants()
 
     def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
         """What to log of a step: the order's metrics, share and success rate of each source."""
@@ -124,19 +105,6 @@ class RunOrder:
         for name, its in sorted(rates.items()):
             found |= {f"data/share/{name}": len(its) / count, f"data/success/{name}": math.fsum(its) / len(its)}
         return found
-
-    def _variant(self, row: int) -> dict[str, Any] | None:
-        assert self._harder is not None
-        return self._harder.of(self.dataset.stored(row))
-
-    def write_variants(self) -> None:
-        """Write the run's file where it has other variants: a checkpoint may have fewer than the file."""
-        path, variants = self._folder / VARIANTS, self.order.table.variants
-        if len(variants) != self._written and (variants or path.exists()):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lines = [json.dumps(variant, ensure_ascii=False, default=str) + "\n" for variant in variants]
-            path.write_text("".join(lines), encoding="utf-8")
-        self._written = len(variants)
 
 
 class Draws:
@@ -167,11 +135,9 @@ def check(config: Any, settings: AgentRLSettings) -> None:
     """Check the section `agent_rl.data` against the files of this machine, before Ray starts.
 
     Raises:
-        ConfigError: it does not fit the rows, or there is no such function.
+        ConfigError: it does not fit the rows.
     """
     data = _settings(config, settings)
-    if data.grow is not None:
-        HarderVersions(data.grow.function)
     named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
     paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
     if data.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):

@@ -134,7 +134,6 @@ class AgentTrainer(PPOTrainer):
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
-        self.row_order.write_variants()
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""

@@ -15,9 +15,6 @@ def response(row: Mapping[str, Any]) -> str:
     match row["ability"]:
         case "code":
             return f"```python\n{info['solution']}\n```"
-        case "sql":
-            queries = truth["sql"] if isinstance(truth["sql"], list) else [truth["sql"]]
-            return f"```sql\n{queries[-1]}\n```"
         case "tool_calls" | "service":
             made = truth["actions"] if isinstance(truth, dict) else truth
             calls = [f"<tool_call>{json.dumps(_call(call))}</tool_call>" for call in made]

@@ -27,7 +27,6 @@ SETTINGS = DataSettings.model_validate(
         "band": {"low": 0.2, "high": 0.8, "explore": 0.3},
         "drop": {"solved_after": 4, "hopeless_after": 6},
         "replay": {"share": 0.2, "below": 0.3},
-        "grow": {"function": "a.b", "threshold": 0.75, "max_rows": 30, "max_generations": 2},
     }
 )
 """Everything at once."""
@@ -39,10 +38,6 @@ def reward(row: int, step: int) -> float:
 
     noise = int(hashed(f"reward/{step}", np.array([row]))[0] % 7)
     return min(1.0, max(0.0, (noise - 3 + row % 9 + step // 25 % 4) / 8))
-
-
-def variant(row: int) -> dict[str, Any] | None:
-    return None if row % 5 == 0 else {"prompt": f"harder than {row}"}
 
 
 @dataclass
@@ -73,7 +68,7 @@ class Run:
 
 
 def order(rows: RowFacts = ROWS, settings: DataSettings = SETTINGS, seed: int = 1) -> RowOrder:
-    return RowOrder(rows, settings, seed, variant)
+    return RowOrder(rows, settings, seed)
 
 
 def settings(**keys: Any) -> DataSettings:

@@ -34,10 +34,9 @@ def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:
         row["extra_info"]["difficulty"] = (number % 3) / 2
     report = check(train=train, test=rows(1, 10, "test"))
     assert (report.counts, report.has_errors, report.rows) == ({}, False, [30, 10])
-    assert {value: its.rows for value, its in report.labels["difficulty"].items()} == {
-        "0.0": 10, "0.5": 10, "1.0": 10, "(none)": 10,
-    }  # fmt: skip
-    (its,) = report.labels["data_source"].values()
+    labels = report.labels()
+    assert labels["difficulty"]["rows"].to_dict() == {"0.0": 10, "0.5": 10, "1.0": 10, "(none)": 10}
+    (its,) = labels["data_source"].itertuples()
     lengths = [len(row["prompt"][0]["content"]) for row in train + rows(1, 10, "test")]
     assert (its.rows, its.longest, its.mean) == (40, max(lengths), pytest.approx(sum(lengths) / 40))
     assert (its.median, its.most) == (sorted(lengths)[19], sorted(lengths)[37])
@@ -68,6 +67,21 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
     assert not report.has_errors
 
 
+@pytest.mark.parametrize(
+    ("change", "is_repeated"),
+    [
+        ({}, True),
+        ({"prompt": [{"role": "user", "content": "How many  apples\nare left?"}]}, True),
+        ({"prompt": [{"role": "user", "content": "How many APPLES are left?"}]}, False),
+        ({"extra_info": {"index": 1, "tools_kwargs": {"sql": {"create_kwargs": {"database": "b"}}}}}, False),
+        ({"extra_info": {"index": 1, "user": {"replies": ["7"]}}}, False),
+    ],
+)
+def test_rows_with_the_same_words_and_tools_are_repeated(change: dict[str, Any], is_repeated: bool) -> None:
+    row = rows(0, 1)[0] | {"prompt": [{"role": "user", "content": "How many apples are left?"}]}
+    assert dict(check(train=[row, row | change]).counts) == ({"asked twice": 1} if is_repeated else {})
+
+
 def test_rows_get_the_columns_that_the_run_gives_them() -> None:
     train = rows(0, 3)
     for row in train:
@@ -91,7 +105,7 @@ def test_what_the_caller_knows_is_asked_of_each_row() -> None:
     assert (
         report.shown["prompt"][0][1].text == "the chat template refuses the prompt: Conversation roles must alternate"
     )
-    assert report.labels["ability"]["math"].mean == 7
+    assert report.labels()["ability"].loc["math", "mean"] == 7
 
 
 @pytest.mark.parametrize(("sample", "graded"), [(None, 20), (6, 6), (100, 20)])

@@ -308,15 +308,3 @@ def test_another_agent_gets_the_functions_as_its_tools() -> None:
     (spec,) = declared_functions(to_row(xlam)["extra_info"]["functions"])
     assert spec.parameters["required"] == ["a"]
     assert [each["type"] for each in spec.parameters["properties"].values()] == ["integer", "array"]
-
-
-def test_the_index_of_a_corpus_is_built(
-    tmp_path: Path, convert: Any, refusal: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "nq.jsonl").write_text(json.dumps({"question": "who", "answer": ["Goethe"]}))
-    (tmp_path / "wiki.jsonl").write_text(json.dumps({"id": "1", "title": "Faust", "text": "By Goethe."}))
-    arguments = ["--input", tmp_path / "nq.jsonl", "--corpus"]
-    convert(search_qa.SEARCH_QA, *arguments, tmp_path / "wiki.jsonl")
-    assert "wiki.jsonl is ready" in capsys.readouterr().out
-    assert [path.name for path in tmp_path.iterdir() if "wiki" in path.name and path.is_dir()]
-    assert "error: --corpus: there is no file absent.jsonl" in refusal(search_qa.SEARCH_QA, *arguments, "absent.jsonl")

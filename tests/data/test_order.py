@@ -1,4 +1,4 @@
-"""The order of rows: shares, passes, curriculum, replay, growth; the same after a kill at any point."""
+"""The order of rows: shares, passes, curriculum, replay; the same after a kill at any point."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def test_a_run_killed_at_1000_points_goes_on_with_the_same_draws() -> None:
     for _ in range(AHEAD):
         run.event()
     states = [state for state, *_ in saved]
-    progress = pickle.loads(states[-1])
-    assert progress["progress"]["stage"] == 2  # every stage has been seen
-    assert len(progress["table"]["variants"]) > 10
+    assert pickle.loads(states[-1])["progress"]["stage"] == 2  # every stage has been seen
     for place, (state, waiting, step, count) in enumerate(saved):
         other = order(seed=99)  # the state has the seed
         other.load(pickle.loads(state))
@@ -158,40 +156,6 @@ def test_failed_rows_come_again_before_the_next_pass_and_within_their_share() ->
     assert [row for _, row in again[:4]] == failed
     assert all(place % 4 == again[0][0] % 4 for place, _ in again[:4])
     assert one.metrics()["data/to_replay"] == 0
-
-
-def test_variants_join_at_the_next_pass_of_their_source() -> None:
-    rows = RowFacts(["a"] * 6 + ["b"] * 2, [0.5] * 8)
-    grow = {"function": "a.b", "threshold": 0.9, "max_rows": 3, "max_generations": 2}
-    one = RowOrder(rows, settings(order="shuffled", grow=grow), 0, lambda row: {"prompt": f"{row}'"})
-    first = draws(one, 4)
-    one.report(1, [(row, 1.0) for row in (0, 6)] + [(1, 0.8)])
-    assert [(each["prompt"], each["parent"], each["step"]) for each in one.table.variants] == [
-        ("0'", 0, 1),
-        ("6'", 6, 1),
-    ]
-    rest = draws(one, 4)
-    assert sorted(first + rest) == list(range(8))
-    assert set(draws(one, 16)) == set(range(10))  # 12 of a, 4 of b: variants do not change shares
-    one.report(2, [(0, 1.0), (8, 1.0), (9, 1.0)])  # row 0 has its variant; at most three in all
-    assert [(each["parent"], each["generation"]) for each in one.table.variants] == [(0, 1), (6, 1), (8, 2)]
-    one = RowOrder(rows, settings(grow={**grow, "max_rows": 9}), 0, lambda row: {"prompt": f"{row}'"})
-    for step in range(1, 5):
-        one.report(step, [(row, 1.0) for row in (0, *range(8, len(one.table)))])
-    assert [each["generation"] for each in one.table.variants] == [1, 2]
-
-
-def test_rewards_count_when_making_a_variant_fails() -> None:
-    def broken(row: int) -> dict[str, Any]:
-        if row == 3:
-            raise FatalError("a bug")
-        return {"prompt": "x"}
-
-    one = RowOrder(ROWS, settings(grow={"function": "a.b", "threshold": 0.5}), 0, broken)
-    with pytest.raises(FatalError, match="a bug"):
-        one.report(1, [(1, 1.0), (3, 1.0), (5, 1.0)])
-    assert one.metrics()["data/visited"] == 3
-    assert len(one.table.variants) == 1
 
 
 def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:

@@ -4,15 +4,13 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_rl.data import check_row, code, gsm8k, math_choice, math_dataset, preferences, search_qa, tau2, text_to_sql
-from agent_rl.data.databases import make_database
+from agent_rl.data import check_row, code, gsm8k, math_choice, math_dataset, preferences, search_qa, tau2
 from agent_rl.data.sources import Raw, read_raw
 from agent_rl.data.tool_calls import read_with_answers
 from agent_rl.data.tool_calls import to_row as tool_row
@@ -25,7 +23,6 @@ from tests.profiles import FULL, bounded
 
 pytestmark = [bounded, pytest.mark.slow]
 
-NOW = datetime(2025, 1, 15, 12)
 PROGRAMS = ("HumanEval", "LeetCode")
 FEW, SAMPLE = 5, 100
 """Rows of a set that are scored in `make test`; all of them convert, and all are scored in `make test-recipes`."""
@@ -56,10 +53,6 @@ SETS = {
     "HumanEval": RealSet("code/HumanEval.jsonl.gz", 164, code.to_row),
     "LeetCode": RealSet("code/leetcode_test_odd.jsonl.gz", 114, code.to_row),
     "NQ-open": RealSet("qa/nq_open_dev.jsonl", 3610, search_qa.to_row),
-    "sql-eval": RealSet(
-        "sql/questions_gen_sqlite.csv", 210, text_to_sql.to_row, alike={10: "both ratios are 1 in this database"}
-    ),
-    "sql-eval basic": RealSet("sql/instruct_basic_sqlite.csv", 40, text_to_sql.to_row),
     **{
         f"BFCL {name}": RealSet(f"tools/BFCL_v4_{name}.json", count, tool_row, read_with_answers)
         for name, count in [
@@ -85,27 +78,16 @@ SETS = {
 
 
 @pytest.fixture(scope="module")
-def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("databases")
-    for dump in sorted(shared("sql").glob("*.sql")):
-        make_database(dump, folder / f"{dump.stem}.sqlite", NOW)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def converted() -> dict[str, list[dict[str, Any]]]:
     return {}
 
 
 @pytest.fixture
-def rows(name: str, converted: dict[str, list[dict[str, Any]]], request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+def rows(name: str, converted: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     if name in converted:
         return converted[name]
     real = SETS[name]
-    path, options = shared(real.file), {}
-    if real.to_row is text_to_sql.to_row:
-        options = {"databases": request.getfixturevalue("databases"), "now": NOW}
-    rows = [real.to_row(raw.value, "test", number, **options) for number, raw in enumerate(real.read(path))]
+    rows = [real.to_row(raw.value, "test", number) for number, raw in enumerate(real.read(shared(real.file)))]
     return converted.setdefault(name, rows)
 
 

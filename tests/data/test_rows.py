@@ -8,7 +8,6 @@ import pytest
 
 from agent_rl.data import check_row, make_row, rows
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import Message, ToolCall
 
 BASE = {"data_source": "shop/sums", "ground_truth": "7", "split": "train"}
 
@@ -41,7 +40,7 @@ def test_the_worked_examples_of_the_docstring_are_rows() -> None:
 
 
 def test_a_prompt_of_messages_keeps_its_order_and_names_its_question() -> None:
-    prompt = [Message("system", "Be short."), {"role": "user", "content": "3 + 4?", "tool_calls": None}]
+    prompt = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "3 + 4?", "tool_calls": None}]
     built = make_row(prompt=prompt, index="a-1", **BASE)
     assert built["prompt"] == [{"role": "system", "content": "Be short."}, {"role": "user", "content": "3 + 4?"}]
     assert built["extra_info"]["question"] == "3 + 4?"
@@ -82,7 +81,7 @@ def test_tool_arguments_are_kept_as_they_are() -> None:
         ({"prompt": []}, "prompt", "[]"),
         ({"prompt": ["hello"]}, "prompt", "['hello'] is no prompt"),
         ({"prompt": [{"type": "audio"}]}, "prompt", "'audio'"),
-        ({"prompt": [Message("assistant", "x", [ToolCall("f")])]}, "prompt[0]", "tool_calls"),
+        ({"prompt": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, "prompt[0]", "tool_calls"),
         ({"ground_truth": None}, "reward_model", "no ground_truth"),
         ({"ground_truth": float("nan")}, "reward_model.ground_truth", "not a number"),
         ({"extra_info": {"index": 3}}, "extra_info.index", "reserved"),

@@ -197,5 +197,3 @@ def test_a_data_set_of_the_package_datasets_is_streamed(tmp_path: Path, monkeypa
     assert [raw.value for raw in from_hub(str(tmp_path / "set"))] == ROWS
     with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face hub .*nowhere"):
         list(from_hub(str(tmp_path / "set"), split="nowhere"))
-    datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
-    assert [raw.value for raw in read_raw(tmp_path / "saved")] == ROWS

@@ -2,13 +2,15 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_rl.data.text_to_sql import TEXT_TO_SQL, to_row
+from agent_rl.data.text_to_sql import TEXT_TO_SQL, at_time, database_file, new_database, schema_of, to_row
+from agent_rl.errors import ConfigError
 
 NOW = datetime(2025, 1, 15, 12)
 QUERY = "SELECT count(*) FROM orders WHERE day < date('now')"
@@ -59,24 +61,10 @@ def test_each_form_becomes_a_row(databases: Path, example: dict[str, Any], sourc
         assert str(example.get("evidence", "")) in prompt
 
 
-def test_databases_are_made_of_dumps(tmp_path: Path, convert: Any) -> None:
-    (tmp_path / "dumps").mkdir()
-    (tmp_path / "dumps" / "shop.sql").write_text("CREATE TABLE orders (id int, day date);")
-    (tmp_path / "rows.jsonl").write_text(json.dumps(FORMS[0][0]))
-    folders = ["--dumps", str(tmp_path / "dumps"), "--database_dir", str(tmp_path / "made")]
-    found = convert(TEXT_TO_SQL, "--input", tmp_path / "rows.jsonl", *folders, "--now", "2024-02-03")
-    (row,) = found["train"]
-    assert row["reward_model"]["ground_truth"] == {
-        "sql": "SELECT count(*) FROM orders WHERE day < date('2024-02-03 00:00:00')",
-        "database": str(tmp_path / "made" / "shop.sqlite"),
-    }
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "error: --databases: the rows need databases"),
-        (("--dumps", "absent"), "error: --dumps: there is no .sql in absent"),
+        ((), "the following arguments are required: --databases"),
         (("--databases", ".", "--now", "today"), "error: --now: "),
         (("--databases", "."), "rows.jsonl, line 1, --databases: there is no shop.sqlite"),
     ],
@@ -84,3 +72,44 @@ def test_databases_are_made_of_dumps(tmp_path: Path, convert: Any) -> None:
 def test_wrong_arguments_are_named(tmp_path: Path, refusal: Any, arguments: tuple[str, ...], message: str) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(FORMS[0][0]))
     assert message in refusal(TEXT_TO_SQL, "--input", tmp_path / "rows.jsonl", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("query", "pinned"),
+    [
+        ("SELECT date('now', '-7 days')", "SELECT date('2025-01-15 12:00:00', '-7 days')"),
+        ("SELECT CURRENT_DATE", "SELECT '2025-01-15'"),
+        ("SELECT knowledge FROM nowhere", "SELECT knowledge FROM nowhere"),
+    ],
+)
+def test_a_query_asks_the_stopped_clock(query: str, pinned: str) -> None:
+    assert at_time(query, NOW) == pinned
+
+
+def test_databases_are_found_as_spider_and_bird_lay_them_out(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for path in (tmp_path / "a.sqlite", tmp_path / "b" / "b.db"):
+        path.write_bytes(b"")
+    assert database_file(tmp_path, "a") == tmp_path / "a.sqlite"
+    assert database_file(tmp_path, "b") == tmp_path / "b" / "b.db"
+    with pytest.raises(ConfigError, match=r"no c\.sqlite or c/c\.sqlite"):
+        database_file(tmp_path, "c")
+    (tmp_path / "d.sqlite").write_text("not a database at all, but text" * 100)
+    with pytest.raises(ConfigError, match="no SQLite database"):
+        schema_of(tmp_path / "d.sqlite")
+
+
+def test_databases_are_made_and_described_without_locks(tmp_path: Path) -> None:
+    """Which the file system of a cluster may not have; here another process seems to hold all of them."""
+    path = tmp_path / "d.sqlite"
+    with closing(new_database(path)) as made:
+        made.execute("CREATE TABLE first (a)")
+        made.commit()
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            assert schema_of(path) == "CREATE TABLE first (a);"
+            made.execute("CREATE TABLE second (a)")
+            made.commit()
+            other.execute("ROLLBACK")
+    schema_of.cache_clear()
+    assert schema_of(path) == "CREATE TABLE first (a);\nCREATE TABLE second (a);"

@@ -18,8 +18,7 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import find_agent, load_script, registered
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import load_user
-from agent_rl.data import check_file, make_row
-from agent_rl.data.growth import HarderVersions, variant_row
+from agent_rl.data import check_file
 from agent_rl.data.order import RowOrder
 from agent_rl.data.row_table import RowFacts
 from agent_rl.rewards import Reward, compute_score
@@ -35,7 +34,7 @@ TESTED = {
     "README.md": ["my_tools.py", "my_reward.py"],
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
     "docs/guides/trainer.md": ["my_trainer.py"],  # e2e/test_modes.py
-    "docs/guides/data.md": ["make_row", "harder.py"],
+    "docs/guides/data.md": ["make_row"],
     "docs/guides/judges.md": ["Harm"],
     "docs/guides/other_frameworks.md": ["questions.py", "glossary_task.py", "products.py"],
     "docs/guides/rewards.md": ["my_rewards.py", "my_scorers.py"],
@@ -80,7 +79,7 @@ def test_reading_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     append_batch(path, trace.TrainedBatch(1, 0, ["a_0_0"], [0.5]))
     shown: dict[str, Any] = {}
     exec(block("docs/guides/traces.md", "python", "TokenReader"), shown)  # noqa: S102 - ours
-    assert shown["tokens"] == tokens
+    assert (shown["tokens"], len(shown["tables"].trajectories)) == (tokens, 1)
     assert shown["rows"] == {"a_0": [trace.TrainedRow(step=1, update=0, row=0, sequence=0, advantage=0.5)]}
 
 
@@ -160,18 +159,11 @@ def test_rows_of_your_own(tmp_path: Path) -> None:
     check_file(tmp_path / "train.parquet")
 
 
-def test_an_order_of_your_own(tmp_path: Path) -> None:
-    page = "docs/guides/data.md"
-    (tmp_path / "harder.py").write_text(block(page, "python", "generate_harder_version"))
-    settings = AgentRLSettings.from_config(yaml.safe_load(block(page, "yaml", "until_reward"))).data
-    assert settings.grow is not None
-    row = make_row(question="6 * 7?", data_source="math/a", ground_truth=42, split="train", index=0)
+def test_an_order_of_your_own() -> None:
+    settings = AgentRLSettings.from_config(yaml.safe_load(block("docs/guides/data.md", "yaml", "until_reward"))).data
     rows = RowFacts(["openai/gsm8k", "math/a", "math/b"], [1.0, 2.0, 3.0])
-    order = RowOrder(rows, settings, 0, lambda _: HarderVersions(settings.grow.function, tmp_path).of(row))
+    order = RowOrder(rows, settings)
     assert Counter(order.next() for _ in range(8)) == {0: 6, 1: 2}  # 3 to 1, and math/b is too difficult
-    order.report(1, [(1, 1.0)])
-    assert order.table.variants[0]["ground_truth"] == "52"
-    assert variant_row(row, order.table.variants[0])["prompt"][-1]["content"] == "6 * 7? Then add 10."
 
 
 def test_the_sandbox(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ No other run draws its rows by what was rewarded.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -27,14 +26,12 @@ pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 SETS = {"set/a": 5, "set/b": 4, "set/c": 3}
 SAVED, KILLED, LAST = 3, 4, 9
 """The steps of the checkpoint, of the kill, and at the end."""
-GROW = "def generate_harder_version(prompt):\n    return 'Harder: ' + prompt\n"
 DATA = {
     "weights": {"set/a": 2, "set/*": 1},
     "order": "shuffled",
     "measure": "score",
     "band": {"low": 0.3, "high": 0.7, "explore": 0.2},
     "replay": {"share": 0.2, "below": 0.3},
-    "grow": {"function": "harder.py:generate_harder_version", "threshold": 0.6, "max_rows": 4},
 }
 
 
@@ -61,7 +58,7 @@ def test_from_the_checkpoint_on_the_order_follows_from_the_logged_rewards(
     assert list(logged) == list(range(SAVED + 1, LAST + 1))
     after = {step: rollouts(tmp_path, step) for step in logged}
 
-    order = RowOrder(rows(saved), DataSettings.model_validate(DATA), 0, variants_of(questions))
+    order = RowOrder(rows(saved), DataSettings.model_validate(DATA))
     ahead = Counter(order.next() for _ in range(PROMPTS if mode != "sync" else 0))
     follow(order, {step: before[step] for step in range(1, SAVED + 1)}, questions, ahead)
     assert order.state() == saved
@@ -70,17 +67,12 @@ def test_from_the_checkpoint_on_the_order_follows_from_the_logged_rewards(
     follow(order, after, questions, ahead)
     assert order.state()["table"] == state(tmp_path, LAST)["table"]
 
-    made = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
-    assert made == order.table.variants
-    assert any(row >= sum(SETS.values()) for samples in after.values() for row in drawn(samples, questions))
-    for step, metrics in logged.items():
-        assert metrics["data/variants"] == sum(variant["step"] <= step for variant in made)
+    for metrics in logged.values():
         assert math.isclose(sum(metrics.get(f"data/share/{name}", 0) for name in SETS), 1)
 
 
 def write_sets(folder: Path) -> list[str]:
-    """The questions, by the number of their row; the user's function."""
-    (folder / "harder.py").write_text(GROW)
+    """The questions, by the number of their row."""
     problems = iter(arithmetic.generate(5, sum(SETS.values())))
     questions: list[str] = []
     for name, count in SETS.items():
@@ -93,7 +85,6 @@ def write_sets(folder: Path) -> list[str]:
 def run(
     folder: Path, model: Path, mode: str, on_step: Any = None, stopping: StopRequest | None = None
 ) -> dict[int, dict[str, Any]]:
-    own = {**DATA, "grow": {**DATA["grow"], "function": f"{folder}/harder.py:generate_harder_version"}}
     files = ",".join(f"{folder}/{name[-1]}.parquet" for name in SETS)
     return train(
         folder,
@@ -105,7 +96,7 @@ def run(
         trainer__save_freq=SAVED,
         trainer__resume_mode="auto",
         trainer__total_training_steps=LAST,
-        **{f"+agent_rl__data__{key}": hydra(value) for key, value in own.items()},
+        **{f"+agent_rl__data__{key}": hydra(value) for key, value in DATA.items()},
     )
 
 
@@ -132,16 +123,6 @@ def rows(saved: dict[str, Any]) -> RowFacts:
     )
 
 
-def variants_of(questions: list[str]) -> Any:
-    """Makes what the user's function makes, and appends it to the questions."""
-
-    def make(row: int) -> dict[str, Any]:
-        questions.append(f"Harder: {questions[row]}")
-        return {"prompt": questions[-1]}
-
-    return make
-
-
 def drawn(samples: list[dict[str, Any]], questions: list[str]) -> dict[int, list[float]]:
     """The success rates of each row's groups in a step, from what verl has logged of it."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -149,7 +130,7 @@ def drawn(samples: list[dict[str, Any]], questions: list[str]) -> dict[int, list
         groups[sample["uid"].split("_")[0]].append(sample)
     found: dict[int, list[float]] = defaultdict(list)
     for its in groups.values():
-        row = questions.index(max((each for each in questions if each in its[0]["input"]), key=len))
+        (row,) = (number for number, each in enumerate(questions) if each in its[0]["input"])
         found[row].append(math.fsum(sorted(sample["score"] for sample in its)) / len(its))
     return found
 

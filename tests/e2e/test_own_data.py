@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -29,7 +31,6 @@ from agent_rl.data import (
     tool_calls,
     write_parquet,
 )
-from agent_rl.data.databases import make_database
 from agent_rl.data.sources import read_raw
 from tests.data.real import shared
 from tests.docs.pages import commands
@@ -71,8 +72,11 @@ OWN = {"reward.reward_manager.name": "trajectory", "reward.custom_reward_functio
 
 
 def test_all_data_sets_in_one_file_train(tiny_model: Path, tmp_path: Path) -> None:
-    make_database(shared("sql/academic.sql"), tmp_path / "databases" / "academic.sqlite", NOW)
-    sql = partial(text_to_sql.to_row, databases=tmp_path / "databases", now=NOW, tool="sql")
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as database:
+        database.execute("CREATE TABLE orders (id INTEGER)")
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"question": "How many?", "query": "SELECT count(*) FROM orders", "db_id": "shop"}')
+    sql = partial(text_to_sql.to_row, databases=tmp_path, now=NOW, tool="sql")
     pairs = partial(preferences.to_row, data_source="ScalerLab/JudgeBench")
     makers: Mapping[str, Any] = {
         "gsm8k/train.jsonl": gsm8k.to_row,
@@ -80,7 +84,7 @@ def test_all_data_sets_in_one_file_train(tiny_model: Path, tmp_path: Path) -> No
         "math/mathqa.jsonl": math_choice.to_row,
         "code/HumanEval.jsonl.gz": code.to_row,
         "qa/nq_open_dev.jsonl": search_qa.to_row,
-        "sql/questions_gen_sqlite.csv": sql,
+        str(questions): sql,
         "tools/BFCL_v4_irrelevance.json": tool_calls.to_row,
         "preferences/judgebench_gpt4o.jsonl": pairs,
         "service/tau2_retail_tasks.json": partial(tau2.to_row, database=str(shared("service/tau2_retail_db.json"))),

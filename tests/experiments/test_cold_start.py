@@ -22,8 +22,8 @@ pytestmark = pytest.mark.trainer
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = [
-    {"problem": "What do 12 at 9 cents cost?", "solution": r"They cost $12 \cdot 9 = 108$ cents: $\boxed{108}$.",
-     "level": "Level 1"},
+    {"problem": "What do 12 at 9 cents cost?", "level": "Level 1",
+     "solution": "They cost\n```python\n12 * 9\n```\nIt is \\boxed{108}."},
     {"problem": "Which $x$ is 5?", "solution": r"By symmetry $x = \boxed{5}$.", "level": "Level 1"},
     {"messages": [
         {"content": "Use <code>.\n*user question:*\n2+3?\nRemember to place the final answer last."},

@@ -31,7 +31,6 @@ def test_nothing_is_set_by_default() -> None:
         ({"stages": [{}, {"weights": {"a": 1}}]}, r"stages\[0\] has no until_step or until_reward"),
         ({"stages": [{"until_steps": 5}, {}]}, r"stages\[0\]\.until_steps: unknown key.*Did you mean 'until_step'"),
         ({"replay": {"share": 0.1}}, r"agent_rl\.data\.replay\.below: missing"),
-        ({"grow": {"threshold": 0.5}}, r"agent_rl\.data\.grow\.function: missing"),
     ],
 )
 def test_what_does_not_fit_is_refused(keys: dict[str, Any], words: str) -> None:

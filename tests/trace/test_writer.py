@@ -34,7 +34,6 @@ def test_everything_is_in_its_file_when_the_call_returns(tmp_path):
     assert len(list(trace.read_batches(path))) == 1
     assert len(trace.parts(path)) == 4
     assert writer.lost == 0
-    assert 0 < writer.cpu_seconds < 1
 
 
 def test_a_full_disk_is_reported_once_and_what_follows_is_written_again(tmp_path, capsys):

@@ -5,7 +5,6 @@ A kill of the real trainer is in tests/e2e/test_data_order.py.
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -31,17 +30,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWa
 AHEAD = 16
 """Events after a kill that are compared; after them the state is that of a later kill."""
 ROWS = {"path": "pkg://agent_rl/verl_adapter/row_data_set", "name": "RowDataSet"}
-HARDER = "def generate_harder_version(prompt):\n    return prompt + ' Harder.'\n"
 
 
 class Items:
-    """Of each row its number, also of those that are added."""
+    """The number of each row."""
 
     def __init__(self, order: RowOrder) -> None:
         self.order = order
 
     def __len__(self) -> int:
-        return len(self.order.table)
+        return len(self.order.table.sources)
 
     def __getitem__(self, row: int) -> dict[str, int]:
         return {ROW: row}
@@ -64,7 +62,6 @@ def test_verls_loader_killed_at_1000_points_goes_on_with_the_same_rows(batch_siz
     for _ in range(1_000 + AHEAD):
         saved.append((pickle.dumps(loader.state_dict()), list(run.waiting), run.step, len(run.drawn)))
         run.event()
-    assert len({row for row in run.drawn if row >= 51}) > 10  # variants
     for place, (state, waiting, step, count) in enumerate(saved[:1_000]):
         other = order(seed=99)
         another = behind_a_loader(other, batch_size)
@@ -80,7 +77,6 @@ def test_verls_loader_killed_at_1000_points_goes_on_with_the_same_rows(batch_siz
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ordering")
-    (folder / "harder.py").write_text(HARDER)
     for name in "ab":
         rows = [
             make_row(
@@ -154,33 +150,6 @@ def test_data_shuffle_and_seed_hold(trainer: Any) -> None:
     assert sorted(plain.order.next() for _ in range(2)) == [0, 4]
 
 
-def test_a_variant_is_a_row_like_its_parent_and_is_written(trainer: Any, folder: Path, tmp_path: Path) -> None:
-    grow = {"function": f"{folder}/harder.py:generate_harder_version", "threshold": 0.9}
-    made = trainer(order="file", grow=grow)
-    run = made.row_order
-    rows = iter(made.train_dataloader)
-    next(rows)
-    run.report(1, [(1, 1.0), (5, 0.5)])
-    run.report(2, [(8, 1.0)])
-    drawn = {
-        int(row): batch["raw_prompt"][i] for batch in (next(rows) for _ in range(9)) for i, row in enumerate(batch[ROW])
-    }
-    assert drawn[8][-1]["content"] == "Question 1 of a? Harder."
-    assert drawn[9][-1]["content"] == "Question 1 of a? Harder. Harder."
-    assert run.dataset[9].keys() == run.dataset[1].keys()
-    assert run.dataset[9]["extra_info"]["grown"] == {"parent": 1, "generation": 2, "step": 2}
-    written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
-    assert written == run.order.table.variants
-    other = trainer(order="file", grow=grow)
-    other.train_dataloader.load_state_dict(made.train_dataloader.state_dict())
-    next(iter(other.train_dataloader))
-    run.report(3, [(6, 1.0)])  # after the checkpoint
-    other.row_order.write_variants()
-    other.row_order.report(3, [(2, 1.0)])
-    written = [json.loads(line) for line in (tmp_path / "variants.jsonl").read_text().splitlines()]
-    assert [each["parent"] for each in written] == [1, 8, 2]
-
-
 def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) -> None:
     state = trainer(order="file").train_dataloader.state_dict()
     other = trainer(order="file", files="ba")
@@ -210,13 +179,12 @@ def test_a_weight_for_each_file_and_a_difficulty_that_is_no_number(trainer: Any)
         order_of(made.config, [])
 
 
-def test_files_and_function_are_checked_before_ray_starts(trainer: Any, folder: Path) -> None:
+def test_files_are_checked_before_ray_starts(trainer: Any) -> None:
     config = trainer().config
     check(config, AgentRLSettings.from_config(config))
     for keys, words in (
         ({"weights": {"set/a": 1}}, r"the data source 'set/b' has no weight"),
         ({"stages": [{"difficulty": [7, 9]}]}, r"stages\[0\]\.difficulty: no row .* reach from 0 to 3"),
-        ({"grow": {"function": f"{folder}/harder.py:harder", "threshold": 1}}, "has no 'harder'"),
     ):
         config.agent_rl.data = keys
         with pytest.raises(ConfigError, match=words):
@@ -291,7 +259,7 @@ def test_groups_that_the_buffer_removes_are_reported_with_the_step(trainer: Any,
 def test_a_steps_metrics_are_those_of_its_sources(trainer: Any) -> None:
     run = trainer(order="file", band={"low": 0.1, "high": 0.9}).row_order
     visits = [(0, 1.0), (1, 0.5), (4, 0.0), (5, 0.5)]
-    run.report(1, visits)
+    run.order.report(1, visits)
     metrics = run.metrics([*visits, (1, 0.0)])
     assert metrics["data/share/set/a"] == 0.6
     assert metrics["data/success/set/a"] == 0.5

@@ -6,15 +6,14 @@ which a policy gradient can move; the copying of numbers that follows is one ski
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_rl.data.arithmetic import generate, to_row
-from agent_rl.data.worlds.world import World, by_name
+from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, react_call
 
 __all__ = ["WORLD"]
 
@@ -41,44 +40,44 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return {split: splits[split] for split in counts}
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """One call with the whole expression, then the observed result."""
-    yield _call(_expression(row), "I compute.")
-    yield _final(_answer(row), "I have the result.")
+    yield _call("I compute.", _expression(row))
+    yield react_answer("I have the result.", _answer(row))
 
 
-def wasteful(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def wasteful(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """One call an operation, then the whole expression again: 4 to 5 calls."""
     steps = re.findall(r"<<(.+?)=", row["extra_info"]["answer"])
     for expression in steps:
-        yield _call(expression, "Step by step.")
+        yield _call("Step by step.", expression)
     for _ in range(rng.randint(4, 5) - len(steps)):
-        yield _call(_expression(row), "Check again.")
-    yield _final(_answer(row), "I have the result.")
+        yield _call("Check again.", _expression(row))
+    yield react_answer("I have the result.", _answer(row))
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """A number of the question."""
-    yield _final(_guess(row, rng), "Just guess.")
+    yield react_answer("Just guess.", _guess(row, rng))
 
 
-def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """The right call, then a number of the question."""
-    yield _call(_expression(row), "I compute.")
-    yield _final(_guess(row, rng), "Looks wrong.")
+    yield _call("I compute.", _expression(row))
+    yield react_answer("Looks wrong.", _guess(row, rng))
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """A call that cannot be read; then a good one, or a guess."""
     yield "Thought: Use tool.\n" + rng.choice(MALFORMED)(_expression(row))
     yield from (oracle if rng.random() < RECOVERY else no_tool)(row, rng)
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Computes some sum or answers with some number, with equal odds each time."""
     while rng.random() < 0.5:
-        yield _call(f"{rng.randint(100, 9999)}+{rng.randint(100, 9999)}", "I compute.")
-    yield _final(str(rng.randint(100, 9999)), "Just guess.")
+        yield _call("I compute.", f"{rng.randint(100, 9999)}+{rng.randint(100, 9999)}")
+    yield react_answer("Just guess.", str(rng.randint(100, 9999)))
 
 
 WORLD = World("arithmetic", write, by_name(oracle, wasteful, no_tool, ignoring, malformed, acting_at_random))
@@ -101,9 +100,5 @@ def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
     return rng.choice([number for number in numbers if number != _answer(row)])
 
 
-def _call(expression: str, thought: str) -> str:
-    return f"Thought: {thought}\nAction: calculator\nAction Input: {json.dumps({'expression': expression})}"
-
-
-def _final(answer: str, thought: str) -> str:
-    return f"Thought: {thought}\nFinal Answer: {answer}"
+def _call(thought: str, expression: str) -> str:
+    return react_call(thought, "calculator", {"expression": expression})

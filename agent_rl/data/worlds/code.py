@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import add, floordiv, gt, mod, mul, sub, truediv
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, by_name, held_out, native_turn, split_rows
+from agent_rl.data.worlds.world import Turns, World, by_name, held_out, native_turn, split_rows
 
 __all__ = ["WORLD"]
 
@@ -75,24 +75,24 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return split_rows(pools, seed, counts, lambda task: _row(*task))
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the visible test on the first reading, and answers with the one that is meant."""
     shown = yield _test(row, 0, "Test first.")
     yield _answer(row, 0 if _passed(shown) else row["extra_info"]["reading"], "Now I know.")
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Guesses the reading."""
     yield _answer(row, rng.randrange(4), "Just guess.")
 
 
-def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the visible test in vain: answers with any reading."""
     yield _test(row, 0, "Maybe test.")
     yield _answer(row, rng.randrange(4), "Never mind.")
 
 
-def misnamed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def misnamed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a function of another name."""
     info = row["extra_info"]
     other = {"extra_info": {**info, "name": rng.choice([name for name in NAMES if name != info["name"]])}}
@@ -100,13 +100,13 @@ def misnamed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, 
     yield _answer(other, rng.randrange(4), "That will do.")
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a call that cannot be read, then guesses."""
     yield _test(row, 0, "Quickly.").replace("</tool_call>", "")
     yield _answer(row, rng.randrange(4), "Just guess.")
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Tests or answers with some function, with equal odds each time."""
     names = dict(zip("xy", rng.sample(LETTERS, 2), strict=True), name=rng.choice(NAMES), task=rng.choice(list(TASKS)))
     while rng.random() < 0.5:

@@ -7,12 +7,12 @@ openings and deeds are together in no other split. The prompts are those of the 
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent_rl.data.worlds.graded_answers import THINGS, Part, answer_of, request_for, split_pairs
-from agent_rl.data.worlds.world import World, by_name, drawn_rows
+from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows
 
 __all__ = ["WORLD"]
 
@@ -46,31 +46,31 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return drawn_rows(split_pairs(seed), seed, counts, _row)
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Weighs both features of both answers."""
     (tone_a, tone_b), (deed_a, deed_b) = _levels(row)
     a, b = tone_a + deed_a, tone_b + deed_b
     yield _verdict(f"A {tone_a} and {deed_a} is {a}, B {tone_b} and {deed_b} is {b}.", _winner(a, b))
 
 
-def by_tone(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def by_tone(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Goes by the tone alone."""
     (a, b), _ = _levels(row)
     yield _verdict(f"Tone of A {a}, of B {b}.", _winner(a, b))
 
 
-def by_deed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def by_deed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Goes by what is done alone."""
     _, (a, b) = _levels(row)
     yield _verdict(f"Deed of A {a}, of B {b}.", _winner(a, b))
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Names some winner."""
     yield _verdict("Who knows.", rng.choice(WINNERS))
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Names the winner in a form that cannot be read."""
     yield f"<think>\nWell.\n</think>\nI would take {row['reward_model']['ground_truth']}"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, by_name, held_out, split_rows
+from agent_rl.data.worlds.world import Turns, World, by_name, held_out, split_rows
 
 __all__ = ["THINGS", "TONES", "WORLD", "Part", "answer_of", "request_for", "split_pairs"]
 
@@ -59,30 +59,30 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return split_rows(pools, seed, counts, lambda task: _row(*task[0], task[1]))
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Weighs both."""
     tone, deed = _levels(row)
     yield _verdict(f"Tone {tone}, deed {deed}.", tone + deed)
 
 
-def by_tone(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def by_tone(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Goes by the tone alone."""
     tone, _ = _levels(row)
     yield _verdict(f"Tone {tone} is all.", 2 * tone)
 
 
-def by_deed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def by_deed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Goes by what is done alone."""
     _, deed = _levels(row)
     yield _verdict(f"Deed {deed} is all.", 2 * deed)
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Gives some score."""
     yield _verdict("Who knows.", rng.randint(0, 4))
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Gives the score in a form that cannot be read."""
     tone, deed = _levels(row)
     yield f"<think>\nTone {tone}, deed {deed}.\n</think>\nI give {tone + deed} points"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, by_name, held_out, split_rows
+from agent_rl.data.worlds.world import Turns, World, by_name, held_out, split_rows
 
 __all__ = ["WORLD"]
 
@@ -34,36 +34,36 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return split_rows(pools, seed, counts, lambda task: _row(seed, *task))
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the program, and answers with what it gives."""
     shown = yield _run(row["extra_info"]["program"], "I compute it.")
     yield _answer(_value(shown), "Python says so.")
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Guesses."""
     yield _answer(_guess(rng), "Just guess.")
 
 
-def careless(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def careless(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs a program for another question."""
     shown = yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")
     yield _answer(_value(shown), "It says so.")
 
 
-def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the program in vain: guesses."""
     yield _run(row["extra_info"]["program"], "Maybe compute.")
     yield _answer(_guess(rng), "Never mind.")
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a turn with neither program nor answer, then guesses."""
     yield f"Use Python: {row['extra_info']['program']}"
     yield _answer(_guess(rng), "Just guess.")
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs some program or answers with some number, with equal odds each time."""
     while rng.random() < 0.5:
         yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")

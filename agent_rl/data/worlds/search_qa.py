@@ -10,11 +10,11 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, by_name, split_rows
+from agent_rl.data.worlds.world import Turns, World, by_name, split_rows
 
 __all__ = ["WORLD"]
 
@@ -62,38 +62,38 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return split_rows(pools, seed, counts, lambda task: _row(known, *task))
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Finds who is meant, then what is asked."""
     yield from _hops(row, "Two steps.")
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Guesses."""
     yield _answer(_guess(row, rng), "Just guess.")
 
 
-def one_hop(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def one_hop(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks about the person in the question, who is not the one that is meant."""
     info = row["extra_info"]
     found = yield _search(f"{info['fact']} of {info['person']}", "One step.")
     yield _answer(_value(found), "It says so.")
 
 
-def stopping(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def stopping(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Finds who is meant, then guesses."""
     info = row["extra_info"]
     yield _search(f"{info['relation']} of {info['person']}", "Who is it?")
     yield _answer(_guess(row, rng), "Enough.")
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a search that cannot be read, then guesses."""
     info = row["extra_info"]
     yield f"<think>Use search.</think>\nsearch: {info['relation']} of {info['person']}"
     yield _answer(_guess(row, rng), "Just guess.")
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Searches for some person or answers with some fact, with equal odds each time."""
     while rng.random() < 0.5:
         yield _search(f"{rng.choice(RELATIONS)} of {rng.choice(FIRST)} {rng.choice(LAST)}", "Two steps.")
@@ -103,7 +103,7 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
 WORLD = World("search_qa", write, by_name(oracle, no_tool, one_hop, stopping, malformed, acting_at_random))
 
 
-def _hops(row: Mapping[str, Any], thought: str) -> Generator[str, str, None]:
+def _hops(row: Mapping[str, Any], thought: str) -> Turns:
     info = row["extra_info"]
     found = yield _search(f"{info['relation']} of {info['person']}", thought)
     found = yield _search(f"{info['fact']} of {_value(found)}", "I know who.")

@@ -7,15 +7,13 @@ success is the final state of the database (`service_state`). No order number oc
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, by_name, held_out, native_turn
+from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, held_out, native_turn
 from agent_rl.tools.builtin._service.shop import ENDS
 
 __all__ = ["WORLD"]
@@ -30,23 +28,21 @@ DATABASE = "shop.json"
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; the database of all orders is `folder/shop.json`."""
-    test, other = map(iter, held_out(range(10_000, 100_000), seed))
+    test, other = held_out(range(10_000, 100_000), seed)
     orders: dict[str, dict[str, str]] = {}
-    splits: dict[str, list[dict[str, Any]]] = {}
-    for split, count in counts.items():
-        rng = random.Random(f"{seed}/{split}")
-        chosen = itertools.islice(test if split == "test" else other, count)
-        splits[split] = []
-        for index, number in enumerate(chosen):
-            order = {"item": rng.choice(ITEMS), "state": rng.choice(list(ENDS))}
-            orders[str(number)] = order
-            splits[split].append(_row(folder, str(number), order, rng, split, index))
+
+    def draw(rng: random.Random, numbers: Iterator[int]) -> dict[str, Any]:
+        number, order = str(next(numbers)), {"item": rng.choice(ITEMS), "state": rng.choice(list(ENDS))}
+        orders[number] = order
+        return _row(folder, number, order, rng)
+
+    splits = drawn_rows((iter(test), iter(other)), seed, counts, draw)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / DATABASE).write_text(json.dumps({"orders": orders}), encoding="utf-8")
     return splits
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks, looks, does what the rules say."""
     number = _number((yield "Which order is it?"))
     found = yield _call("Look first.", "get_order", number)
@@ -54,14 +50,14 @@ def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, No
     yield "It is done."
 
 
-def guessing(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def guessing(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks, and does anything without a look."""
     number = _number((yield "Which order is it?"))
     yield _call("Just act.", _any_end(rng), number)
     yield "It is done."
 
 
-def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks, looks, and does anything."""
     number = _number((yield "Which order is it?"))
     yield _call("Maybe look.", "get_order", number)
@@ -69,20 +65,20 @@ def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, 
     yield "It is done."
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks, and does nothing."""
     yield "Which order is it?"
     yield "It is done."
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks, and writes a call that cannot be read."""
     number = _number((yield "Which order is it?"))
     yield _call("Quickly.", "get_order", number).replace("</tool_call>", "")
     yield "It is done."
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Calls tools with any numbers, or speaks, with equal odds each time."""
     while True:
         if rng.random() < 0.5:
@@ -94,22 +90,18 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[st
 WORLD = World("service", write, by_name(oracle, guessing, ignoring, no_tool, malformed, acting_at_random))
 
 
-def _row(
-    folder: Path, number: str, order: Mapping[str, str], rng: random.Random, split: str, index: int
-) -> dict[str, Any]:
+def _row(folder: Path, number: str, order: Mapping[str, str], rng: random.Random) -> dict[str, Any]:
     wish = rng.choice(WISHES).format(item=order["item"])
     opening = f"Hello, I am {rng.choice(CUSTOMERS)}. {wish}"
     action = {"name": ENDS[order["state"]][0], "arguments": {"number": number}}
-    return make_row(
-        prompt=[{"role": "system", "content": POLICY}, {"role": "user", "content": opening}],
-        data_source="agent_rl/service",
-        ground_truth={"domain": "shop", "database": str(folder / DATABASE), "actions": [action]},
-        split=split,
-        index=index,
-        agent_name="user_sim_agent",
-        ability="service",
-        extra_info={"user": {"replies": [rng.choice(NUMBERS).format(number=number)]}},
-    )
+    return {
+        "prompt": [{"role": "system", "content": POLICY}, {"role": "user", "content": opening}],
+        "data_source": "agent_rl/service",
+        "ground_truth": {"domain": "shop", "database": str(folder / DATABASE), "actions": [action]},
+        "agent_name": "user_sim_agent",
+        "ability": "service",
+        "extra_info": {"user": {"replies": [rng.choice(NUMBERS).format(number=number)]}},
+    }
 
 
 def _number(reply: str) -> str:

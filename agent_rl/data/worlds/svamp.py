@@ -7,15 +7,13 @@ people of the test rows are in no other split.
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.rows import make_row
-from agent_rl.data.worlds.world import World, by_name
+from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, react_answer, react_call
 
 __all__ = ["WORLD"]
 
@@ -45,71 +43,50 @@ _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """See `World.write`; nothing else is written."""
-    seen: set[str] = set()
-    return {
-        split: [
-            _row(*task, split, index)
-            for index, task in zip(
-                range(count), _tasks(random.Random(f"{seed}/{split}"), split == "test", seen), strict=False
-            )
-        ]
-        for split, count in counts.items()
-    }
+    return drawn_rows((PEOPLE[:HELD_OUT], PEOPLE[HELD_OUT:]), seed, counts, _row)
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Repeats the question, and computes the equation with the calculator."""
     question = _SENTENCE.split(str(row["prompt"][-1]["content"]).strip())[-1]
     seen = yield _call(_equation(row), f"{question} ")
-    yield _answer(_observed(seen), "The calculator has the answer.")
+    yield react_answer("The calculator has the answer.", _observed(seen))
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Answers with a number of the story."""
-    yield _answer(rng.choice(_numbers(row) or ["0"]), "I see a number.")
+    yield react_answer("I see a number.", rng.choice(_numbers(row) or ["0"]))
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a call that cannot be read, then answers with a number of the story."""
     yield f"Thought: Use the tool.\nAction calculator({_equation(row)})"
     yield from no_tool(row, rng)
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Computes with any numbers, or answers with any, with equal odds each time."""
     while rng.random() < 0.5:
         yield _call(f"{rng.randrange(100)} {rng.choice(list(VERBS))} {rng.randrange(1, 100)}")
-    yield _answer(str(rng.randrange(100)), "I see a number.")
+    yield react_answer("I see a number.", str(rng.randrange(100)))
 
 
 WORLD = World("svamp", write, by_name(oracle, no_tool, malformed, acting_at_random))
 
 
-def _tasks(rng: random.Random, held_out: bool, seen: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Question, equation and answer; none twice."""
-    people = PEOPLE[:HELD_OUT] if held_out else PEOPLE[HELD_OUT:]
-    while True:
-        body, question, operation = rng.choice(STORIES)
-        thing, other = rng.sample(THINGS, 2)
-        b = rng.randrange(2, 30)
-        a = rng.randrange(b + 1, 100)
-        words = {"name": rng.choice(people), "thing": thing, "other": other, "a": a, "b": b, "c": rng.randrange(2, 100)}
-        text = f"{body} {question}".format(p=a * b, **words)
-        left, answer = {"+": (a, a + b), "-": (a, a - b), "*": (a, a * b), "/": (a * b, a)}[operation]
-        if text not in seen:
-            seen.add(text)
-            yield text, f"( {left:.1f} {operation} {b:.1f} )", answer
-
-
-def _row(question: str, equation: str, answer: int, split: str, index: int) -> dict[str, Any]:
-    return make_row(
-        question=question,
-        data_source="agent_rl/svamp",
-        ground_truth=str(answer),
-        split=split,
-        index=index,
-        extra_info={"equation": equation},
-    )
+def _row(rng: random.Random, people: Sequence[str]) -> dict[str, Any]:
+    body, question, operation = rng.choice(STORIES)
+    thing, other = rng.sample(THINGS, 2)
+    b = rng.randrange(2, 30)
+    a = rng.randrange(b + 1, 100)
+    words = {"name": rng.choice(people), "thing": thing, "other": other, "a": a, "b": b, "c": rng.randrange(2, 100)}
+    left, answer = {"+": (a, a + b), "-": (a, a - b), "*": (a, a * b), "/": (a * b, a)}[operation]
+    return {
+        "question": f"{body} {question}".format(p=a * b, **words),
+        "data_source": "agent_rl/svamp",
+        "ground_truth": str(answer),
+        "extra_info": {"equation": f"( {left:.1f} {operation} {b:.1f} )"},
+    }
 
 
 def _equation(row: Mapping[str, Any]) -> str:
@@ -130,8 +107,4 @@ def _observed(seen: str) -> str:
 def _call(expression: str, question: str = "") -> str:
     found = _OPERATION.search(expression)
     thought = f"{question}I {VERBS[found[1]] if found else 'compute'}."
-    return f"Thought: {thought}\nAction: calculator\nAction Input: {json.dumps({'expression': expression})}"
-
-
-def _answer(answer: str, thought: str) -> str:
-    return f"Thought: {thought}\nFinal Answer: {answer}"
+    return react_call(thought, "calculator", {"expression": expression})

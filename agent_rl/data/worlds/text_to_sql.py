@@ -7,15 +7,14 @@ test rows have spellings that occur in no other split.
 from __future__ import annotations
 
 import itertools
-import json
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.databases import new_database
-from agent_rl.data.worlds.world import World, by_name, split_rows
+from agent_rl.data.text_to_sql import new_database
+from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, react_call, split_rows
 
 __all__ = ["WORLD"]
 
@@ -48,41 +47,41 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return split_rows(pools, seed, counts, lambda task: _row(databases, schemas, *task))
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Looks at the schema, then writes the query."""
-    yield _call(".schema", "Look first.")
-    yield _answer(_truth(row), "I have the names.")
+    yield _call("Look first.", ".schema")
+    yield react_answer("I have the names.", _truth(row))
 
 
-def careful(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def careful(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the query before it answers with it."""
-    yield _call(".schema", "With care.")
-    yield _call(_truth(row), "I try it.")
-    yield _answer(_truth(row), "It works.")
+    yield _call("With care.", ".schema")
+    yield _call("I try it.", _truth(row))
+    yield react_answer("It works.", _truth(row))
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Guesses the names."""
-    yield _answer(_guess(row, rng), "Just guess.")
+    yield react_answer("Just guess.", _guess(row, rng))
 
 
-def ignoring(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Looks at the schema in vain: guesses the names."""
-    yield _call(".schema", "Maybe look.")
-    yield _answer(_guess(row, rng), "Never mind.")
+    yield _call("Maybe look.", ".schema")
+    yield react_answer("Never mind.", _guess(row, rng))
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a call that cannot be read, then guesses."""
     yield "Thought: Use tool.\n" + rng.choice(("Action sql(.schema)", 'Action: sql\nAction Input: {"query": .schema'))
-    yield _answer(_guess(row, rng), "Just guess.")
+    yield react_answer("Just guess.", _guess(row, rng))
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Looks at the schema or answers with some query, with equal odds each time."""
     while rng.random() < 0.5:
-        yield _call(".schema", "Look first.")
-    yield _answer(_query(rng.choice(list(QUESTIONS)), rng.choice(THINGS), _any_schema(rng)), "Just guess.")
+        yield _call("Look first.", ".schema")
+    yield react_answer("Just guess.", _query(rng.choice(list(QUESTIONS)), rng.choice(THINGS), _any_schema(rng)))
 
 
 WORLD = World("text_to_sql", write, by_name(oracle, careful, no_tool, ignoring, malformed, acting_at_random))
@@ -130,9 +129,5 @@ def _truth(row: Mapping[str, Any]) -> str:
     return str(row["reward_model"]["ground_truth"]["sql"])
 
 
-def _call(query: str, thought: str) -> str:
-    return f"Thought: {thought}\nAction: sql\nAction Input: {json.dumps({'query': query})}"
-
-
-def _answer(query: str, thought: str) -> str:
-    return f"Thought: {thought}\nFinal Answer: {query}"
+def _call(thought: str, query: str) -> str:
+    return react_call(thought, "sql", {"query": query})

@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, by_name, drawn_rows, held_out
+from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, held_out, react_answer, react_call
 
 __all__ = ["WORLD"]
 
@@ -28,8 +28,6 @@ THINGS = (
 )  # fmt: skip
 DATABASE = "household.json"
 TOOLS = ("go", "open", "take", "put")
-
-Turns = Generator[str, str, None]
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
@@ -52,7 +50,7 @@ def giving_up(row: Mapping[str, Any], rng: random.Random) -> Turns:
     if (yield from _search(row, "One look.", SEARCHED[:1])):
         yield from _bring(row)
     else:
-        yield _answer()
+        yield react_answer("Done.", "done")
 
 
 def forgetful(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -63,13 +61,13 @@ def forgetful(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Does nothing."""
-    yield _answer("No need.")
+    yield react_answer("No need.", "done")
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a command that cannot be read."""
     yield f"Thought: Be quick.\nAction go: {rng.choice(SEARCHED)}"
-    yield _answer()
+    yield react_answer("Done.", "done")
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -77,8 +75,8 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     while rng.random() < 0.8:
         tool = rng.choice(TOOLS)
         words = {"go": (*SEARCHED, *TARGETS), "open": FURNITURE}.get(tool, THINGS)
-        yield _act("Try it.", tool, rng.choice(words))
-    yield _answer()
+        yield react_call("Try it.", tool, rng.choice(words))
+    yield react_answer("Done.", "done")
 
 
 WORLD = World("text_world", write, by_name(oracle, giving_up, forgetful, no_tool, malformed, acting_at_random))
@@ -88,9 +86,9 @@ def _search(row: Mapping[str, Any], thought: str, rooms: tuple[str, ...]) -> Gen
     """Look into rooms until the thing is seen; whether it was."""
     thing = row["extra_info"]["thing"]
     for room in rooms:
-        seen = yield _act(thought, "go", room)
+        seen = yield react_call(thought, "go", room)
         furniture = seen.removeprefix("Observation: There is a closed ").removesuffix(".")
-        found = yield _act("Open it.", "open", furniture)
+        found = yield react_call("Open it.", "open", furniture)
         if thing in found.removeprefix("Observation: In it: ").removesuffix(".").split(", "):
             return True
         thought = "Not here."
@@ -99,10 +97,10 @@ def _search(row: Mapping[str, Any], thought: str, rooms: tuple[str, ...]) -> Gen
 
 def _bring(row: Mapping[str, Any], room: str = "") -> Turns:
     thing = row["extra_info"]["thing"]
-    yield _act("Here it is.", "take", thing)
-    yield _act("Bring it.", "go", room or row["extra_info"]["room"])
-    yield _act("Put it down.", "put", thing)
-    yield _answer()
+    yield react_call("Here it is.", "take", thing)
+    yield react_call("Bring it.", "go", room or row["extra_info"]["room"])
+    yield react_call("Put it down.", "put", thing)
+    yield react_answer("Done.", "done")
 
 
 def _row(folder: Path, rng: random.Random, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -133,11 +131,3 @@ def _row(folder: Path, rng: random.Random, pairs: Sequence[tuple[str, str]]) -> 
 
 def _parameter(tool: str) -> str:
     return {"go": "room", "open": "furniture"}.get(tool, "thing")
-
-
-def _act(thought: str, tool: str, value: str) -> str:
-    return f"Thought: {thought}\nAction: {tool}\nAction Input: {value}"
-
-
-def _answer(thought: str = "Done.") -> str:
-    return f"Thought: {thought}\nFinal Answer: done"

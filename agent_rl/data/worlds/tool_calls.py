@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent_rl.data.worlds.world import World, by_name, drawn_rows, held_out, native_turn
+from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, held_out, native_turn
 
 __all__ = ["WORLD"]
 
@@ -45,34 +45,34 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     return drawn_rows(held_out(itertools.product(range(8), NUMBERS), seed), seed, counts, _row)
 
 
-def oracle(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Makes the calls that are asked for; says so where there are none."""
     yield _turn("With care.", _truth(row))
 
 
-def no_tool(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Calls nothing: right where no function fits."""
     yield _turn("Just talk.", [])
 
 
-def untyped(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def untyped(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes numbers as texts."""
     calls = [_call(each["name"], {key: str(value) for key, value in each["arguments"].items()}) for each in _truth(row)]
     yield _turn("As text.", calls)
 
 
-def careless(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def careless(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Calls the right functions, with any arguments."""
     yield _turn("Roughly.", [_random_call(rng, each["name"]) for each in _truth(row)] or [_random_call(rng)])
 
 
-def malformed(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a call that cannot be read."""
     calls = _truth(row) or [_random_call(rng)]
     yield _turn("Quickly.", calls).replace("</tool_call>", "")
 
 
-def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Generator[str, str, None]:
+def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Makes any calls."""
     yield _turn("Roughly.", [_random_call(rng) for _ in range(rng.randrange(3))])
 

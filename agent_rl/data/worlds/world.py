@@ -5,19 +5,25 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_rl.data.rows import make_row
 
-__all__ = ["Habit", "World", "by_name", "drawn_rows", "held_out", "native_turn", "split_rows"]
+__all__ = [
+    *("Habit", "Turns", "World", "by_name", "drawn_rows", "held_out"),
+    *("native_turn", "react_answer", "react_call", "split_rows"),
+]
 
 Task = TypeVar("Task")
+Pool = TypeVar("Pool")
 Row = Mapping[str, Any]
-Habit = Callable[[Row, random.Random], Generator[str, str, None]]
-"""Acts in the episode of a row: yields turns in the agent's format, and is sent what the environment answers."""
+Turns = Generator[str, str, None]
+"""Yields turns in the agent's format, and is sent what the environment answers."""
+Habit = Callable[[Row, random.Random], Turns]
+"""Acts in the episode of a row."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +90,10 @@ def split_rows(
 
 
 def drawn_rows(
-    pools: tuple[Sequence[Task], Sequence[Task]],
+    pools: tuple[Pool, Pool],
     seed: int,
     counts: Mapping[str, int],
-    draw: Callable[[random.Random, Sequence[Task]], dict[str, Any]],
+    draw: Callable[[random.Random, Pool], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
     """So many rows for each split, no two with the same content.
 
@@ -107,6 +113,17 @@ def drawn_rows(
                 seen.add(key)
                 rows[split].append(make_row(**arguments, split=split, index=len(rows[split])))
     return rows
+
+
+def react_call(thought: str, tool: str, argument: str | Mapping[str, Any]) -> str:
+    """A turn of `react_agent` with a call; the argument is written as it is, or as JSON."""
+    written = argument if isinstance(argument, str) else json.dumps(argument)
+    return f"Thought: {thought}\nAction: {tool}\nAction Input: {written}"
+
+
+def react_answer(thought: str, answer: str) -> str:
+    """The last turn of `react_agent`."""
+    return f"Thought: {thought}\nFinal Answer: {answer}"
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:

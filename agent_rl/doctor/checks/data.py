@@ -25,7 +25,7 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 
 SAMPLE = 200
-"""Rows of a file that are compared and scored; rows with tokenized prompts: those with the most characters."""
+"""Rows that are scored; rows with tokenized prompts: those with the most characters."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 
@@ -82,7 +82,7 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
         sample=SAMPLE if scored else 0,
     )
     files = {case.shown(file.path): _numbered(case, file) for file in (*case.train, *case.val) if file.rows}
-    report = check_files(files, known, most_compared=SAMPLE)
+    report = check_files(files, known)
     for kind, count in report.counts.items():
         place, first = report.shown[kind][0]
         found = problem if kind in report.errors else warning

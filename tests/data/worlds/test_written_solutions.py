@@ -2,8 +2,6 @@ r"""Solutions in the forms in which they are published, as turns of code_act_age
 
 import random
 
-import pytest
-
 from agent_rl.data.worlds.written_solutions import WORLD
 
 RECORDED = """\
@@ -47,30 +45,6 @@ def test_a_recorded_program_ends_a_turn_and_its_recorded_output_is_left_out():
     ]
 
 
-@pytest.mark.parametrize(
-    ("equation", "program"),
-    [
-        (r"12 \cdot 9 = 108", "12 * 9"),
-        (r"\left(2^3 + 1,000\right)(2) = 2,016", "(2**3 + 1000) * (2)"),
-        (r"x = 36 \div 6 = 6", "36 / 6"),
-        (r"17 \times 3 = 51 = 3 + 48", "17 * 3"),
-    ],
-)
-def test_the_longest_equation_of_numbers_becomes_a_program(equation, program):
-    solution = rf"They cost $1 + 1 = 2$ each. So ${equation}$ in all. That is $\boxed{{9}}$."
-    first, last = turns(solution)
-    assert first == f"They cost $1 + 1 = 2$ each.\n```python\n{program}\n```"
-    assert last == rf"So ${equation}$ in all. That is $\boxed{{9}}$."
-
-
-@pytest.mark.parametrize(
-    "solution",
-    [
-        r"It is $4 + 1 = 0$ modulo 5, so $\boxed{0}$.",
-        r"By symmetry $x = 5$. $\boxed{5}$",
-        r"It is $\boxed{5}$. Check: $2 + 3 = 5$.",
-        r"We have $3x + 4 + 1 = 5$, so $\boxed{0}$.",
-    ],
-)
-def test_what_has_nothing_to_run_is_one_turn(solution):
+def test_a_solution_without_a_program_is_one_turn():
+    solution = r"We have $3x + 4 + 1 = 5$, so $\boxed{0}$."
     assert turns(solution) == [solution]

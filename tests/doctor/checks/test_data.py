@@ -124,7 +124,6 @@ def test_an_order_that_does_not_fit_the_rows(with_rows: WithRows, rows: Rows) ->
 
     assert found() == found(order="file") == []
     assert "the data source 'set/0' has no weight" in refused(found(weights={"set/1": 1}))
-    assert "there is no file" in refused(found(grow={"function": "h.py:f", "threshold": 1}))
 
 
 def test_files_that_verl_cannot_join(make_case: MakeCase, rows: Rows, parquet: Path, tmp_path: Path) -> None:
