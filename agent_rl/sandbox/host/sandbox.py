@@ -83,10 +83,7 @@ class PythonSandbox:
             package_files=files,
             readable=_readable_paths(files.values()),
             file_bytes=file_bytes,
-            open_files=64,
             disk_bytes=disk_bytes,
-            max_files=2000,
-            max_threads=64,
         )
         self._pool: Pool | None = None
 
