@@ -175,17 +175,8 @@ def _targets() -> Iterator[tuple[str, Targets]]:
         os.mkdir(outside, 0o755)
         for name, mode in (("public", 0o644), ("private", 0o600)):
             os.close(os.open(f"{outside}/{name}", os.O_WRONLY | os.O_CREAT, mode))
-        with (
-            socket.socket() as tcp,
-            socket.socket(type=socket.SOCK_DGRAM) as udp,
-            socket.socket(socket.AF_UNIX) as unix,
-        ):
-            tcp.bind(("127.0.0.1", 0))
-            tcp.listen()
-            udp.bind(("127.0.0.1", 0))
-            unix.bind(f"{outside}/socket")
-            unix.listen()
-            yield base, Targets(outside, tcp.getsockname()[1], udp.getsockname()[1], victim)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            yield base, Targets(outside, server.getsockname()[1], victim)
     finally:
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
