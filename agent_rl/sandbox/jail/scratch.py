@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from .layers import MAX_THREADS
 from .protocol import Reason, ZygoteSettings
@@ -63,14 +63,6 @@ class ScratchRoot:
         os.mkdir(path, 0o700)
         os.utime(path, (0, 0))  # which making anything in it changes
         return path
-
-    def or_back(self, path: str, act: Callable[[], int]) -> int:
-        """What `act` gives; when it raises, `path` has not been used."""
-        try:
-            return act()
-        except OSError:
-            self._free.append(path)
-            raise
 
     def give_back(self, path: str) -> None:
         """Lend `path` again if nothing was ever made in it (making one costs more than all else), else have it removed.

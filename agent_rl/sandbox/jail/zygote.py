@@ -253,10 +253,13 @@ class _Zygote:
         """Fork a child, or have that tried again until `until`."""
         _, number, flags, code_bytes, limit_s, memory_bytes = FORK.unpack(order)
         started = time.monotonic()
+        scratch = ""
         try:
             scratch = self._root.take()
-            pid = self._root.or_back(scratch, os.fork)
+            pid = os.fork()
         except OSError as error:
+            if scratch:
+                self._root.give_back(scratch)
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
                 self._waiting[number] = _Waiting(order, descriptors, until)
