@@ -72,7 +72,6 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None, name: str = "") -> None:
         self.tokenizer, self.options, self.name = tokenizer, dict(options or {}), name
-        self._backend = getattr(tokenizer, "backend_tokenizer", None)
         self._known: dict[Any, tuple[Any, Any]] = {}
         self._taken: dict[Any, int] = {}
         """By the shape of the messages that answer a turn: which form of the turn it takes."""
@@ -96,16 +95,7 @@ class ChatTemplate:
 
     def encode(self, text: str) -> list[int]:
         """The text's tokens, without added special tokens."""
-        backend, tokenizer = self._backend, self.tokenizer
-        if (
-            backend is not None
-            and backend.truncation is None
-            and backend.padding is None
-            and backend.encode_special_tokens == tokenizer.split_special_tokens
-        ):
-            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
-            return ids
-        return list(tokenizer.encode(text, add_special_tokens=False))
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int], *, special: bool = True) -> str:
         """The text of tokens, with or without its special tokens."""

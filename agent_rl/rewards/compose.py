@@ -22,7 +22,7 @@ from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.metrics import counted
 from agent_rl.rewards.source_reward import Measurement, SourceReward
-from agent_rl.sandbox.host.fusion import FusionServer
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place, validated
 from agent_rl.trajectory import Score, Trajectory

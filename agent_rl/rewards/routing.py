@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.scorers import SCORERS, Result, Scorer, score_now
 from agent_rl.rewards.user_function import UserFunction
-from agent_rl.sandbox.host.fusion import FusionServer
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 

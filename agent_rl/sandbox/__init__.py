@@ -1,10 +1,12 @@
 """Running untrusted Python: programs, sessions that keep their variables, and grading by test cases.
 
-Owns isolation (`jail`) and the processes outside of it (`host`); must not know tools, rewards or verl.
+Owns isolation (`jail`) and the processes outside of it (`host`); must not know tools, rewards or verl. `fusion` is a
+client of a server that does the same.
 """
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
-from agent_rl.sandbox.host.grading import CaseResult, FunctionCase, GradeReport, StdioCase, grade, read_cases
+from agent_rl.sandbox.host.grading import Case, CaseResult, FunctionCase, GradeReport, StdioCase, grade, read_cases
+from agent_rl.sandbox.host.places import in_a_place
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.sessions import SandboxSession
 from agent_rl.sandbox.host.shared import TOOL_CONCURRENCY, UNBOUNDED, raise_if_not_run, repeated_if_busy, shared_sandbox
@@ -13,6 +15,7 @@ from agent_rl.sandbox.host.testing import PythonTests, grade_by_tests
 __all__ = [
     "TOOL_CONCURRENCY",
     "UNBOUNDED",
+    "Case",
     "CaseResult",
     "Execution",
     "ExecutionStatus",
@@ -25,6 +28,7 @@ __all__ = [
     "StdioCase",
     "grade",
     "grade_by_tests",
+    "in_a_place",
     "raise_if_not_run",
     "read_cases",
     "repeated_if_busy",

@@ -30,7 +30,7 @@ from agent_rl.rewards.compose import Reward, extra_info
 from agent_rl.rewards.repeating import repeatable
 from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.user_function import scorer_info
-from agent_rl.sandbox.host.fusion import FusionServer
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.trace import TraceWriter
 from agent_rl.trajectory import Score, Trajectory

@@ -40,7 +40,6 @@ CHANGES = (
     "decode",
     "sample",
     "fetched_tensors",
-    "sorted_micro_batches",
 )
 
 

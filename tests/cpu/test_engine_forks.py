@@ -48,8 +48,6 @@ if __name__ == "__main__":
     process.start()
     found = {**reader.recv(), "me": os.getpid(), "pid": process.pid}
     open("found.part", "w").write(json.dumps(found)); os.rename("found.part", "found")
-    if sys.argv[1] == "ends":
-        process.terminate(); process.join(); open("code", "w").write(str(process.exitcode))
     while True:
         time.sleep(0.05)
 """
@@ -96,14 +94,6 @@ def test_it_tells_the_server_of_a_failure(start, tmp_path: Path) -> None:
     found = start("fails", **{engine_forks.ENGINE: "1"})
     assert appears(tmp_path / "told")
     assert psutil.wait_procs([psutil.Process(pid) for pid in (found["pid"],) if psutil.pid_exists(pid)], 10)[1] == []
-
-
-def test_how_it_ended_is_known(start, tmp_path: Path) -> None:
-    found = start("ends", **{engine_forks.ENGINE: "1"})
-    assert appears(tmp_path / "code")
-    time.sleep(0.05)
-    assert (tmp_path / "code").read_text() == str(-signal.SIGTERM)
-    end(found["me"])
 
 
 def test_another_worker_has_no_copy(start) -> None:

@@ -36,25 +36,63 @@ def fork(folder: Path, code: str, *arguments: str, **environment: str) -> Any:
 
 
 STATE = """
+import random, signal, uuid
+from pathlib import Path
+def threads(pid): return [each.read_text().strip() for each in Path(f"/proc/{pid}/task").glob("*/comm")]
 found.update(
     arguments=sys.argv, name=__name__, mine=os.environ.get("MINE"), leaked="OF_THE_SERVER" in os.environ,
-    folder=os.getcwd(), path=sys.path, leads=os.getpgrp() == os.getpid(), nice=os.nice(0),
+    folder=os.getcwd(), path=[*sys.path], leads=os.getpgrp() == os.getpid(), nice=os.nice(0),
     torch="torch" in sys.modules, parent=os.getppid(), verl="verl" in sys.modules or "agent_rl.agents" in sys.modules,
+    threads=len(threads("self")), servers=threads(os.getppid()), pid=os.getpid(),
+    quits=signal.getsignal(signal.SIGQUIT) == signal.SIG_DFL,
 )
+from ray._raylet import get_authentication_mode
+found["ray"] = str(get_authentication_mode())
+import numpy
+found["drawn"] = [random.random(), numpy.random.rand(), str(uuid.uuid4())]
+if os.environ.get("MINE"):
+    import verl, torch
+    found["torch_threads"] = torch.get_num_threads()
 """
 
 
-def test_a_fork_has_arguments_environment_and_folder_of_the_client(tmp_path: Path, server: dict[str, str]) -> None:
-    found = fork(tmp_path, STATE, "--one", "two words", MINE="1", **server)
-    assert found["arguments"] == [str(tmp_path / "script.py"), "--one", "two words"]
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory, server: dict[str, str]) -> tuple[Path, Any]:
+    """A folder, and what a script in it finds as a fork."""
+    folder = tmp_path_factory.mktemp("state")
+    return folder, fork(folder, STATE, "--one", "two words", MINE="1", OMP_NUM_THREADS="2", **server)
+
+
+def test_a_fork_has_arguments_environment_and_folder_of_the_client(state: tuple[Path, Any]) -> None:
+    folder, found = state
+    assert found["arguments"] == [str(folder / "script.py"), "--one", "two words"]
     assert (found["name"], found["mine"], found["leaked"]) == ("__main__", "1", False)
-    assert found["folder"] == str(tmp_path)
-    plain = fork(tmp_path, STATE, PYTHONPATH=switch.child_environment()["PYTHONPATH"])["path"]
-    assert [place for place in found["path"] if "ray/thirdparty_files" not in place] == plain
-    assert (found["leads"], found["nice"]) == (False, os.nice(0))
+    assert found["folder"] == str(folder)
+    assert (found["leads"], found["nice"], found["quits"]) == (False, os.nice(0), True)
     assert found["torch"]
     assert "agent_rl.cpu.fork_server" in psutil.Process(found["parent"]).cmdline()
     assert not found["verl"]  # what they do when they are imported depends on the worker's environment
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(found["pid"]):  # Ray asks for its workers by their process ids
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_threads_are_those_of_an_allocator_and_the_users_number_is_kept(state: tuple[Path, Any]) -> None:
+    assert state[1]["threads"] == 1
+    assert len(state[1]["servers"]) - state[1]["servers"].count("jemalloc_bg_thd") == 1
+    assert state[1]["torch_threads"] == 2
+
+
+def test_a_fork_has_the_path_ray_and_random_numbers_of_a_new_interpreter(
+    tmp_path: Path, server: dict[str, str], state: tuple[Path, Any]
+) -> None:
+    """Of the server's own environment, in which `RAY_AUTH_MODE` differs, Ray knows nothing."""
+    found = fork(tmp_path, STATE, **server)
+    plain = fork(tmp_path, STATE, PYTHONPATH=switch.child_environment()["PYTHONPATH"])
+    assert [place for place in found["path"] if "ray/thirdparty_files" not in place] == plain["path"]
+    assert found["ray"] == plain["ray"] != "0"
+    assert not set(found["drawn"]) & set(state[1]["drawn"])
 
 
 def test_a_leader_of_a_process_group_stays_one_and_what_the_kernel_ends_first_stays_so(
@@ -75,13 +113,12 @@ def test_a_leader_of_a_process_group_stays_one_and_what_the_kernel_ends_first_st
     assert done.stdout.split() == ["True", "900", str(os.nice(0) + 5)]
 
 
-def test_sglang_can_report_a_dead_engine_and_compiles_nothing(tmp_path: Path, server: dict[str, str]) -> None:
+def test_sglang_compiles_nothing(tmp_path: Path, server: dict[str, str]) -> None:
     code = (
-        "import signal\nfrom sglang.srt.layers.vocab_parallel_embedding import get_masked_input_and_mask as mask\n"
-        "found.update(quits=signal.getsignal(signal.SIGQUIT) == signal.SIG_DFL)\n"
+        "from sglang.srt.layers.vocab_parallel_embedding import get_masked_input_and_mask as mask\n"
         "found.update(compiled=hasattr(mask, '_torchdynamo_orig_callable'))"
     )
-    assert fork(tmp_path, code, **server) == {"quits": True, "compiled": False}
+    assert fork(tmp_path, code, **server) == {"compiled": False}
 
 
 def test_ray_starts_its_workers_so_unless_the_user_has_chosen_a_python() -> None:
@@ -107,36 +144,16 @@ def test_neither_a_gpu_nor_a_ray_that_runs_already_gets_a_server(
         assert more == {}
 
 
+WITHOUT = """
+found.update(arguments=sys.argv, mine=os.environ["MINE"], path=sys.path, torch="torch" in sys.modules)
+"""
+
+
 def test_without_a_server_it_is_python(tmp_path: Path) -> None:
     for environment in ({}, {SERVER: str(tmp_path / "nothing")}):
-        found = fork(tmp_path, STATE, "one", MINE="1", **environment)
+        found = fork(tmp_path, WITHOUT, "one", MINE="1", **environment)
         assert found["arguments"] == [str(tmp_path / "script.py"), "one"]
         assert (found["mine"], found["path"][0], found["torch"]) == ("1", str(tmp_path), False)
-
-
-def test_forks_draw_different_numbers(tmp_path: Path, server: dict[str, str]) -> None:
-    code = "import random, uuid, numpy; found['drawn'] = [random.random(), numpy.random.rand(), str(uuid.uuid4())]"
-    drawn = [fork(tmp_path, code, **server)["drawn"] for _ in range(2)]
-    assert not set(drawn[0]) & set(drawn[1])
-
-
-def test_threads_are_those_of_an_allocator_and_the_users_number_is_kept(tmp_path: Path, server: dict[str, str]) -> None:
-    code = (
-        "from pathlib import Path\n"
-        "def names(pid): return [each.read_text().strip() for each in Path(f'/proc/{pid}/task').glob('*/comm')]\n"
-        "found.update(mine=len(names('self')), servers=names(os.getppid()))\n"
-        "import verl, torch; found['torch'] = torch.get_num_threads()"
-    )
-    found = fork(tmp_path, code, OMP_NUM_THREADS="2", **server)
-    assert found["mine"] == 1
-    assert len(found["servers"]) - found["servers"].count("jemalloc_bg_thd") == 1
-    assert found["torch"] == 2
-
-
-def test_ray_is_configured_by_the_first_workers_environment(tmp_path: Path, server: dict[str, str]) -> None:
-    """Of the server's own, in which `RAY_AUTH_MODE` differs, Ray knows nothing."""
-    code = "from ray._raylet import AuthenticationMode, get_authentication_mode as mode; found['is'] = str(mode())"
-    assert fork(tmp_path, code, **server)["is"] == fork(tmp_path, code)["is"] != "0"
 
 
 def test_the_libraries_of_verls_workers_are_imported_already(tmp_path: Path, server: dict[str, str]) -> None:
@@ -150,12 +167,3 @@ def test_the_libraries_of_verls_workers_are_imported_already(tmp_path: Path, ser
     new = fork(tmp_path, code, **server)["new"]
     libraries = [name for name in new if name not in ("verl", "agent_rl")]
     assert len(libraries) < 200, {name: libraries.count(name) for name in libraries}
-
-
-def test_a_fork_that_has_ended_is_no_process(tmp_path: Path, server: dict[str, str]) -> None:
-    """Ray asks for its workers by their process ids."""
-    pid = fork(tmp_path, "found['pid'] = os.getpid()", **server)["pid"]
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -30,19 +30,12 @@ def test_the_switch_prepares_this_process_and_its_children() -> None:
     assert [word for word in done.stdout.split() if word != str(ROOT)] == ["1", "1", *cpu.stand_ins()], done.stderr
 
 
-def test_what_the_user_has_set_is_left_alone() -> None:
-    done = python(
-        "import verl, os, torch; print(torch.get_num_threads(), os.environ['PYTHONPATH'].split(os.pathsep)[0])",
-        VERL_PLATFORM="cpu",
-        OMP_NUM_THREADS="2",
-        PYTHONPATH="/mine",
-    )
-    assert done.stdout.split() == ["2", "/mine"], done.stderr
-
-
-def test_a_number_of_threads_that_is_set_to_nothing_is_unset() -> None:
-    done = python("import verl, torch; print(torch.get_num_threads())", VERL_PLATFORM="cpu", OMP_NUM_THREADS="")
-    assert done.stdout.split() == ["1"], done.stderr
+@pytest.mark.parametrize(("number", "threads"), [("2", "2"), ("", "1")])
+def test_what_the_user_has_set_is_left_alone(number: str, threads: str) -> None:
+    """A number of threads that is set to nothing is not set."""
+    code = "import verl, os, torch; print(torch.get_num_threads(), os.environ['PYTHONPATH'].split(os.pathsep)[0])"
+    done = python(code, VERL_PLATFORM="cpu", OMP_NUM_THREADS=number, PYTHONPATH="/mine")
+    assert done.stdout.split() == [threads, "/mine"], done.stderr
 
 
 @without_real_ones
@@ -137,15 +130,6 @@ PASSED = "[validate_config] All configuration checks passed successfully!"
 GROUPS = ["tuning=lora", "tuning=full", "mode=sync", "mode=colocate_async", "mode=separate_async"]
 
 
-def validated(platform: str, *overrides: str) -> list[str]:
-    """What verl's validation says to each override of a recipe."""
-    groups = ["+platform=cpu", "size=cpu"] if platform == "cpu" else []
-    recipe = str(ROOT / "recipes/gsm8k_calculator")
-    done = python(VALIDATE, recipe, json.dumps(groups), json.dumps(overrides), VERL_PLATFORM=platform)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()
-
-
 def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
     refused = {
         "actor_rollout_ref.rollout.name=vllm": "has not been tried with 'vllm'. Set it to sglang",
@@ -153,12 +137,11 @@ def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
         "actor_rollout_ref.rollout.checkpoint_engine.backend=nixl": "backend: 'nixl' needs a GPU. Set it to nccl",
         "reward.reward_model.enable=True": "reward.reward_model.model_path: no reward model is named",
     }
-    said = validated("cpu", *refused, *GROUPS)
+    groups, recipe = ["+platform=cpu", "size=cpu"], str(ROOT / "recipes/gsm8k_calculator")
+    done = python(VALIDATE, recipe, json.dumps(groups), json.dumps([*refused, *GROUPS]), VERL_PLATFORM="cpu")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.strip().splitlines()
     for line, message in zip(said, refused.values(), strict=False):
         assert line.startswith("ConfigError ")
         assert message in line
     assert said[len(refused) :] == [PASSED] * len(GROUPS)
-
-
-def test_the_same_recipe_is_fine_on_a_gpu_with_every_group() -> None:
-    assert validated("cuda", *GROUPS) == [PASSED] * len(GROUPS)

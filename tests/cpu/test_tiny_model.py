@@ -42,21 +42,16 @@ def encode(tokenizer, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["".join(map(chr, range(256))), "naïve 數學 🙂\t\r\n\n  x", "He paid $1,234.50 (20%).\n#### 72"],
+    [
+        "".join(map(chr, range(256))),
+        "\u0800\uffee\U0010fffd naïve 數學 🙂\t\r\n\n  x",
+        "He paid $1,234.50 (20%).\n#### 72",
+    ],
     ids=["latin", "unicode", "gsm8k"],
 )
 def test_every_text_survives_the_round_trip(tokenizer, text):
     assert tokenizer.decode(encode(tokenizer, text)) == text
-
-
-def test_every_byte_has_a_token(tokenizer):
-    text = "".join(map(chr, [*range(0x80), *range(0x80, 0x800, 0x40)])) + "\u0800\uffee\U00010000\U0010fffd"
     assert tokenizer.unk_token_id not in encode(tokenizer, text)
-
-
-def test_each_digit_is_a_token(tokenizer):
-    assert len(encode(tokenizer, "0123456789")) == 10
-    assert len({token for digit in "0123456789" for token in encode(tokenizer, digit)}) == 10
 
 
 @pytest.mark.parametrize("text", ["a.\nb", "}\n", "x\n\ny", "\n", "<|im_end|>\n", " \n", "\n "])
@@ -81,13 +76,6 @@ def test_template_is_prefix_stable(tokenizer):
             prompt = tokenizer.apply_chat_template(MESSAGES[:count], tokenize=False, add_generation_prompt=True)
             assert prompt == prefix + "<|im_start|>assistant\n"
             assert whole.startswith(prompt)
-
-
-def test_template_is_plain_chatml(tokenizer):
-    text = tokenizer.apply_chat_template(
-        [MESSAGES[1]], tokenize=False, add_generation_prompt=True, tools=[{"name": "f"}]
-    )
-    assert text == "<|im_start|>user\nWhat is 4821+377?<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_template_renders_tools_as_qwen_does(tokenizer):

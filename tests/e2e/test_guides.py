@@ -16,7 +16,7 @@ from agent_rl.data import code, preferences
 from tests.e2e.taught import teach
 from tests.e2e.training import diffs, train_recipe
 from tests.http_faults import FaultyServer
-from tests.sandbox.host.test_fusion import run_code
+from tests.sandbox.test_fusion import run_code
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 

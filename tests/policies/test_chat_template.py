@@ -138,24 +138,6 @@ def test_memory_is_bounded_and_what_is_given_is_the_callers_own(tokenizer: Any) 
     assert chat.prompt_ids([USER]) == ids[:-1]
 
 
-@pytest.mark.parametrize("state", [{"truncation": 3}, {"padding": 64}, {"split": True}])
-def test_a_tokenizer_that_was_set_to_change_texts_is_asked_as_transformers_asks_it(tokenizer: Any, state: Any) -> None:
-    chat, backend = ChatTemplate(tokenizer), tokenizer.backend_tokenizer
-    text = chat.text([USER], prompt=True)
-    try:
-        if "truncation" in state:
-            backend.enable_truncation(state["truncation"])
-        elif "padding" in state:
-            backend.enable_padding(length=state["padding"])
-        else:
-            backend.encode_special_tokens = True
-        assert chat.encode(text) == tokenizer.encode(text, add_special_tokens=False)
-    finally:
-        backend.no_truncation()
-        backend.no_padding()
-        backend.encode_special_tokens = False
-
-
 @pytest.mark.skipif(not NAMES, reason="the templates of real models are not beside the repository")
 @pytest.mark.parametrize("name", WORKING)
 @pytest.mark.parametrize("agent", ["react_agent", "tool_call_agent"])

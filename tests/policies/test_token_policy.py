@@ -99,14 +99,6 @@ def test_sampled_ids_are_kept_even_when_their_text_encodes_differently(policy, t
     assert made.ids[len(made.prompt_ids) :][: len(spelled)] == spelled
 
 
-def test_without_logprobs_none_are_kept(policy):
-    made, _ = policy(ACT, logprobs=False)
-    play(made)
-    assert made.logprobs is None
-    assert made.sequences()[0].logprobs is None
-    check(made)
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -41,7 +41,7 @@ def boot(*lines: str) -> tuple[str, ...]:
 WITHOUT_ISOLATION = boot(
     "from agent_rl_sandbox import zygote",
     "from agent_rl_sandbox.probe import ProbeReport",
-    "zygote.probe = lambda readable: ProbeReport(frozenset(), {'seccomp': 'no kernel'}, {}, None)",
+    "zygote.probe = lambda *_: ProbeReport(None, {'seccomp': 'no kernel'}, {})",
 )
 """The command of a zygote for which no layer holds."""
 REPORT = """

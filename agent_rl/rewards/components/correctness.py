@@ -7,7 +7,7 @@ from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.routing import find_scorer, on_fusion, route
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_answer
 from agent_rl.rewards.user_function import scorer_info
-from agent_rl.sandbox.host.fusion import FusionServer
+from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 

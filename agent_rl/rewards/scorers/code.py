@@ -33,7 +33,7 @@ from agent_rl.sandbox import (
     read_cases,
     shared_sandbox,
 )
-from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
+from agent_rl.sandbox.fusion import FusionServer, grade_remotely
 
 __all__ = ["extract_code", "score_code"]
 

@@ -24,7 +24,7 @@ from typing import Any
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
-from agent_rl.sandbox.host.places import in_a_place
+from agent_rl.sandbox import in_a_place
 from agent_rl.tools.builtin._sql import pool
 
 __all__ = ["extract_query", "score_sql_match"]

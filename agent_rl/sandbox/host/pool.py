@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
 from agent_rl.sandbox.host.places import Places
-from agent_rl.sandbox.host.supervisor import NotRun, Zygote
+from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import ZygoteSettings
 from agent_rl.sandbox.jail.scratch import sweep
 
-__all__ = ["KILLER", "KINDS", "Pool", "check_limits"]
+__all__ = ["KILLER", "KINDS", "LOST", "Pool", "check_limits"]
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
@@ -30,6 +30,8 @@ KILLER = Execution(
     ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
 )
 """The outcome of a program that ran where nothing keeps it from killing its parent, and whose parent died."""
+LOST = Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
+"""The outcome of a program whose zygote died through no fault of its own."""
 
 _WORDS = {
     "reasoning_gym": ("reasoning_gym",),
@@ -64,10 +66,9 @@ class Pool:
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]
         self._members: dict[str, list[Zygote]] = {kind: [] for kind in usable}
-        self._alone: dict[Zygote, str] = {}
-        self._starts: dict[str, asyncio.Task[Zygote]] = {}
+        self._alone: set[Zygote] = set()  # each with one program, which may have killed the one before
         self._lock = asyncio.Lock()
-        self._warned = False
+        self._is_closed = self._warned = False
 
     def check_loop(self) -> None:
         """Raise RuntimeError in another event loop than the one that it was opened in."""
@@ -85,68 +86,71 @@ class Pool:
 
     def ready(self, kind: str) -> Zygote | None:
         """The least loaded zygote of `kind`, if no other has to be started first."""
-        members = self._members[kind]
+        members = [zygote for zygote in self._members[kind] if zygote not in self._alone]
         best = min(members, key=lambda zygote: zygote.load, default=None)
         if best is None or not best.alive or (best.load >= _BUSY and len(members) < self._each):
             return None
         return best
 
-    async def get(self, kind: str) -> Zygote:
-        """A zygote of `kind`, started if need be.
+    async def get(self, kind: str, *, alone: bool = False) -> Zygote:
+        """A zygote of `kind`, started if need be; with `alone` a new one, which nobody else is given yet.
 
         Raises:
             NotRun: it could not be started, or this machine offers no isolation.
         """
-        ready = self.ready(kind)
-        if ready is not None:
-            return ready
-        start = self._starts.get(kind)
-        if start is None or start.done():
-            start = self._starts[kind] = asyncio.create_task(self._start(kind))
-            start.add_done_callback(
-                lambda done: done.cancelled() or done.exception()
-            )  # retrieved, even if nobody waits
-        return await asyncio.shield(start)
+        async with self._lock:  # the first one probes the machine; and several starts at a time would overload it
+            if not alone and (ready := self.ready(kind)) is not None:
+                return ready
+            members = self._members[kind]
+            for dead in [zygote for zygote in members if not zygote.alive]:
+                members.remove(dead)
+                await dead.stop()
+            zygote = await self._start(kind)
+            members.append(zygote)
+            if alone:
+                self._alone.add(zygote)
+            return zygote
+
+    async def attempt(self, kind: str, run: Callable[[Zygote], Awaitable[Execution]]) -> Execution:
+        """The outcome of `run` with a zygote of `kind`; with another one where the first died before the program ran.
+
+        Where nothing keeps programs from killing their zygote, one whose zygote died is run again alone: it has failed
+        if that dies as well.
+        """
+        suspect = False
+        for _ in range(2):
+            try:
+                zygote = (None if suspect else self.ready(kind)) or await self.get(kind, alone=suspect)
+                try:
+                    return await run(zygote)
+                finally:
+                    self._alone.discard(zygote)
+            except NotRun as error:
+                return error.execution
+            except Lost as lost:
+                if lost.running and (suspect or self.isolated):
+                    return KILLER if suspect else LOST
+                suspect = lost.running
+        return LOST
 
     @property
     def isolated(self) -> bool:
         """Whether programs are kept from killing their zygote."""
         return self.report is not None and self.report.isolated
 
-    async def start_alone(self, kind: str) -> Zygote:
-        """Another zygote, for a program that may have killed its own; nobody else is given it before `share`.
-
-        Raises:
-            NotRun: it could not be started.
-        """
-        layers = None if self.report is None else self.report.layers
-        zygote, _ = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
-        self._alone[zygote] = kind
-        return zygote
-
-    def share(self, zygote: Zygote) -> None:
-        """Give a zygote of `start_alone` to all; nothing happens for another one, or again."""
-        kind = self._alone.pop(zygote, None)
-        if kind is not None:
-            self._members[kind].append(zygote)
-
     async def _start(self, kind: str) -> Zygote:
-        async with self._lock:  # the first one probes the machine; and several starts at a time would overload it
-            self._check_isolation()
-            members = self._members[kind]
-            for zygote in [zygote for zygote in members if not zygote.alive]:
-                members.remove(zygote)
+        if self._is_closed:
+            raise NotRun("the sandbox was closed")
+        self._check_isolation()
+        layers = None if self.report is None else self.report.layers
+        zygote, greeting = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
+        if self.report is None:
+            found = greeting["report"]
+            self.report = IsolationReport(**{**found, "layers": tuple(found["layers"])})
+            if not self.report.isolated and not self._settings.unsafe:
                 await zygote.stop()
-            layers = None if self.report is None else self.report.layers
-            zygote, greeting = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
-            if self.report is None:
-                found = greeting["report"]
-                self.report = IsolationReport(**{**found, "layers": tuple(found["layers"])})
-                if not self.report.isolated and not self._settings.unsafe:
-                    await zygote.stop()
-                self._check_isolation()
-            members.append(zygote)
-            return zygote
+            self._check_isolation()
+        return zygote
 
     def _check_isolation(self) -> None:
         if self.report is None or self.report.isolated:
@@ -162,15 +166,13 @@ class Pool:
     async def stop(self) -> None:
         """Stop all zygotes and the programs that they run."""
         self.slots.close()
-        for start in self._starts.values():
-            start.cancel()
-        await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        members = [*self._alone, *(zygote for kind in self._members.values() for zygote in kind)]
-        killed = [zygote for zygote in members if not zygote.alive]
-        await asyncio.gather(*(zygote.stop() for zygote in members))
-        self._alone.clear()
-        for kind in self._members.values():
-            kind.clear()
+        self._is_closed = True
+        async with self._lock:
+            members = [zygote for kind in self._members.values() for zygote in kind]
+            killed = [zygote for zygote in members if not zygote.alive]
+            await asyncio.gather(*(zygote.stop() for zygote in members))
+            for kind in self._members.values():
+                kind.clear()
         in_namespace = self.report is not None and "namespace" in self.report.layers  # where a root cannot be removed
         if killed or in_namespace:
             sweep(self._settings.scratch_parent)

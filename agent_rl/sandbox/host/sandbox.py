@@ -24,12 +24,12 @@ from dataclasses import replace
 from typing import Any
 
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
+from agent_rl.sandbox.host.execution import Execution, IsolationReport
 from agent_rl.sandbox.host.places import PLACES, Places
-from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
+from agent_rl.sandbox.host.pool import Pool, check_limits
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sessions import SandboxSession
-from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
+from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
 __all__ = ["PythonSandbox"]
@@ -83,10 +83,7 @@ class PythonSandbox:
             package_files=files,
             readable=_readable_paths(files.values()),
             file_bytes=file_bytes,
-            open_files=64,
             disk_bytes=disk_bytes,
-            max_files=2000,
-            max_threads=64,
         )
         self._pool: Pool | None = None
 
@@ -179,24 +176,18 @@ class PythonSandbox:
         check_limits(timeout_s, memory_mb)
         source = code.encode("utf-8", "surrogatepass")
         order = flags, len(source), timeout_s, memory_mb * _MIB
-        request = source + request if request else source
-        kind = pool.kind_for(code)
-        suspect = False  # whether it may have killed the process that ran it
+
+        async def once(zygote: Zygote) -> Execution:
+            child = Child(pool, zygote, order, os.pipe)
+            child.allow(pool.output_bytes + output_bytes)
+            try:
+                child.feed(source + request if request else source, timeout_s, last=True)
+                return child.execution(await child.ended, timeout_s)
+            finally:
+                child.close()
+
         async with pool.slots:
-            for _ in range(2):
-                try:
-                    zygote = await pool.start_alone(kind) if suspect else pool.ready(kind) or await pool.get(kind)
-                    try:
-                        return await _run(pool, zygote, order, request, output_bytes)
-                    finally:
-                        pool.share(zygote)
-                except NotRun as error:
-                    return error.execution
-                except Lost as lost:
-                    if lost.running and suspect:
-                        return KILLER
-                    suspect = lost.running
-        return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died twice\n")
+            return await pool.attempt(pool.kind_for(code), once)
 
     def session(self, timeout_s: float = 5.0, memory_mb: int = 512) -> SandboxSession:
         """A session, in which variables survive from one run to the next; use it as an async context manager.
@@ -213,30 +204,6 @@ class PythonSandbox:
             raise RuntimeError("PythonSandbox is used outside of `async with`")
         self._pool.check_loop()
         return self._pool
-
-
-async def _run(
-    pool: Pool, zygote: Zygote, order: tuple[int, int, float, int], request: bytes, output_bytes: int
-) -> Execution:
-    """One program from fork to end.
-
-    Raises:
-        Lost: the zygote died before the program is known to have run, or where nothing keeps a program from killing it.
-    """
-    child = Child(pool, zygote, order, os.pipe)
-    limit_s = order[2]
-    child.allow(pool.output_bytes + output_bytes)
-    try:
-        child.feed(request, limit_s, last=True)
-        return child.execution(await child.ended, limit_s)
-    except Lost as lost:
-        if not lost.running or not pool.isolated:
-            raise
-        child.drain()
-        out, err = child.take()
-        return Execution(ExecutionStatus.UNAVAILABLE, out, f"{err}sandbox: its process died\n")
-    finally:
-        child.close()
 
 
 def _package_files(packages: Iterable[str]) -> dict[str, str]:

@@ -16,9 +16,9 @@ import socket
 from dataclasses import replace
 
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
-from agent_rl.sandbox.host.pool import KILLER, Pool, check_limits
+from agent_rl.sandbox.host.pool import KILLER, LOST, Pool, check_limits
 from agent_rl.sandbox.host.process import Child
-from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
+from agent_rl.sandbox.host.supervisor import Lost, Zygote
 from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op, Reason
 
 __all__ = ["SandboxSession"]
@@ -52,9 +52,7 @@ class SandboxSession:
 
     async def __aexit__(self, *_: object) -> None:
         self._open = False
-        if self._process is not None:
-            self._process.close()
-            self._process = None
+        self._close()
 
     async def run(
         self, code: str, stdin: str = "", timeout_s: float | None = None, *, show_last: bool = False
@@ -90,40 +88,39 @@ class SandboxSession:
         return execution
 
     async def _run_cell(self, nonce: bytes, cell: bytes, code: str, limit_s: float) -> Execution:
-        fresh, suspect = self._process is None, False
-        for _ in range(2):
+        async def begin(zygote: Zygote) -> Execution:
+            self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
             try:
-                if self._process is None:
-                    kind = self._pool.kind_for(code)
-                    zygote = await (self._pool.start_alone(kind) if suspect else self._pool.get(kind))
-                    self._process = _Process(self._pool, zygote, limit_s, self._memory_mb * _MIB)
-                else:
-                    self._process.order(Op.RESUME, limit_s)
-                execution = await self._process.run(nonce, cell, limit_s)
-            except NotRun as error:
-                return error.execution
-            except Lost as lost:
-                self._lose("the sandbox's process died")
-                if lost.running and not self._pool.isolated and (suspect or not fresh):
-                    return KILLER
-                if not fresh or (lost.running and self._pool.isolated):
-                    break
-                self._lost, suspect = None, lost.running  # nothing was: it is tried once more
-            except BaseException:
-                self._lose("the run before was cancelled")
+                return await self._process.run(nonce, cell, limit_s)
+            except Lost:
+                self._close()  # no variables were in it
                 raise
+
+        try:
+            if self._process is None:
+                execution = await self._pool.attempt(self._pool.kind_for(code), begin)
             else:
-                self._process.share()
-                if self._process.ended.done():
-                    self._lose(f"the run before ended with status {execution.status.value}")
-                return execution
-        return Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
+                self._process.order(Op.RESUME, limit_s)
+                execution = await self._process.run(nonce, cell, limit_s)
+        except Lost as lost:
+            self._lose("the sandbox's process died")
+            return KILLER if lost.running and not self._pool.isolated else LOST
+        except BaseException:
+            self._lose("the run before was cancelled")
+            raise
+        if self._process is not None and self._process.ended.done():
+            self._lose(f"the run before ended with status {execution.status.value}")
+        return execution
 
     def _lose(self, why: str) -> None:
         if self._process is not None:
+            self._close()
+            self._lost = why
+
+    def _close(self) -> None:
+        if self._process is not None:
             self._process.close()
             self._process = None
-            self._lost = why
 
 
 class _Process(Child):
@@ -131,7 +128,6 @@ class _Process(Child):
 
     def __init__(self, pool: Pool, zygote: Zygote, limit_s: float, memory_bytes: int) -> None:
         super().__init__(pool, zygote, (SESSION, 0, limit_s, memory_bytes), _socket_pair)
-        self._pool = pool
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
         self._channel_ended = False
@@ -177,13 +173,8 @@ class _Process(Child):
         status = ExecutionStatus.MEMORY if out_of_memory else ExecutionStatus.ERROR if exit_code else ExecutionStatus.OK
         return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
-    def share(self) -> None:
-        """Let others use its zygote, if it has had one for itself."""
-        self._pool.share(self._zygote)
-
     def close(self) -> None:
         """Kill it if it has not ended, and close our ends."""
-        self.share()
         self._loop.remove_reader(self.channel)
         super().close()
 

@@ -18,7 +18,7 @@ from typing import Any
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.grading import CaseResult, GradeReport
-from agent_rl.sandbox.host.pool import Pool
+from agent_rl.sandbox.host.pool import LOST, Pool
 from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
@@ -107,7 +107,7 @@ async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: floa
         except NotRun as error:
             return error.execution
         except Lost:
-            return Execution(ExecutionStatus.UNAVAILABLE, stderr="its process died")
+            return LOST
         finally:
             for child in children:
                 child.close()

@@ -55,7 +55,6 @@ class ChildSettings(NamedTuple):
 
     confinement: Confinement | None  # None: this zygote forks nothing
     file_bytes: int
-    open_files: int
     seeds: Seeds
     failing: int  # descriptor that takes the number of a child that could not be confined
     descriptors: int  # all that a child inherits are smaller
@@ -109,17 +108,11 @@ def run(job: Job) -> NoReturn:
 
 
 def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: int, cpu_s: float) -> None:
-    confinement, file_bytes, open_files, (generators, numpy_state), failing, _ = settings
+    confinement, file_bytes, (generators, numpy_state), failing, _ = settings
     try:
         assert confinement is not None
         os.chdir(scratch)
-        confinement.apply(
-            memory_bytes=memory_bytes,
-            file_bytes=file_bytes,
-            max_open_files=open_files,
-            scratch=scratch,
-            cpu_s=cpu_s,
-        )
+        confinement.apply(memory_bytes=memory_bytes, file_bytes=file_bytes, scratch=scratch, cpu_s=cpu_s)
         # Past the mapping's own methods, which would copy pages; no other program can be started that would look there.
         _environment[b"HOME"] = _environment[b"TMPDIR"] = scratch.encode()
         for generator in generators:

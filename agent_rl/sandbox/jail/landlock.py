@@ -6,6 +6,7 @@ does it cover stat: whether a file outside exists, and its size and times, stay 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import struct
@@ -35,37 +36,32 @@ class Ruleset:
     """Read access to some paths, prepared once; a path that is missing or out of reach is left out.
 
     A kernel ruleset is made for every `enforce`, because a ruleset is shared over a fork and each child has its own
-    scratch directory. A rule for each of some two hundred paths would cost half of what a program costs: where the
-    scratch directories' parent is known, the paths are in one ruleset for all children, and the child's own names only
-    the topmost directories of them that hold no scratch directory. What both permit is permitted.
+    scratch directory. A rule for each of some two hundred paths would cost half of what a program costs: the paths are
+    in one ruleset for all children, and the child's own names only the topmost directories of them that hold no scratch
+    directory. What both permit is permitted.
 
     Args:
         readable: the paths.
-        scratches: the directory that all scratch directories are in; None: not known.
+        scratches: the directory that all scratch directories are in.
 
     Attributes:
         descriptors: to be closed by a process that has called `enforce`.
     """
 
-    def __init__(self, readable: Sequence[str], scratches: str | None = None) -> None:
+    def __init__(self, readable: Sequence[str], scratches: str) -> None:
         abi = call("landlock_create_ruleset", 0, 0, 1)  # the version; OSError where the kernel has no Landlock
         handled = (1 << _ALL_FILE_RIGHTS.get(abi, 16)) - 1
         fields = (handled, _NET_RIGHTS if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
         used = 8 if abi < 4 else 16 if abi < 6 else 24
         self._attributes = create_string_buffer(struct.pack("=QQQ", *fields)[:used], used)
-        rules = [rule for path in readable if (rule := _rule(path)) is not None]
         self._scratch = _attributes(_SCRATCH & handled, -1)
-        shared = -1
-        if scratches is not None:
-            shared = call("landlock_create_ruleset", addressof(self._attributes), used)
-            descriptor = os.open(scratches, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            for _, attributes in [*rules, (descriptor, _attributes(_SCRATCH & handled, descriptor))]:
-                call("landlock_add_rule", shared, 1, addressof(attributes))
-            for number in (descriptor, *(number for number, _ in rules)):
-                os.close(number)
-            rules = [rule for path in _topmost(readable, scratches) if (rule := _rule(path)) is not None]
-        self._rules = rules
-        self.descriptors = [descriptor for descriptor, _ in rules] + [shared] * (shared >= 0)
+        shared = call("landlock_create_ruleset", addressof(self._attributes), used)
+        descriptor = os.open(scratches, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for number, attributes in [*_rules(readable), (descriptor, _attributes(_SCRATCH & handled, descriptor))]:
+            call("landlock_add_rule", shared, 1, addressof(attributes))
+            os.close(number)
+        self._rules = _rules(_topmost(readable, scratches))
+        self.descriptors = [shared, *(number for number, _ in self._rules)]
         # What `enforce` needs, as plain numbers: a fresh fork copies a page for each object that it is first to touch.
         self._prepared = (
             (addressof(self._attributes), used),
@@ -82,8 +78,7 @@ class Ruleset:
             OSError: when the kernel refuses, or `scratch` is missing.
         """
         attributes, rules, (scratch_rule, scratch_descriptor), flags, shared = self._prepared
-        if shared >= 0:
-            call("landlock_restrict_self", shared, flags)
+        call("landlock_restrict_self", shared, flags)
         ruleset = call("landlock_create_ruleset", *attributes)
         for rule in rules:
             call("landlock_add_rule", ruleset, 1, rule)
@@ -109,16 +104,18 @@ def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
     return list(found)
 
 
-def _rule(path: str) -> tuple[int, Array[c_char]] | None:
-    try:
-        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return None
-    status = os.fstat(descriptor)
-    rights = _READ if stat.S_ISDIR(status.st_mode) else _READ_FILE
-    if stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE:
-        rights |= _WRITE_FILE
-    return descriptor, _attributes(rights, descriptor)
+def _rules(paths: Sequence[str]) -> list[tuple[int, Array[c_char]]]:
+    """A descriptor and attributes for each path that can be reached."""
+    rules = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            status = os.fstat(descriptor)
+            rights = _READ if stat.S_ISDIR(status.st_mode) else _READ_FILE
+            if stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL_DEVICE:
+                rights |= _WRITE_FILE
+            rules.append((descriptor, _attributes(rights, descriptor)))
+    return rules
 
 
 def _attributes(rights: int, descriptor: int) -> Array[c_char]:

@@ -20,10 +20,11 @@ from .namespace import hide_neighbours
 from .seccomp import Filter
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 
-__all__ = ["Confinement", "Plan"]
+__all__ = ["MAX_THREADS", "Confinement", "Plan"]
 
 MAX_THREADS = 64
-"""Where the child has a uid of its own; the kernel counts processes by uid."""
+"""The kernel refuses more where the child has a uid of its own: it counts by uid."""
+MAX_OPEN_FILES = 64
 STACK_BYTES = 8 << 20
 
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 24, 28, 38, 47, 4
@@ -45,13 +46,12 @@ _FIXED_LIMITS = {
 class Plan:
     """Which layers to use, what a child may read (files, directories, devices), and the scratch directories' parent.
 
-    "namespace" means that the process has called `enter_namespace` already. The parent may be unknown (None), which
-    costs each child some time.
+    "namespace" means that the process has called `enter_namespace` already.
     """
 
     layers: frozenset[str]
     readable: tuple[str, ...]
-    scratches: str | None = None
+    scratches: str
 
 
 class Confinement:
@@ -100,13 +100,12 @@ class Confinement:
             Filter().install if "seccomp" in plan.layers else None,
         )
 
-    def apply(self, *, memory_bytes: int, file_bytes: int, max_open_files: int, scratch: str, cpu_s: float) -> None:
+    def apply(self, *, memory_bytes: int, file_bytes: int, scratch: str, cpu_s: float) -> None:
         """Confine the calling process, a fresh fork with one thread; this cannot be undone.
 
         Args:
             memory_bytes: address space beyond what the parent had when it made this.
             file_bytes: size of any one file.
-            max_open_files: bound of descriptor numbers.
             scratch: the directory that may be written to, of mode 0700. It is given to the child's own uid, if it has
                 one; its parents must be searchable by everybody.
             cpu_s: CPU seconds after which the kernel kills, up to one second late: a backstop only.
@@ -140,7 +139,7 @@ class Confinement:
                 layer = "landlock"
                 enforce(scratch)
             layer = "limits"
-            _lower(resource.RLIMIT_NOFILE, max_open_files)
+            _lower(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
             if install is not None:
                 layer = "seccomp"
                 install(os.getpid())

@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .syscalls import supported
 
-__all__ = ["TIERS", "ProbeReport", "probe"]
+__all__ = ["PARTS", "TIERS", "ProbeReport", "probe"]
 
 TIERS: tuple[frozenset[str], ...] = (
     frozenset({"uid", "landlock", "seccomp"}),
@@ -28,6 +28,8 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"namespace", "seccomp"}),
 )
 """Sets of layers that confine, best first."""
+PARTS = tuple(map(frozenset, (("uid", "seccomp"), ("landlock",), ("seccomp",), ("uid",))))
+"""Sets that do not, for those who run programs all the same."""
 
 _REMEDIES = {
     "uid": "start as root (CAP_SETUID, CAP_SETGID, CAP_CHOWN) with an interpreter and packages that everybody can read",
@@ -36,7 +38,7 @@ _REMEDIES = {
     "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
     "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
-"""Layer -> how to get it; where layers hold alone but not together, the first of them is blamed."""
+"""Layer -> how to get it; where a problem names none, the first of a set is blamed."""
 _LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # hardly ever loaded, so that importing one reads a file
 _TRIAL_SECONDS = 10
 
@@ -48,20 +50,18 @@ class ProbeReport:
     """What holds here.
 
     Attributes:
-        layers: those that were tried and stop every act they must stop.
+        plan: the first that holds; None: untrusted code must be refused.
         missing: layer -> why it cannot be used, and how to get it; only of plans better than the chosen one.
         acts: act -> "denied" or "ALLOWED", under the chosen plan, or under the last one that was tried.
-        plan: the chosen plan; None means that untrusted code must be refused.
     """
 
-    layers: frozenset[str]
+    plan: Plan | None
     missing: dict[str, str]
     acts: dict[str, str]
-    plan: Plan | None
 
 
 def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS) -> ProbeReport:
-    """Try `candidates` in order and choose the first that holds as a whole, and lets a program do what it may.
+    """Try `candidates` in order and choose the first that stops what it must, and lets a program do what it may.
 
     Forks, so the calling process must have one thread.
 
@@ -69,72 +69,43 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
         readable: what children may read; an interpreter's library at least.
         candidates: sets of layers, a subset of `TIERS` to force a fallback.
     """
+    missing: dict[str, str] = {}
+    acts: _Results = {}
     if not supported():
-        return ProbeReport(frozenset(), {"seccomp": _REMEDIES["seccomp"]}, {}, None)
+        return ProbeReport(None, {"seccomp": _REMEDIES["seccomp"]}, acts)
     with _targets() as (base, targets):
-        return _Prober(tuple(readable), base, targets).choose(candidates)
-
-
-class _Prober:
-    def __init__(self, readable: tuple[str, ...], base: str, targets: Targets) -> None:
-        self._readable, self._base, self._targets = readable, base, targets
-        self._trials = 0
-        self._missing: dict[str, str] = {}
-        self._held: set[str] = set()
-
-    def choose(self, candidates: Sequence[frozenset[str]]) -> ProbeReport:
-        acts: _Results = {}
-        plan = None
-        for layers in candidates:
-            if not all(self._holds_alone(layer) for layer in sorted(layers)):
-                continue
-            results = self._trial(layers, ACTS, self._readable)
+        for number, layers in enumerate(candidates):
+            scratch = f"{base}/scratch-{number}"
+            os.mkdir(scratch, 0o700)
+            plan = Plan(layers, tuple(readable), base)
+            results = _trial(plan, scratch, targets)
             acts = {act: results[act] for act in ACTS if act in results}
-            problem = _problem(results, layers)
-            if problem is None:
-                plan = Plan(layers, self._readable)
-                break
-            layer = next(layer for layer in _REMEDIES if layer in layers)
-            self._held.discard(layer)
-            self._missing[layer] = f"{problem}; {_REMEDIES[layer]}"
-        return ProbeReport(frozenset(self._held), self._missing, acts, plan)
+            if (problem := _problem(results, layers)) is None:
+                return ProbeReport(plan, missing, acts)
+            named = [layer for layer in _REMEDIES if problem.startswith(f"{layer}:")]
+            layer = next(layer for layer in (*named, *_REMEDIES) if layer in layers)
+            missing.setdefault(layer, f"{problem}; {_REMEDIES[layer]}")
+    return ProbeReport(None, missing, acts)
 
-    def _holds_alone(self, layer: str) -> bool:
-        """Whether `layer` by itself stops what it must; tried once."""
-        if layer not in self._held and layer not in self._missing:
-            alone = frozenset({layer})
-            problem = _problem(self._trial(alone, [act for act in ACTS if layer in ACTS[act][1]]), alone)
-            if problem is None:
-                self._held.add(layer)
-            else:
-                self._missing[layer] = f"{problem}; {_REMEDIES[layer]}"
-        return layer in self._held
 
-    def _trial(self, layers: frozenset[str], acts: Iterable[str], uses: Sequence[str] = ()) -> _Results:
-        """Results of `acts` in a child under `layers`; the key "failed" where it cannot be confined or use `uses`."""
-        self._trials += 1
-        scratch = f"{self._base}/scratch-{self._trials}"
-        os.mkdir(scratch, 0o700)
-        files = [path for path in uses if os.path.exists(path)]
-        folders = [path for path in files if os.path.isdir(path)]  # in the namespace, others look like folders
+def _trial(plan: Plan, scratch: str, targets: Targets) -> _Results:
+    """Results of all acts in a child under `plan`; the key "failed" where it cannot be confined, or not work."""
+    files = [path for path in plan.readable if os.path.exists(path)]
+    folders = [path for path in files if os.path.isdir(path)]  # in the namespace, others look like folders
 
-        def parent() -> _Results:
-            if "namespace" in layers:
-                enter_namespace(self._readable, scratch)
-            confinement = Confinement(Plan(layers, self._readable, self._base))
+    def parent() -> _Results:
+        if "namespace" in plan.layers:
+            enter_namespace(plan.readable, scratch)
+        confinement = Confinement(plan)
 
-            def child() -> _Results:
-                confinement.apply(
-                    memory_bytes=1 << 30, file_bytes=1 << 20, max_open_files=64, scratch=scratch, cpu_s=_TRIAL_SECONDS
-                )
-                results = {act: attempt(ACTS[act][0], self._targets) for act in acts}
-                if uses:
-                    results |= _use(scratch, folders, [path for path in files if path not in folders])
-                return results
+        def child() -> _Results:
+            confinement.apply(memory_bytes=1 << 30, file_bytes=1 << 20, scratch=scratch, cpu_s=_TRIAL_SECONDS)
+            results = {act: attempt(work, targets) for act, (work, _) in ACTS.items()}
+            return results | _use(scratch, folders, [path for path in files if path not in folders])
 
-            return _in_child(child)
+        return _in_child(child)
 
-        return _in_child(parent)
+    return _in_child(parent)
 
 
 def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results:
@@ -204,17 +175,8 @@ def _targets() -> Iterator[tuple[str, Targets]]:
         os.mkdir(outside, 0o755)
         for name, mode in (("public", 0o644), ("private", 0o600)):
             os.close(os.open(f"{outside}/{name}", os.O_WRONLY | os.O_CREAT, mode))
-        with (
-            socket.socket() as tcp,
-            socket.socket(type=socket.SOCK_DGRAM) as udp,
-            socket.socket(socket.AF_UNIX) as unix,
-        ):
-            tcp.bind(("127.0.0.1", 0))
-            tcp.listen()
-            udp.bind(("127.0.0.1", 0))
-            unix.bind(f"{outside}/socket")
-            unix.listen()
-            yield base, Targets(outside, tcp.getsockname()[1], udp.getsockname()[1], victim)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            yield base, Targets(outside, server.getsockname()[1], victim)
     finally:
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)

@@ -98,10 +98,7 @@ class ZygoteSettings:
         package_files: name -> path of what can be imported beside the standard library.
         readable: the paths that programs can read.
         file_bytes: size of any one file.
-        open_files: bound of descriptor numbers.
         disk_bytes: what the files of one program may take on disk.
-        max_files: how many files it may make.
-        max_threads: how many threads it may start.
         preload: modules to import before the first fork.
         layers: layers of confinement to use; None: find out, and report them in the greeting.
     """
@@ -111,9 +108,6 @@ class ZygoteSettings:
     package_files: dict[str, str]
     readable: Sequence[str]
     file_bytes: int
-    open_files: int
     disk_bytes: int
-    max_files: int
-    max_threads: int
     preload: Sequence[str] = ()
     layers: Sequence[str] | None = None

@@ -14,8 +14,9 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from .layers import MAX_THREADS
 from .protocol import Reason, ZygoteSettings
 
 __all__ = ["ScratchRoot", "excess", "measure", "remove_tree", "sweep", "touched", "unnamed_bytes"]
@@ -26,6 +27,7 @@ _MAX_VANISHED = (
     20  # counts in which something is gone between being listed and being looked at: it is moved all the time
 )
 _MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings: what is longer takes too long to read
+_MAX_FILES = 2000
 _MAX_DEPTH = 64  # directories in directories: what is deeper takes too long to measure
 
 
@@ -62,14 +64,6 @@ class ScratchRoot:
         os.utime(path, (0, 0))  # which making anything in it changes
         return path
 
-    def or_back(self, path: str, act: Callable[[], int]) -> int:
-        """What `act` gives; when it raises, `path` has not been used."""
-        try:
-            return act()
-        except OSError:
-            self._free.append(path)
-            raise
-
     def give_back(self, path: str) -> None:
         """Lend `path` again if nothing was ever made in it (making one costs more than all else), else have it removed.
 
@@ -83,7 +77,7 @@ def touched(path: str) -> bool:
     return os.stat(path).st_mtime_ns != 0
 
 
-def measure(path: str, max_bytes: int, max_files: int) -> tuple[int, int]:
+def measure(path: str, max_bytes: int) -> tuple[int, int]:
     """Bytes on disk and number of files below `path`; counting stops once either is beyond its limit.
 
     What is gone between being listed and being looked at was removed, or moved to where it would be missed: counting
@@ -92,22 +86,22 @@ def measure(path: str, max_bytes: int, max_files: int) -> tuple[int, int]:
     """
     most = (0, 0)
     for _ in range(_MAX_VANISHED):
-        size, count, gone = _count(path, max_bytes, max_files)
-        if gone is None or size > max_bytes or count > max_files:
+        size, count, gone = _count(path, max_bytes)
+        if gone is None or size > max_bytes or count > _MAX_FILES:
             return size, count
         most = max(most, (size, count))
-    return (most[0], max_files + 1) if gone == "directory" else most
+    return (most[0], _MAX_FILES + 1) if gone == "directory" else most
 
 
-def _count(path: str, max_bytes: int, max_files: int) -> tuple[int, int, str | None]:
+def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
     """Bytes and number of files, and what was gone before it was looked at: a "file", a "directory" or nothing."""
     size = count = 0
     gone = None
     folders = [(path, 0)]
-    while folders and size <= max_bytes and count <= max_files:
+    while folders and size <= max_bytes and count <= _MAX_FILES:
         folder, depth = folders.pop()
         if depth > _MAX_DEPTH:
-            return size, max_files + 1, None
+            return size, _MAX_FILES + 1, None
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
@@ -119,12 +113,12 @@ def _count(path: str, max_bytes: int, max_files: int) -> tuple[int, int, str | N
                             folders.append((entry.path, depth + 1))
                     except FileNotFoundError:
                         gone = "directory" if is_folder else gone or "file"
-                    if count > max_files:
+                    if count > _MAX_FILES:
                         break
         except FileNotFoundError:
             gone = "directory"
         except OSError:  # its path is too long, or it may not be read: made so that nobody counts what is in it
-            return size, max_files + 1, None
+            return size, _MAX_FILES + 1, None
     return size, count, gone
 
 
@@ -179,7 +173,7 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
         limits: what it may have.
         count_threads: whether nothing else bounds them.
     """
-    size, count = measure(scratch, limits.disk_bytes, limits.max_files)
+    size, count = measure(scratch, limits.disk_bytes)
     if size <= limits.disk_bytes and touched(scratch):
         unnamed = unnamed_bytes(proc, pid, scratch, limits.file_bytes)
         if unnamed is None:
@@ -187,14 +181,14 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
         size += unnamed
     if size > limits.disk_bytes:
         return Reason.DISK
-    if count > limits.max_files:
+    if count > _MAX_FILES:
         return Reason.FILES
     if count_threads:
         with (
             contextlib.suppress(OSError),
             open(os.open(f"{pid}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file,
         ):
-            if int(file.read().rpartition(b")")[2].split()[17]) > limits.max_threads:
+            if int(file.read().rpartition(b")")[2].split()[17]) > MAX_THREADS:
                 return Reason.THREADS
     return None
 

@@ -31,7 +31,7 @@ from typing import Any
 from .child import NOT_CONFINED_EXIT, ChildSettings, Job, run
 from .layers import Confinement, Plan
 from .namespace import enter_namespace
-from .probe import probe
+from .probe import PARTS, probe
 from .protocol import FORK, ORDER, PACKET_BYTES, RECORD, SOFT_SIGNAL, Op, Reason, ZygoteSettings
 from .run_queue import PATIENCE, run_queue
 from .scratch import ScratchRoot, excess, remove_tree, sweep
@@ -132,13 +132,13 @@ def _choose(settings: ZygoteSettings, readable: list[str], scratches: str) -> tu
     if settings.layers is not None:
         return Plan(frozenset(settings.layers), tuple(readable), scratches), {}
     report = probe(readable)
-    plan = report.plan
+    plan = report.plan or (probe(readable, PARTS).plan if settings.unsafe else None)
     if plan is None and settings.unsafe:
-        plan = Plan(report.layers - {"namespace"}, tuple(readable))
+        plan = Plan(frozenset(), tuple(readable), scratches)
     plan = None if plan is None else replace(plan, scratches=scratches)
     said = {
         "isolated": report.plan is not None,
-        "layers": sorted(report.layers if report.plan is None else report.plan.layers),
+        "layers": sorted(plan.layers if plan is not None else ()),
         "missing": report.missing,
         "acts": report.acts,
     }
@@ -168,9 +168,7 @@ class _Zygote:
         inherited = max(own + (confinement.descriptors if confinement else [])) + 1 + _JOB_DESCRIPTORS
         for number in (control.fileno(), self._failure, self._wake, self._waker):
             os.set_blocking(number, False)
-        self._for_children = ChildSettings(
-            confinement, settings.file_bytes, settings.open_files, seeds, failing, inherited
-        )
+        self._for_children = ChildSettings(confinement, settings.file_bytes, seeds, failing, inherited)
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
         self._waiting: dict[int, _Waiting] = {}
@@ -195,7 +193,7 @@ class _Zygote:
 
     def serve(self) -> Job | None:
         """Answer orders; returns a job in a child, and None here once the trainer is gone."""
-        self._control.send(json.dumps({**self._greeting, "scratch": self._root.path}).encode())
+        self._control.send(json.dumps(self._greeting).encode())
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
@@ -255,10 +253,13 @@ class _Zygote:
         """Fork a child, or have that tried again until `until`."""
         _, number, flags, code_bytes, limit_s, memory_bytes = FORK.unpack(order)
         started = time.monotonic()
+        scratch = ""
         try:
             scratch = self._root.take()
-            pid = self._root.or_back(scratch, os.fork)
+            pid = os.fork()
         except OSError as error:
+            if scratch:
+                self._root.give_back(scratch)
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
                 self._waiting[number] = _Waiting(order, descriptors, until)

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from agent_rl.sandbox import TOOL_CONCURRENCY, CaseResult, FunctionCase, grade, read_cases, shared_sandbox
-from agent_rl.sandbox.host.cases import Case
+from agent_rl.sandbox import TOOL_CONCURRENCY, Case, CaseResult, FunctionCase, grade, read_cases, shared_sandbox
 from agent_rl.settings.errors import Place
 from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin.python import unfenced

@@ -26,7 +26,7 @@ from pydantic import Field
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.remote import Remote, RemoteLimits
 from agent_rl.remote.http import bearer
-from agent_rl.sandbox.host.fusion import SLACK_S, FusionCommand, run_remotely
+from agent_rl.sandbox.fusion import SLACK_S, FusionCommand, run_remotely
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.truncation import truncate

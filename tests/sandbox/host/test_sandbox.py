@@ -374,7 +374,7 @@ def test_a_killed_zygote_is_replaced(caplog, tmp_path):
             return found, await asyncio.gather(*(box.run("print(2)") for _ in range(5)))
 
     lost, after = asyncio.run(main())
-    assert (lost.status, lost.stdout) == ("unavailable", "1\n")
+    assert lost.status == "unavailable"
     assert [execution.stdout for execution in after] == ["2\n"] * 5
     assert "died" in caplog.text
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ import marshal
 
 import pytest
 
-from agent_rl.sandbox.jail.call import NotComparable, marked_value, plain
+from agent_rl.sandbox.jail.call import NotComparable, marked_value
 
 
 def called(value, mark="mark"):
@@ -16,7 +16,12 @@ def test_a_value_follows_the_mark_in_the_terms_of_json():
     assert called((1, {2: [None, True, "é"]})) == b'mark[1, {"2": [null, true, "\\u00e9"]}]'
 
 
-@pytest.mark.parametrize("value", [{1}, b"x", object(), {(1, 2): 3}, [{1.5: 2}], (x for x in "a")])
+class Always(int):
+    def __eq__(self, other):
+        return True
+
+
+@pytest.mark.parametrize("value", [{1}, b"x", object(), {(1, 2): 3}, [{1.5: 2}], (x for x in "a"), [Always(1)]])
 def test_a_value_that_is_not_plain_is_not_written(value):
     with pytest.raises(NotComparable, match=r"cannot be compared"):
         called(value)
@@ -35,13 +40,3 @@ def test_a_method_of_solution_goes_before_a_function():
     assert marked_value(order, {"Solution": solution, "f": lambda: "function"}, {}) == b'"method"'
     with pytest.raises(NameError, match="the program defines no function 'f'"):
         marked_value(order, {}, {})
-
-
-def test_only_plain_types_can_be_expected():
-    class Always(int):
-        def __eq__(self, other):
-            return True
-
-    for value in (Always(1), [Always(1)], {1.5: 2}, b"", object()):
-        with pytest.raises(NotComparable):
-            plain(value)

@@ -1,4 +1,4 @@
-"""Seconds of waiting for a core: of a process among others, of one that sleeps, and of threads among themselves."""
+"""Seconds of waiting for a core: of a process among others, and of one that sleeps."""
 
 import subprocess
 import sys
@@ -14,13 +14,6 @@ pytestmark = pytest.mark.slow
 PINNED = f"import os\nos.sched_setaffinity(0, {{{CORE}}})\nprint(flush=True)\n"
 SPIN = "while True: pass"
 ASIDE = "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()"  # as for a deeper stack
-THREADS = """
-import hashlib, threading
-data = bytes(1 << 24)
-def work():
-    while True: hashlib.sha256(data)
-for _ in range(6): threading.Thread(target=work).start()
-"""
 
 
 def share_waited(code: str, spinners: int) -> float:
@@ -45,11 +38,6 @@ def test_a_program_among_others_waits():
 
 def test_a_program_that_sleeps_does_not():
     assert share_waited("import time\ntime.sleep(60)", 3) < 0.1
-
-
-def test_threads_of_a_program_add_nothing_by_waiting_for_each_other():
-    """Six on one core, where each waits five sixths of the time: nearly all of it for the others."""
-    assert share_waited(THREADS, 0) < share_waited(SPIN, 5) - 0.3
 
 
 def test_a_process_that_is_gone_has_not_waited():

@@ -9,7 +9,7 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
-from agent_rl.sandbox.host import fusion
+from agent_rl.sandbox import fusion
 from agent_rl.tools.builtin import sandbox_fusion
 from agent_rl.trajectory import ToolStatus
 from tests.http_faults import FaultyServer, answer, drop, hang

@@ -10,7 +10,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from agent_rl.sandbox.host.places import in_a_place
+from agent_rl.sandbox import in_a_place
 from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
 
 __all__ = ["ANSWER_S", "compare"]

@@ -12,8 +12,8 @@ from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
 from agent_rl.rewards import compute_score
-from agent_rl.sandbox.host import fusion
-from agent_rl.sandbox.host.fusion import FusionServer, grade_remotely
+from agent_rl.sandbox import fusion
+from agent_rl.sandbox.fusion import FusionServer, grade_remotely
 from tests.http_faults import FaultyServer, answer
 
 ADD = "from dataclasses import dataclass\ndef add(a: int, b: List[int]):\n    print('noise')\n    return a + b[0]\n"
