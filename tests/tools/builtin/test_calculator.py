@@ -123,7 +123,7 @@ ERRORS = [
     ("sqrt 4", "sqrt needs parentheses"),
     ("sqrt(1, 2)", "unexpected ','"),
     ("pow(2)", "pow takes 2 arguments, got 1"),
-    ("sqrt(-1)", "not real"),
+    ("sqrt(-1)", "no real value"),
     ("(-8)^(1/3)", "no real value"),
     ("log(0)", "logarithm"),
     ("log(5, 1)", "base 1"),

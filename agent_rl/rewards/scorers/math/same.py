@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 from agent_rl.rewards.scorers.math.expression import Node, variables
 from agent_rl.rewards.scorers.math.forms import FLIPPED, Form
@@ -24,7 +23,7 @@ _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
 """Decimals of a truth that must be a rounded number itself."""
 _DUST_DIGITS = 15
-_DUST = Fraction(1, 10**13)
+_DUST, _BINARY = 1e-13, 1e-15
 
 
 class Undecided(Exception):
@@ -125,9 +124,9 @@ class _Comparison:
             return left is not None and right is not None and abs(left * factor - right) <= 1e-9 * abs(right)
         if one.equals(other):
             return True
-        if answer.percent != truth.percent and one.exact is not None and other.exact is not None:
-            percent, bare = (one.exact, other.exact) if answer.percent else (other.exact, one.exact)
-            return bare * 100 == percent
+        if answer.percent != truth.percent and one.number is not None and other.number is not None:
+            percent, bare = (one.number, other.number) if answer.percent else (other.number, one.number)
+            return abs(bare * 100 - percent) <= _BINARY * abs(percent)
         return self._rounded(answer, truth) or any(self.same(part, truth) for part in answer.parts)
 
     def _rounded(self, answer: Form, truth: Form) -> bool:
@@ -140,10 +139,8 @@ class _Comparison:
             return False
         if exact.decimals is not None and exact.decimals < _LONG:
             return False  # it is not rounded, or as much as the other
-        if exact.value.exact is not None and exact.value.exact.denominator == 1:
-            return False
         one, other = shown.value.number, exact.value.number
-        if one is None or other is None or abs(one) < 10.0 ** (enough - 1 - shown.decimals):
+        if one is None or other is None or other == round(other) or abs(one) < 10.0 ** (enough - 1 - shown.decimals):
             return False
         return abs(one - other) <= 0.5000001 * 10.0**-shown.decimals
 
@@ -205,7 +202,7 @@ def _dust(shown: Form, exact: Form) -> bool:
     """Whether a decimal has so many digits that it is a binary number's, and is as near as those are."""
     if shown.value is None or exact.value is None or shown.decimals is None:
         return False
-    one, other = shown.value.exact, exact.value.exact
+    one, other = shown.value.number, exact.value.number
     if one is None or other is None or len(shown.text.strip("-0.")) < _DUST_DIGITS:
         return False
     return abs(one - other) <= _DUST * abs(other)

@@ -7,24 +7,12 @@ times.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 
 from agent_rl.errors import ToolError, did_you_mean
 from agent_rl.tools.builtin._calculator.reader import Reader
-from agent_rl.tools.builtin._calculator.values import (
-    CONSTANTS,
-    FUNCTIONS,
-    Value,
-    arithmetic,
-    checked,
-    factorial,
-    power,
-    too_large,
-)
+from agent_rl.tools.builtin._calculator.values import CONSTANTS, FUNCTIONS, OPERATIONS, Value, checked, too_large
 
 __all__ = ["evaluate"]
 
@@ -50,11 +38,6 @@ _BEHIND_BRACKET = re.compile(rf"\){_GAP}\Z")
 _BEHIND_COMMA = re.compile(rf",{_GAP}\Z")
 _BEHIND_NUMBER = re.compile(rf"[0-9.]{_GAP}\Z")
 _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]")
-_KINDS = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}
-_OPERATIONS: dict[str, Callable[..., Value]] = {
-    **{kind: partial(arithmetic, sign) for sign, kind in (*_KINDS.items(), ("+", "add"))},
-    **{"num": checked, "neg": operator.neg, "pow": power, "fact": factorial},
-}
 
 
 def evaluate(expression: str) -> Value:
@@ -70,16 +53,23 @@ def evaluate(expression: str) -> Value:
         raise ToolError(f"unexpected character {unread[0]!r} at position {unread.start() + 1}")
     if not calculation.peek():
         raise ToolError("the expression is empty")
-    return calculation.whole()
+    try:
+        return calculation.whole()
+    except ZeroDivisionError:
+        raise ToolError("division by zero") from None
+    except OverflowError:  # of a float
+        raise too_large() from None
 
 
 class _Calculation(Reader[Value]):
     gap = re.compile(_GAP)
+    operators = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}  # noqa: RUF012
+    marks = {"!": "fact", "%": "%"}  # noqa: RUF012
     several = False
     """Whether a comma here separates arguments."""
 
     def made(self, kind: str, *operands: Value) -> Value:
-        return _OPERATIONS[kind](*operands)
+        return checked(OPERATIONS[kind](*operands))
 
     def refusal(self, reason: str = "") -> ToolError:
         if reason:
@@ -99,7 +89,7 @@ class _Calculation(Reader[Value]):
         if times := _TIMES.match(self.text, self.at):
             self.at = times.end()
             return "mul"
-        return _KINDS.get(self.take(*_KINDS))
+        return super().operator()
 
     def joined(self) -> bool:
         next_ = self.peek()
@@ -110,7 +100,7 @@ class _Calculation(Reader[Value]):
     def mark(self) -> str | None:
         if self.peek() == "%" and _MODULO.match(self.text, self.at):
             return None
-        return {"!": "fact"}.get(sign := self.take("!", "%"), sign)
+        return super().mark()
 
     def atom(self) -> Value:
         if self.peek() == "(":
@@ -148,7 +138,7 @@ class _Calculation(Reader[Value]):
         values = self._arguments(most)
         if len(values) < fewest:
             raise ToolError(f"{name} takes {fewest} arguments, got {len(values)}")
-        return function(*values)
+        return checked(function(*values))
 
     def _arguments(self, most: int | None) -> list[Value]:
         around, self.several = self.several, most != 1

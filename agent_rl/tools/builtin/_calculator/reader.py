@@ -28,6 +28,10 @@ class Reader(ABC, Generic[T]):
 
     gap: ClassVar[re.Pattern[str]]
     """What is skipped between two signs; it matches the empty text."""
+    operators: ClassVar[dict[str, str]]
+    """The kinds of operators of products, by their signs."""
+    marks: ClassVar[dict[str, str]]
+    """The kinds of marks behind a value; that of the percent sign is %."""
     max_depth: ClassVar[int] = 50
 
     def __init__(self, text: str) -> None:
@@ -48,16 +52,16 @@ class Reader(ABC, Generic[T]):
         """A number, a name, a group."""
 
     @abstractmethod
-    def operator(self) -> str | None:
-        """Read an operator of products, and return its kind."""
-
-    @abstractmethod
     def joined(self) -> bool:
         """Whether a factor follows without an operator."""
 
-    @abstractmethod
+    def operator(self) -> str | None:
+        """Read an operator of products, and return its kind."""
+        return self.operators.get(self.take(*self.operators))
+
     def mark(self) -> str | None:
-        """Read what stands behind a value: % or the kind of another mark."""
+        """Read a mark, and return its kind."""
+        return self.marks.get(self.take(*self.marks))
 
     def exponent(self) -> T:
         """What follows the sign of a power."""
