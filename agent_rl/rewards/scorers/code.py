@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError
+from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import (
     FunctionCase,
@@ -57,8 +58,6 @@ _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
 _TEXT_KEYS = ("test", "functional", "pytest", "test_code")
 _BEFORE_KEYS = ("prompt", "prefix", "import_prefix")
 _DEFINED = re.compile(r"^(?:def (?:check|test)|class Test|from solution import)", re.MULTILINE)
-_PYTHON = ("python", "py", "python3")
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 
 
 @built_in("code_all", *WHOLE_SOURCES, inline=True, all_or_nothing=True, text=_ALL_TEXT)
@@ -105,20 +104,9 @@ async def score_code(
 
 def extract_code(solution: str) -> str:
     """The program in a response; "" if there is none, or it is too long."""
-    text = solution[-MAX_CODE_CHARS:]
-    last: dict[bool, tuple[int, int]] = {}  # start and end of the last block, by whether its language is Python
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        if opened is not None and not fence[1]:
-            last[opened[1].lower() in _PYTHON] = (opened.end(), fence.start())
-            opened = None
-        else:
-            opened = fence
-    if opened is not None:  # cut off before its end
-        last[opened[1].lower() in _PYTHON] = (opened.end(), len(text))
-    if last:
-        start, end = last.get(True) or last[False]
-        return text[start:end].strip("\n")
+    block = last_block(solution[-MAX_CODE_CHARS:], "python", "py", "python3")
+    if block is not None:
+        return block
     return solution if len(solution) <= MAX_CODE_CHARS else ""
 
 

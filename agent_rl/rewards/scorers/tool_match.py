@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_calls", "score_tool_match"]
@@ -28,7 +29,6 @@ _EXACT_TEXT = "1.0 if exactly the expected calls were made, in any order; else 0
 _MAX_TEXT = 100_000
 _MAX_CALLS = 64
 _IGNORED = re.compile(r"[ ,./\-_*^'\"]")
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
         contents = [content for content, closed, _ in parted if closed]
         calls = [_calls(content) or [{}] for content in contents[:_MAX_CALLS]]
         return [call for several in calls for call in several][:_MAX_CALLS]
-    fenced = _FENCED.findall(text)
-    return (_calls(fenced[-1] if fenced else text) or [])[:_MAX_CALLS]
+    block = last_block(text, "json")
+    return (_calls(text if block is None else block) or [])[:_MAX_CALLS]
 
 
 def _matched(fits: Sequence[Sequence[bool]]) -> int:

@@ -27,11 +27,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import after_thoughts, box_content, last_tag, marked_answer
+from agent_rl.rewards.scorers.extraction import FINAL, STRICT, after_thoughts, extract_formula
 
 __all__ = ["contradicts_itself", "extract_number", "numeric_match", "parse_number"]
 
-_BOX = "\\boxed{"
 _MAX_TEXT = 5_000
 _MAX_LAST = 300  # characters before the last digit in which the last number begins
 _DIGIT = re.compile(r"\d")
@@ -71,7 +70,6 @@ _UNEQUAL = re.compile(r"[!<>]=|[\u2260\u2264\u2265]|\\(?:neq?|geq?|leq?)(?![a-zA
 _BARE = re.compile(r"\s*[-+]?[0-9][0-9,]*(?:\.[0-9]+)?\s*")
 _HEDGED = re.compile(r"[0-9]\s*(?:or|and)\b", re.IGNORECASE)
 _COMPUTED = re.compile(r"-\s*\(|[0-9)}\]]\s*[-+*/^]\s*[0-9({\[]|\)\s*[0-9]|[0-9]\s*\(")
-_MARKER = re.compile(r"####[\s*]{0,4}(?P<rest>[^\n]{1,200})")
 
 _CHARACTERS = str.maketrans(
     {
@@ -189,7 +187,7 @@ def _truth(ground_truth: Any) -> _Number | None:
 
 @lru_cache(maxsize=4096)
 def _truth_of(text: str) -> _Number | None:
-    return _parse(text) or _marked(text[-_MAX_TEXT:])[0]
+    return _parse(text) or _extract(text, marked=True, whole=False)
 
 
 def _parse(text: str) -> _Number | None:
@@ -203,41 +201,12 @@ def _parse(text: str) -> _Number | None:
 
 
 def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
-    text = after_thoughts(text[-_MAX_TEXT:]) if marked else text[-_MAX_TEXT:]
-    tagged = last_tag(text)
-    text = text if tagged is None else tagged
-    if marked and text.rfind("####") < text.rfind(_BOX):
-        return _boxed(text)
-    number, decided = _marked(text)
-    if decided or (marked and not whole and tagged is None):
-        return number
-    if not marked and (number := _parse(text)) is not None:
-        return number
-    said = marked_answer(text)
-    if marked:
-        return _said(text if said is None else said)
-    if said is not None and _DIGIT.search(said):
-        return _said(said) or _first(said)
-    return _only(text) if tagged is not None else _last(after_thoughts(text))
-
-
-def _marked(text: str) -> tuple[_Number | None, bool]:
-    """The number that `####` or a box marks, and whether the text marks one at all."""
-    for match in reversed(list(_MARKER.finditer(text))[-20:]) if "####" in text else ():
-        rest = match["rest"].rpartition("####")[2]
-        number = _parse(rest) or _boxed(rest)
-        if number is not None:
-            return number, True
-        if _DIGIT.search(rest) and not text[match.end() :].strip():
-            return _said(rest), True  # no heading, for nothing stands below it
-    return _boxed(text), _BOX in text
-
-
-def _boxed(text: str) -> _Number | None:
-    """The number in the last box; None where there is no box, or not one number in it."""
-    start = text.rfind(_BOX)
-    box = None if start < 0 else box_content(text, start + len(_BOX) - 1)
-    return None if box is None else _said(box[1])
+    text = text[-_MAX_TEXT:]
+    answer = extract_formula(text, marks=FINAL if marked and whole else STRICT)
+    if marked or answer is not None:
+        return None if answer is None else _said(answer)
+    answer = extract_formula(text)
+    return (None if answer is None else _said(answer)) or _last(after_thoughts(text))
 
 
 def _said(text: str) -> _Number | None:
@@ -256,11 +225,6 @@ def contradicts_itself(text: str) -> bool:
 def _only(text: str) -> _Number | None:
     found = list(islice(_FIND.finditer(_clean(text)), 2))
     return _value(found[0]) if len(found) == 1 else None
-
-
-def _first(text: str) -> _Number | None:
-    found = _FIND.search(_clean(text))
-    return None if found is None else _value(found)
 
 
 def _last(text: str) -> _Number | None:
