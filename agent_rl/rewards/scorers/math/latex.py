@@ -76,40 +76,37 @@ _CHARACTERS = str.maketrans(
     }
 )
 
-_MEASURES: dict[str, dict[str, float]] = {
-    "length": {
-        "m meter meters metre metres": 1.0,
-        "cm centimeter centimeters centimetre centimetres": 0.01,
-        "mm millimeter millimeters": 0.001,
-        "km kilometer kilometers kilometre kilometres": 1000.0,
-        "ft foot feet": 0.3048,
-        "in inch inches": 0.0254,
-        "yd yard yards": 0.9144,
-        "mi mile miles": 1609.344,
-    },
-    "mass": {
-        "kg kilogram kilograms": 1.0,
-        "g gram grams": 0.001,
-        "mg milligrams": 1e-6,
-        "ton tons tonne tonnes": 1000.0,
-    },
-    "weight": {"lb lbs pound pounds": 1.0, "oz ounce ounces": 0.0625},
-    "time": {
-        "s sec second seconds": 1.0,
-        "min minute minutes": 60.0,
-        "h hr hour hours": 3600.0,
-        "day days": 86400.0,
-        "week weeks": 604800.0,
-    },
-    "money": {"dollar dollars usd": 1.0, "cent cents": 0.01},
-    "angle": {"degree degrees °": 1.0},
-    "volume": {"l liter liters litre litres": 1.0, "ml milliliter milliliters": 0.001},
-}
+_MEASURES = """
+length 1 m meter meters metre metres
+length 0.01 cm centimeter centimeters centimetre centimetres
+length 0.001 mm millimeter millimeters
+length 1000 km kilometer kilometers kilometre kilometres
+length 0.3048 ft foot feet
+length 0.0254 in inch inches
+length 0.9144 yd yard yards
+length 1609.344 mi mile miles
+mass 1 kg kilogram kilograms
+mass 0.001 g gram grams
+mass 1e-6 mg milligrams
+mass 1000 ton tons tonne tonnes
+weight 1 lb lbs pound pounds
+weight 0.0625 oz ounce ounces
+time 1 s sec second seconds
+time 60 min minute minutes
+time 3600 h hr hour hours
+time 86400 day days
+time 604800 week weeks
+money 1 dollar dollars usd
+money 0.01 cent cents
+angle 1 degree degrees °
+volume 1 l liter liters litre litres
+volume 0.001 ml milliliter milliliters
+"""
+"""A line has a dimension, a size in the dimension's own unit, and the names of the unit."""
 _UNITS = {
-    name: (dimension, factor)
-    for dimension, units in _MEASURES.items()
-    for names, factor in units.items()
-    for name in names.split()
+    name: (dimension, float(factor))
+    for dimension, factor, *names in map(str.split, _MEASURES.strip().splitlines())
+    for name in names
 }
 _WORDS = """
 units unit square sq cubic per people students ways marbles coins points books apples pages integers cm2 m2 km2
@@ -166,7 +163,7 @@ def unit_of(text: str) -> str | None:
 def unit_factor(unit: str) -> tuple[str, float]:
     """A unit's dimension and its size in the dimension's own unit."""
     base, _, power = unit.partition("^")
-    dimension, factor = _UNITS[base.strip()]
+    dimension, factor = _UNITS.get(base.strip(), (base, 1.0))
     order = int(power) if power in ("2", "3") else 1
     return f"{dimension}^{order}", factor**order
 
