@@ -11,7 +11,6 @@ __all__ = [
     "FINAL",
     "STRICT",
     "after_thoughts",
-    "all_boxed",
     "extract_formula",
     "last_block",
     "last_boxed",
@@ -48,7 +47,6 @@ _TEXT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}]*)\}")
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
 _CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
 _BOLD = re.compile(r"\*\*(?=\s|$)|(?:^|(?<=\s))\*\*")
-_VERB = re.compile(r"(?<=\s)(?:is|are|equals?|be)(?=[\s:])")
 _VAGUE = re.compile(
     r"\b(?:not?|never|cannot|than|least|most|between|over|under|about|nearly|almost)\b|n't\b", re.IGNORECASE
 )
@@ -83,14 +81,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
         if not joined or not _is_joint(text[-_MAX_TEXT:][before[1] : after[0]]):
             break
         contents.insert(0, before[2])
-    return _list(contents)
-
-
-def all_boxed(text: str) -> str | None:
-    """What the boxes of a ground truth say: all of them in a short text, otherwise the last ones, as `last_boxed`."""
-    if len(text) > _MAX_SHORT:
-        return last_boxed(text, joined=True)
-    return _list([box[2] for box in _boxes(text)])
+    return ", ".join(dict.fromkeys(contents))
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
@@ -109,10 +100,6 @@ def _is_joint(gap: str) -> bool:
         return False
     words = " ".join(["", *_SPACING.sub(" ", _TEXT.sub(r" \1 ", gap)).split(), ""])
     return _JOINT.fullmatch(words) is not None and not _OPPOSED.search(words)
-
-
-def _list(contents: Sequence[str]) -> str | None:
-    return ", ".join(dict.fromkeys(contents)) if contents else None
 
 
 def last_tag(text: str, tag: str = "answer") -> str | None:
@@ -245,9 +232,6 @@ def _shortened(marked: str) -> str:
     marked = _BOLD.sub("", marked)
     clause = _CLAUSE.search(marked)
     text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
-    verb = last_match(_VERB, text)
-    if verb and _LOOKS_LIKE_MATH.search(text, verb.end()):
-        text = text[verb.end() :].strip()
     outside = _FORMULA.sub(" ", text)
     if not outside.strip(" .") and (formula := _FORMULA.match(text)):
         return formula[formula.lastindex or 0] if formula.end() >= len(text.rstrip(" .")) else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["QUOTE", "clean", "is_unit_text", "unit_factor", "unit_of"]
+__all__ = ["QUOTE", "clean", "is_unit_text", "plain_characters", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
 """Marks both ends of words that are text, not a product of variables."""
@@ -57,7 +57,7 @@ _LATEX_MIXED_GAP = re.compile(r"(?<=[0-9])\s+(?=\\frac)")
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\x00\x01", None),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", None),
         **{
             "×": "*",
             "·": "*",
@@ -70,7 +70,17 @@ _CHARACTERS = str.maketrans(
             "º": "°",
             "˚": "°",
         },
-        **{"²": "^2", "³": "^3", "⁴": "^4", "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"},
+        **{
+            "²": "^2",
+            "³": "^3",
+            "⁴": "^4",
+            "½": " 1/2",
+            "⅓": " 1/3",
+            "⅔": " 2/3",
+            "¼": " 1/4",
+            "¾": " 3/4",
+            "⅛": " 1/8",
+        },
         **{"θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "λ": "\\lambda ", "φ": "\\phi "},
         **{"，": ",", "；": ";", "：": ":", "、": ",", "。": ".", "’": "'", "′": "'", "“": '"', "”": '"'},
     }
@@ -117,12 +127,16 @@ _FREE_UNITS = frozenset(_WORDS.split())
 """Words after a number that are ignored."""
 
 
+def plain_characters(text: str) -> str:
+    """One spelling of dashes, spaces, wide digits, vulgar fractions and mathematical signs."""
+    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
+
+
 def clean(text: str) -> str:
     """`text` in one spelling: no `$`, no spacing commands, `*` for a product, π, ∞, ≤, ∪, °, words between `QUOTE`s."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
-    else:
-        text = text.replace("\x00", "").replace("\x01", "")
+        text = plain_characters(text)
+    text = text.replace("\x00", "").replace(QUOTE, "")
     text = text.replace("{,}", ",")
     if "\\" in text:
         if "\\begin" not in text:

@@ -25,7 +25,7 @@ from functools import lru_cache
 from typing import Any
 
 from agent_rl.rewards.scorers.choice import counted_choice
-from agent_rl.rewards.scorers.extraction import ANY, FINAL, STRICT, all_boxed, extract_formula
+from agent_rl.rewards.scorers.extraction import ANY, FINAL, STRICT, extract_formula, last_boxed
 from agent_rl.rewards.scorers.math import worker
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
 from agent_rl.rewards.scorers.math.numeric import contradicts_itself
@@ -167,5 +167,5 @@ def _truth(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     text = str(value).strip()
-    boxed = all_boxed(text) if "\\boxed" in text or "\\fbox" in text else None
+    boxed = last_boxed(text, joined=True) if "box" in text else None
     return (text if boxed is None else boxed).rpartition("####")[2].strip()
