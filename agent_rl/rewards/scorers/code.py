@@ -115,10 +115,8 @@ def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
     tests = as_data(ground_truth)
     if tests is None or (isinstance(tests, str | list | dict) and not tests):
         tests = as_data(extra_info.get("test_cases"))
-    function = next((extra_info[key] for key in _FUNCTION_KEYS if isinstance(extra_info.get(key), str)), None)
-    prefix = extra_info.get("prefix")
     try:
-        return _read(tests, function, prefix if isinstance(prefix, str) else "")
+        return _read(tests, _text(extra_info, *_FUNCTION_KEYS), _text(extra_info, "prefix") or "")
     except (ConfigError, TypeError, ValueError, RecursionError) as error:
         raise unusable(ground_truth, f"a list of tests ({error})") from None
 
@@ -133,11 +131,9 @@ def _read(tests: Any, function: str | None, prefix: str) -> _Tests:
         else:
             tests = json.loads(tests)
     if isinstance(tests, Mapping):
-        text = next((tests[key] for key in _TEXT_KEYS if isinstance(tests.get(key), str)), None)
+        text = _text(tests, *_TEXT_KEYS)
         if text is not None:
-            function = _string(tests, "entry_point") or function
-            before = next((found for key in _BEFORE_KEYS if (found := _string(tests, key))), prefix)
-            return _python(text, function, before)
+            return _python(text, _text(tests, "entry_point") or function, _text(tests, *_BEFORE_KEYS) or prefix)
         tests = tests.get("assert_case", tests)
     if isinstance(tests, Sequence) and not isinstance(tests, str) and tests:
         tests = [_from_pair(as_data(test), function) for test in tests]
@@ -160,6 +156,7 @@ def _from_pair(test: Any, function: str | None) -> Any:
     return {key: value if isinstance(value, str | list) else json.dumps(value) for key, value in made.items()}
 
 
-def _string(mapping: Mapping[str, Any], key: str) -> str | None:
-    value = mapping.get(key)
-    return value if isinstance(value, str) and value else None
+def _text(mapping: Mapping[str, Any], *keys: str) -> str | None:
+    """The first of these values that is a text, and not empty."""
+    values = (mapping.get(key) for key in keys)
+    return next((value for value in values if isinstance(value, str) and value), None)
