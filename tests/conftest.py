@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 def _no_scorers_process_is_left() -> Iterator[None]:
     """What scorers keep for the process they run in is not for other tests, which count processes."""
     yield
-    for name, close in (("rewards.scorers.scorer", "_background.close"), ("workers", "_close_all")):
+    for name, close in (("rewards.scorers.scorer", "close_background"), ("workers", "_close_all")):
         module = sys.modules.get(f"agent_rl.{name}")
         if module is not None:
             attrgetter(close)(module)()

@@ -278,27 +278,6 @@ def test_mathematics_costs_a_fraction_of_math_verify() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_others_have_no_counterpart_in_verl() -> None:
-    async def rate(name: str, text: str, truth: Any) -> float:
-        started = time.perf_counter()
-        await asyncio.gather(*(score_answer(SCORERS[name], text, truth) for _ in range(200)))
-        return 200 / (time.perf_counter() - started)
-
-    texts = {
-        "qa_f1": "<answer>18 or so</answer>",
-        "qa_substring": "<answer>18 or so</answer>",
-        "choice": "The answer is (B).",
-        "tool_match": '<tool_call>{"name": "f", "arguments": {}}</tool_call>',
-        "sql_match": "SELECT a FROM t WHERE a = 1",
-        "json_schema": '{"a": "aaa"}',
-        "text_rules": "18 aaa",
-    }
-    for name, text in texts.items():
-        rates = [asyncio.run(rate(name, text, TRUTHS[name])) for _ in range(3)]
-        print(f"\n{name}: {median(rates):,.0f}/s", end="")
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_nothing_holds_up_the_event_loop() -> None:
     """The longest time between two turns of a task that does nothing, while hostile texts are scored.
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import after_thoughts, last_boxed, last_tag, marked_answer
+from agent_rl.rewards.scorers.extraction import after_thoughts, marked_answer, marked_part
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
 __all__ = ["extract_choice", "score_choice"]
@@ -52,10 +52,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
     """The letter in a response, in upper case; None for none or two."""
     text = after_thoughts(solution[-_MAX_TEXT:])
-    tagged = last_tag(text)
-    text = text if tagged is None else tagged
-    boxed = last_boxed(text, joined=True)
-    marked = boxed if boxed is not None else tagged
+    marked = marked_part(text, joined=True)
     answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
     answer = answer.translate(_QUOTES)
     if not answer or len(answer) > 500:

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent_rl.errors import ConfigError
+from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import (
     FunctionCase,
@@ -57,8 +58,6 @@ _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
 _TEXT_KEYS = ("test", "functional", "pytest", "test_code")
 _BEFORE_KEYS = ("prompt", "prefix", "import_prefix")
 _DEFINED = re.compile(r"^(?:def (?:check|test)|class Test|from solution import)", re.MULTILINE)
-_PYTHON = ("python", "py", "python3")
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 
 
 @built_in("code_all", *WHOLE_SOURCES, inline=True, all_or_nothing=True, text=_ALL_TEXT)
@@ -105,20 +104,9 @@ async def score_code(
 
 def extract_code(solution: str) -> str:
     """The program in a response; "" if there is none, or it is too long."""
-    text = solution[-MAX_CODE_CHARS:]
-    last: dict[bool, tuple[int, int]] = {}  # start and end of the last block, by whether its language is Python
-    opened: re.Match[str] | None = None
-    for fence in _FENCE.finditer(text):
-        if opened is not None and not fence[1]:
-            last[opened[1].lower() in _PYTHON] = (opened.end(), fence.start())
-            opened = None
-        else:
-            opened = fence
-    if opened is not None:  # cut off before its end
-        last[opened[1].lower() in _PYTHON] = (opened.end(), len(text))
-    if last:
-        start, end = last.get(True) or last[False]
-        return text[start:end].strip("\n")
+    block = last_block(solution[-MAX_CODE_CHARS:], "python", "py", "python3")
+    if block is not None:
+        return block
     return solution if len(solution) <= MAX_CODE_CHARS else ""
 
 
@@ -127,10 +115,8 @@ def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
     tests = as_data(ground_truth)
     if tests is None or (isinstance(tests, str | list | dict) and not tests):
         tests = as_data(extra_info.get("test_cases"))
-    function = next((extra_info[key] for key in _FUNCTION_KEYS if isinstance(extra_info.get(key), str)), None)
-    prefix = extra_info.get("prefix")
     try:
-        return _read(tests, function, prefix if isinstance(prefix, str) else "")
+        return _read(tests, _text(extra_info, *_FUNCTION_KEYS), _text(extra_info, "prefix") or "")
     except (ConfigError, TypeError, ValueError, RecursionError) as error:
         raise unusable(ground_truth, f"a list of tests ({error})") from None
 
@@ -145,11 +131,9 @@ def _read(tests: Any, function: str | None, prefix: str) -> _Tests:
         else:
             tests = json.loads(tests)
     if isinstance(tests, Mapping):
-        text = next((tests[key] for key in _TEXT_KEYS if isinstance(tests.get(key), str)), None)
+        text = _text(tests, *_TEXT_KEYS)
         if text is not None:
-            function = _string(tests, "entry_point") or function
-            before = next((found for key in _BEFORE_KEYS if (found := _string(tests, key))), prefix)
-            return _python(text, function, before)
+            return _python(text, _text(tests, "entry_point") or function, _text(tests, *_BEFORE_KEYS) or prefix)
         tests = tests.get("assert_case", tests)
     if isinstance(tests, Sequence) and not isinstance(tests, str) and tests:
         tests = [_from_pair(as_data(test), function) for test in tests]
@@ -172,6 +156,7 @@ def _from_pair(test: Any, function: str | None) -> Any:
     return {key: value if isinstance(value, str | list) else json.dumps(value) for key, value in made.items()}
 
 
-def _string(mapping: Mapping[str, Any], key: str) -> str | None:
-    value = mapping.get(key)
-    return value if isinstance(value, str) and value else None
+def _text(mapping: Mapping[str, Any], *keys: str) -> str | None:
+    """The first of these values that is a text, and not empty."""
+    values = (mapping.get(key) for key in keys)
+    return next((value for value in values if isinstance(value, str) and value), None)

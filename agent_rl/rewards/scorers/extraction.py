@@ -7,21 +7,31 @@ from collections import deque
 from collections.abc import Sequence
 
 __all__ = [
+    "ANY",
+    "FINAL",
+    "STRICT",
     "after_thoughts",
-    "all_boxed",
-    "box_content",
+    "extract_formula",
     "last_block",
     "last_boxed",
     "last_match",
     "last_tag",
     "marked_answer",
+    "marked_part",
+    "tagged_block",
 ]
+
+ANY = ("answer", "####", "答案")
+FINAL = ("####", "answer", "答案")
+STRICT = ("####",)
+"""What marks an answer besides the tag and the box: `STRICT`, only `####`, and nothing in a thought; `FINAL`, in a text
+that is an answer as a whole."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
 _MAX_TEXT = 50_000  # characters at the end of a text in which boxes are looked for
 _MAX_BOXES = 10
-_MARKS = ("answer", "####", "答案")
+_MAX_LAST = 2_000  # characters at the end in which an unmarked formula is looked for
 _MAX_MARKS = 50
 _MARKED = re.compile(
     r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=|(?=\$\$?[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]))"
@@ -30,9 +40,19 @@ _MARKED = re.compile(
     re.IGNORECASE,
 )
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # of the same length, unlike str.lower
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 _MAX_GAP = 80
 _MAX_SHORT = 300
 _TEXT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}]*)\}")
+_FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
+_CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
+_BOLD = re.compile(r"\*\*(?=\s|$)|(?:^|(?<=\s))\*\*")
+_VAGUE = re.compile(
+    r"\b(?:not?|never|cannot|than|least|most|between|over|under|about|nearly|almost)\b|n't\b", re.IGNORECASE
+)
+_NUMBER = re.compile(r"(?<![\w.])-?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:/[0-9]+)?\s?(?:\\?%)?(?![\w.]?[0-9])")
+_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
+_LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 _SPACING = re.compile(r"(?:\\q?quad|\\[,;:!()\[\]\s]|\\\\|[$&~.\s])+")
 _JOINT = re.compile(
     r" ?(?:[,;]? ?(?:[A-Za-z()]+ ){0,5}(?:and|or|as well as|和|或) ?,?|[,;]|) ?(?:[A-Za-z]\w{0,3} ?= ?)?", re.IGNORECASE
@@ -61,21 +81,14 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
         if not joined or not _is_joint(text[-_MAX_TEXT:][before[1] : after[0]]):
             break
         contents.insert(0, before[2])
-    return _list(contents)
-
-
-def all_boxed(text: str) -> str | None:
-    """What the boxes of a ground truth say: all of them in a short text, otherwise the last ones, as `last_boxed`."""
-    if len(text) > _MAX_SHORT:
-        return last_boxed(text, joined=True)
-    return _list([box[2] for box in _boxes(text)])
+    return ", ".join(dict.fromkeys(contents))
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
     """Start, end and content of the last boxes."""
     boxes: list[tuple[int, int, str]] = []
     for match in deque(_BOX.finditer(text), _MAX_BOXES):
-        box = box_content(text, match.end())
+        box = _box_content(text, match.end())
         if box is not None and not (boxes and match.start() < boxes[-1][1]):
             boxes.append((match.start(), *box))
     return boxes
@@ -89,10 +102,6 @@ def _is_joint(gap: str) -> bool:
     return _JOINT.fullmatch(words) is not None and not _OPPOSED.search(words)
 
 
-def _list(contents: Sequence[str]) -> str | None:
-    return ", ".join(dict.fromkeys(contents)) if contents else None
-
-
 def last_tag(text: str, tag: str = "answer") -> str | None:
     """The stripped text between the last closing tag and the opening tag before it; None without such a pair."""
     close = text.rfind(f"</{tag}>")
@@ -102,23 +111,43 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
     return None if start < 0 else text[start + len(tag) + 2 : close].strip()
 
 
-def last_block(text: str, fence: re.Pattern[str]) -> str:
-    """The last fenced block, else the whole text; within the last `<answer>`, else `<solution>`, if there is one."""
+def last_block(text: str, *languages: str) -> str | None:
+    """The last fenced block in one of these languages, else the last of any; it may be cut off. None without one."""
+    blocks: dict[bool, str] = {}  # by whether the language is one of these
+    opened: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opened is not None and not fence[1]:
+            blocks[opened[1].lower() in languages] = text[opened.end() : fence.start()]
+            opened = None
+        else:
+            opened = fence
+    if opened is not None:
+        blocks[opened[1].lower() in languages] = text[opened.end() :].partition("```")[0]
+    block = blocks.get(True, blocks.get(False))
+    return None if block is None else block.strip("\n")
+
+
+def tagged_block(text: str, *languages: str) -> str:
+    """`last_block`, else the whole text; within the last `<answer>`, else `<solution>`, if there is one."""
     tagged = last_tag(text)
     tagged = last_tag(text, "solution") if tagged is None else tagged
     text = text if tagged is None else tagged
-    blocks = fence.findall(text)
-    return blocks[-1] if blocks else text
+    block = last_block(text, *languages)
+    return text if block is None else block
 
 
-def marked_answer(text: str, *, marks: Sequence[str] = _MARKS) -> str | None:
+def marked_answer(text: str, *, marks: Sequence[str] = ANY) -> str | None:
     """The rest of the line after the last mark; None without one.
 
     Args:
         text: the response.
         marks: of "answer" ("answer:", "the answer is"), "####" and "答案".
     """
-    text = text[-_MAX_TEXT:]
+    found = _last_mark(text[-_MAX_TEXT:], marks)
+    return None if found is None else found["rest"].strip().strip("*").strip()
+
+
+def _last_mark(text: str, marks: Sequence[str]) -> re.Match[str] | None:
     folded = text.lower() if text.isascii() else text.translate(_LOWER)
     end = len(text)
     for _ in range(_MAX_MARKS):
@@ -126,10 +155,15 @@ def marked_answer(text: str, *, marks: Sequence[str] = _MARKS) -> str | None:
         if start < 0:
             return None
         found = _MARKED.match(text, start) if start == 0 or not text[start - 1].isalnum() else None
-        if found and found["rest"].strip(" *"):
-            return found["rest"].strip().strip("*").strip()
+        if found and found["rest"].strip(" *") and not _is_heading(text, found):
+            return found
         end = start + 1
     return None
+
+
+def _is_heading(text: str, mark: re.Match[str]) -> bool:
+    """Whether `#### Notes` stands above other text."""
+    return mark[0][0] == "#" and not _LOOKS_LIKE_MATH.search(mark["rest"]) and bool(text[mark.end() :].strip())
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -138,7 +172,7 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return found[0] if found else None
 
 
-def box_content(text: str, start: int) -> tuple[int, str] | None:
+def _box_content(text: str, start: int) -> tuple[int, str] | None:
     """End and content of a box; its brace (or bare content) begins at `start`."""
     if text[start] != "{":
         bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])
@@ -149,3 +183,69 @@ def box_content(text: str, start: int) -> tuple[int, str] | None:
         if depth == 0:
             return start + brace.end(), text[start + 1 : start + brace.start()].strip()
     return None
+
+
+def marked_part(text: str, *, joined: bool = False) -> str | None:
+    """The last box, within the last `<answer>` if there is one, else what that holds; None without both."""
+    tagged = last_tag(text)
+    boxed = last_boxed(text if tagged is None else tagged, joined=joined)
+    return tagged if boxed is None else boxed
+
+
+def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
+    """The formula or number that a response answers with; None if there is none.
+
+    With `ANY`, an unmarked one counts as well, and what the thoughts mark if nothing after them does.
+    """
+    text = solution[-_MAX_TEXT:]
+    rest = after_thoughts(text)
+    answer = _formula(rest, marks)
+    return _formula(text, marks) if answer is None and marks is ANY and rest != text else answer
+
+
+def _formula(text: str, marks: Sequence[str]) -> str | None:
+    tagged = last_tag(text)
+    text = text if tagged is None else tagged
+    whole = marks in (ANY, FINAL) or tagged is not None
+    boxed = last_boxed(text, joined=True) if "\\" in text else None
+    mark = _last_mark(text, ANY if whole else marks)
+    if boxed is not None and (whole or mark is None or mark.start() < text.rfind("\\boxed")):
+        while (inner := last_boxed(boxed)) is not None:
+            boxed = inner
+        return boxed or None
+    if boxed is None and "\\boxed{" in text:  # cut off
+        return None
+    if mark is not None:
+        return _shortened(mark["rest"].strip().strip("*").strip())
+    text = text.strip()
+    if not text or not whole or (tagged is None and "<answer>" in text):
+        return None
+    if len(text) > _MAX_SHORT or "\n" in text:
+        return _last_formula(text) if marks is ANY else None
+    if not (_PROSE.search(text) and _LOOKS_LIKE_MATH.search(text)):
+        return text
+    return _last_formula(text) if marks is ANY and tagged is None else _shortened(text)
+
+
+def _shortened(marked: str) -> str:
+    """The answer in a sentence: without the reason after it, and the words around it."""
+    marked = _BOLD.sub("", marked)
+    clause = _CLAUSE.search(marked)
+    text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
+    outside = _FORMULA.sub(" ", text)
+    if not outside.strip(" .") and (formula := _FORMULA.match(text)):
+        return formula[formula.lastindex or 0] if formula.end() >= len(text.rstrip(" .")) else text
+    if not _PROSE.search(outside) or _VAGUE.search(outside):
+        return text
+    found = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))
+    if len(found) != 1 or (found[0].re is _FORMULA and _LOOKS_LIKE_MATH.search(outside)):
+        return text
+    return found[0][found[0].lastindex or 0]
+
+
+def _last_formula(text: str) -> str | None:
+    """The last formula, or the last number after it."""
+    text = text[-_MAX_LAST:]
+    formula = last_match(_FORMULA, text)
+    found = last_match(_NUMBER, text[formula.end() :] if formula else text) or formula
+    return None if found is None else found[found.lastindex or 0]

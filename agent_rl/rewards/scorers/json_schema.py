@@ -7,7 +7,6 @@ JSON text; without one there, it is `extra_info["schema"]`. Searching for a patt
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -16,7 +15,7 @@ import jsonschema
 from jsonschema.validators import extend, validator_for
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.extraction import last_block
+from agent_rl.rewards.scorers.extraction import tagged_block
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 from agent_rl.rewards.scorers.text_rules import compiled, found
 from agent_rl.tools.arguments import unique_items
@@ -24,7 +23,6 @@ from agent_rl.tools.arguments import unique_items
 __all__ = ["extract_json", "score_json_schema"]
 
 _MAX_TEXT = 100_000
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 
 
 @built_in("json_schema")
@@ -54,7 +52,7 @@ def extract_json(solution: str) -> Any:
     """
     if len(solution) > 2 * _MAX_TEXT:
         raise ValueError("too long")
-    text = last_block(solution, _FENCED)
+    text = tagged_block(solution, "json")
     if len(text) > _MAX_TEXT:
         raise ValueError("too long")
     return json.loads(text, parse_constant=_refuse)

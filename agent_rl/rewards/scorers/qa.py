@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import after_thoughts, last_boxed, last_tag
+from agent_rl.rewards.scorers.extraction import after_thoughts, marked_part
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa_em", "score_qa_f1", "score_qa_substring"]
@@ -70,11 +70,9 @@ def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str
 def extract_answer(solution: str) -> str:
     """The answer in a response; "" if there is none."""
     text = after_thoughts(solution[-MAX_TEXT_CHARS:])
-    answer = last_tag(text)
+    answer = marked_part(text)
     if answer is None and "<answer>" not in text:
-        answer = last_boxed(text) if "\\" in text else None
-        if answer is None:
-            answer = text.strip()
+        answer = text.strip()
     return answer if answer is not None and len(answer) <= MAX_ANSWER_CHARS else ""
 
 

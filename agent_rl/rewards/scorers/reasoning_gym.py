@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.scorers.extraction import last_boxed, last_tag
+from agent_rl.rewards.scorers.extraction import marked_part
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import ExecutionStatus, raise_if_not_run, repeated_if_busy, shared_sandbox
 
@@ -46,7 +46,7 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("source_dataset"), str):
         raise unusable(ground_truth, "of a reasoning-gym entry, which extra_info.entry has")
     text = solution[-_MAX_TEXT:]
-    answer = last_tag(text) or last_boxed(text) or text.strip()
+    answer = marked_part(text) or text.strip()
     if not answer or len(answer) > _MAX_ANSWER:
         return 0.0
     try:

@@ -17,7 +17,8 @@ import math
 import os
 import reprlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, SupportsFloat, TypeVar
 
@@ -33,6 +34,7 @@ __all__ = [
     "as_data",
     "as_entries",
     "built_in",
+    "close_background",
     "score_answer",
     "score_now",
     "unusable",
@@ -127,9 +129,7 @@ async def score_answer(
             result = scorer.function(text, ground_truth, info)
         else:
             result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
-        if type(result) is float and math.isfinite(result):
-            return result
-        if inspect.isawaitable(result):
+        if type(result) is not float and inspect.isawaitable(result):
             result = await result
     except Exception as error:  # noqa: BLE001 - of a scorer of this package; the user's goes on to the caller
         return await _without_score(scorer, text, ground_truth, info, error)
@@ -142,9 +142,7 @@ def score_now(
     """`score_answer` for code without an event loop; it blocks the calling thread."""
     try:
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
-        if type(result) is float and math.isfinite(result):  # what nearly every call gives needs no further look
-            return result
-        if inspect.isawaitable(result):
+        if type(result) is not float and inspect.isawaitable(result):
             result = _wait_for(result)
     except Exception as error:  # noqa: BLE001 - as in score_answer
         return _wait_for(_without_score(scorer, solution_str or "", ground_truth, extra_info or {}, error))
@@ -177,6 +175,8 @@ def as_entries(result: Any) -> dict[str, Any]:
 
 
 def _checked(scorer: Scorer, result: Any) -> Result:
+    if type(result) is float and math.isfinite(result):  # what nearly every call gives needs no further look
+        return result
     entries = as_entries(result)
     if not isinstance(score := entries.get("score"), SupportsFloat):
         problem = f"it returned {reprlib.repr(result)}"
@@ -188,54 +188,42 @@ def _checked(scorer: Scorer, result: Any) -> Result:
     return entries if isinstance(result, Mapping) else number
 
 
-class _Background:
-    """An event loop in a background thread, for callers without one; a forked child starts its own."""
+@functools.cache
+def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
+    """An event loop in a thread, for callers without one, and what ends it; a forked child starts its own."""
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        os.register_at_fork(after_in_child=self._forget)
+    async def serve() -> None:
+        ended = asyncio.Event()
+        running.set_result((asyncio.get_running_loop(), ended))
+        await ended.wait()  # then asyncio.run cancels the tasks that are left
 
-    def get(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                atexit.register(self.close)
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=[self._loop], name="agent_rl-scorers", daemon=True).start()
-            return self._loop
+    thread = threading.Thread(target=asyncio.run, args=[serve()], name="agent_rl-scorers", daemon=True)
+    thread.start()
+    loop, ended = running.result()
 
-    def close(self) -> None:
-        """Cancel the running tasks and wait until they have ended."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is None:
-            return
+    def end() -> None:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
 
-        async def end() -> None:
-            rest = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
-
-        atexit.unregister(self.close)
-        asyncio.run_coroutine_threadsafe(end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-
-    def _forget(self) -> None:
-        self._lock, self._loop = threading.Lock(), None
+    atexit.register(close_background)
+    return loop, end
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
+def close_background() -> None:
+    """End the event loop of `score_now`, if there is one."""
+    if _background.cache_info().currsize:
+        _, end = _background()
+        _background.cache_clear()
+        end()
 
 
-_background = _Background()
+os.register_at_fork(after_in_child=_background.cache_clear)
 
 
 def _wait_for(awaitable: Awaitable[Result]) -> Result:
     async def wait() -> Result:
         return await awaitable
 
-    coroutine: Coroutine[Any, Any, Result] = wait()
-    return asyncio.run_coroutine_threadsafe(coroutine, _background.get()).result()
+    loop, _ = _background()
+    return asyncio.run_coroutine_threadsafe(wait(), loop).result()

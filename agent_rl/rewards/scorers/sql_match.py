@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ToolError, ToolTimeoutError
-from agent_rl.rewards.scorers.extraction import last_block
+from agent_rl.rewards.scorers.extraction import tagged_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import in_a_place
 from agent_rl.tools.builtin._sql import pool
@@ -36,7 +36,6 @@ MEMORY_MB = 512
 _MAX_TEXT = 100_000
 _MAX_QUERY = 10_000
 _MAX_ROWS = 10_000
-_FENCED = re.compile(r"```(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _SORTED = re.compile(r"\border\s+by\b(?![^()]*\))", re.IGNORECASE)
 
 
@@ -64,7 +63,7 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
 
 def extract_query(solution: str) -> str:
     """The query in a response; "" for one that is too long."""
-    query = last_block(solution[-_MAX_TEXT:], _FENCED).strip().rstrip(";").strip()
+    query = tagged_block(solution[-_MAX_TEXT:], "sql", "sqlite").strip().rstrip(";").strip()
     return query if len(query) <= _MAX_QUERY else ""
 
 

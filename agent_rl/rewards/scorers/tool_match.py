@@ -17,9 +17,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
 __all__ = ["extract_calls", "score_tool_match"]
@@ -28,22 +28,6 @@ _EXACT_TEXT = "1.0 if exactly the expected calls were made, in any order; else 0
 _MAX_TEXT = 100_000
 _MAX_CALLS = 64
 _IGNORED = re.compile(r"[ ,./\-_*^'\"]")
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class _Text:
-    """An expected text, in the leaderboard's reading."""
-
-    folded: str
-
-
-@dataclass(frozen=True)
-class _Entries:
-    """An expected mapping with alternatives."""
-
-    values: Mapping[str, Any]
-    optional: frozenset[str]
 
 
 @built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", exact=True, text=_EXACT_TEXT)
@@ -57,13 +41,15 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     Raises:
         UnscoredError: the ground truth is not a list of calls.
     """
-    wanted = _calls(_spelled_out(ground_truth))
-    if wanted is None or not all(isinstance(call.get("arguments"), Mapping) for call in wanted):
+    short = _short_calls(ground_truth)
+    wanted = _calls(ground_truth) if short is None else short
+    if wanted is None or not all(isinstance(call["arguments"], Mapping) for call in wanted):
         raise unusable(ground_truth, "a list of {name, arguments}")
     made = extract_calls(solution)
     if not wanted or not made:
         return float(not wanted and not made and bool(solution.strip()))
-    share = _matched([[_fits(other, call) for other in made] for call in wanted]) / max(len(wanted), len(made))
+    fits = _fits if short is None else _fits_short
+    share = _matched([[fits(other, call) for other in made] for call in wanted]) / max(len(wanted), len(made))
     return float(share == 1.0) if exact else share
 
 
@@ -75,8 +61,8 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
         contents = [content for content, closed, _ in parted if closed]
         calls = [_calls(content) or [{}] for content in contents[:_MAX_CALLS]]
         return [call for several in calls for call in several][:_MAX_CALLS]
-    fenced = _FENCED.findall(text)
-    return (_calls(fenced[-1] if fenced else text) or [])[:_MAX_CALLS]
+    block = last_block(text, "json")
+    return (_calls(text if block is None else block) or [])[:_MAX_CALLS]
 
 
 def _matched(fits: Sequence[Sequence[bool]]) -> int:
@@ -100,53 +86,13 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
 
 
 def _calls(value: Any) -> list[dict[str, Any]] | None:
-    """Calls as `{name, arguments}`; None for anything else."""
-    value = as_data(value)
-    value = _from_json(value) if isinstance(value, str) else value
+    """Calls as `{name, arguments, optional}`; None for anything else."""
+    value = _as_json(value)
     values = [value] if isinstance(value, Mapping) else value
     if not isinstance(values, Sequence) or isinstance(values, str):
         return None
     calls = [_call(item) for item in values]
     return None if None in calls else [call for call in calls if call is not None]
-
-
-def _spelled_out(ground_truth: Any) -> Any:
-    """Calls written as `{name: {argument: [values that are accepted]}}`; "" among them means that it may be missing."""
-    given = as_data(ground_truth)
-    given = _from_json(given) if isinstance(given, str) else given
-    if not isinstance(given, list) or not all(_is_short(item) for item in given):
-        return ground_truth
-    calls = []
-    for item in given:
-        ((name, accepted),) = item.items()
-        optional = [key for key, values in accepted.items() if "" in values]
-        calls.append({"name": name, "arguments": _alternatives(accepted), "optional": optional})
-    return calls
-
-
-def _alternatives(accepted: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: {"one_of": [_accepted(value) for value in values]} for key, values in accepted.items()}
-
-
-def _accepted(value: Any) -> Any:
-    """A value of the leaderboard's ground truths: a mapping has the alternatives of each of its keys."""
-    if isinstance(value, Mapping) and all(isinstance(values, list) for values in value.values()):
-        optional = [key for key, values in value.items() if "" in values]
-        return _Entries(_alternatives(value), frozenset(optional))
-    if isinstance(value, list):
-        return [_accepted(item) for item in value]
-    return _Text(_folded(value)) if isinstance(value, str) else value
-
-
-def _folded(text: str) -> str:
-    return _IGNORED.sub("", text).lower()
-
-
-def _is_short(item: Any) -> bool:
-    if not isinstance(item, Mapping) or len(item) != 1 or "name" in item or "function" in item:
-        return False
-    (accepted,) = item.values()
-    return isinstance(accepted, Mapping) and all(isinstance(values, list) for values in accepted.values())
 
 
 def _call(item: Any) -> dict[str, Any] | None:
@@ -155,16 +101,27 @@ def _call(item: Any) -> dict[str, Any] | None:
     item = item["function"] if isinstance(item.get("function"), Mapping) else item
     name = item.get("name")
     arguments = item.get("arguments", item.get("parameters", item.get("args", {})))
-    arguments = _from_json(arguments or "{}") if isinstance(arguments, str) else arguments
+    arguments = _as_json(arguments or "{}") if isinstance(arguments, str) else arguments
     named = item.get("optional")
     optional = [key for key in named if isinstance(key, str)] if isinstance(named, list | tuple) else []
     return {"name": name, "arguments": arguments, "optional": optional} if isinstance(name, str) else None
 
 
-def _from_json(text: str) -> Any:
-    """The value; None for invalid JSON."""
+def _short_calls(ground_truth: Any) -> list[dict[str, Any]] | None:
+    """Calls written as `{name: {argument: [values that are accepted]}}`; None for anything else."""
+    values = _as_json(ground_truth)
+    if not isinstance(values, list) or not all(isinstance(item, Mapping) and len(item) == 1 for item in values):
+        return None
+    calls = [{"name": name, "arguments": accepted} for item in values for name, accepted in item.items()]
+    ours = any(call["name"] in ("name", "function") for call in calls)
+    return None if ours or not all(_has_alternatives(call["arguments"]) for call in calls) else calls
+
+
+def _as_json(value: Any) -> Any:
+    """A value, or the one that a text of JSON has; None for invalid JSON."""
+    value = as_data(value)
     try:
-        return json.loads(text)
+        return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
         return None
 
@@ -173,31 +130,20 @@ def _fits(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     given, expected = made.get("arguments"), wanted["arguments"]
     if made.get("name") != wanted["name"] or not isinstance(given, Mapping):
         return False
-    missing = expected.keys() - given.keys() - set(wanted["optional"])
-    if missing or given.keys() - expected.keys():
+    if not expected.keys() - set(wanted["optional"]) <= given.keys() <= expected.keys():
         return False
-    return all(_equal(value, expected[key], 0) for key, value in given.items())
+    return all(_equal(value, expected[key]) for key, value in given.items())
 
 
-def _equal(made: Any, wanted: Any, depth: int) -> bool:
-    if depth > 50:
-        return False
+def _equal(made: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping) and wanted.keys() == {"one_of"}:
-        return any(_equal(made, value, depth + 1) for value in wanted["one_of"])
-    if isinstance(wanted, _Entries):
-        if not isinstance(made, Mapping) or not wanted.values.keys() - wanted.optional <= made.keys():
-            return False
-        return made.keys() <= wanted.values.keys() and all(
-            _equal(value, wanted.values[key], depth + 1) for key, value in made.items()
-        )
-    if isinstance(wanted, _Text):
-        return isinstance(made, str) and _folded(made) == wanted.folded
+        return any(_equal(made, value) for value in wanted["one_of"])
     if isinstance(wanted, Mapping):
         same_keys = isinstance(made, Mapping) and made.keys() == wanted.keys()
-        return same_keys and all(_equal(made[key], value, depth + 1) for key, value in wanted.items())
+        return same_keys and all(_equal(made[key], value) for key, value in wanted.items())
     if isinstance(wanted, list | tuple):
         same_length = isinstance(made, list) and len(made) == len(wanted)
-        return same_length and all(_equal(*pair, depth + 1) for pair in zip(made, wanted, strict=True))
+        return same_length and all(map(_equal, made, wanted))
     if isinstance(wanted, str):
         return isinstance(made, str) and made.strip() == wanted.strip()
     if isinstance(wanted, bool) or wanted is None or isinstance(made, bool):
@@ -205,3 +151,31 @@ def _equal(made: Any, wanted: Any, depth: int) -> bool:
     if not isinstance(made, int | float) or not isinstance(wanted, int | float):
         return False
     return made == wanted or (isinstance(made, float) and math.isclose(made, wanted, rel_tol=1e-9))
+
+
+def _fits_short(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return made.get("name") == wanted["name"] and _is_accepted(made.get("arguments"), wanted["arguments"])
+
+
+def _is_accepted(made: Any, wanted: Any) -> bool:
+    """Whether a value is one that the leaderboard accepts; an entry with "" among its alternatives may be missing."""
+    if _has_alternatives(wanted):
+        required = {key for key, values in wanted.items() if "" not in values}
+        return (
+            isinstance(made, Mapping)
+            and required <= made.keys() <= wanted.keys()
+            and all(any(_is_accepted(value, other) for other in wanted[key]) for key, value in made.items())
+        )
+    if isinstance(wanted, list):
+        return isinstance(made, list) and len(made) == len(wanted) and all(map(_is_accepted, made, wanted))
+    if isinstance(wanted, str):
+        return isinstance(made, str) and _folded(made) == _folded(wanted)
+    return _equal(made, wanted)
+
+
+def _has_alternatives(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(values, list) for values in value.values())
+
+
+def _folded(text: str) -> str:
+    return _IGNORED.sub("", text).lower()

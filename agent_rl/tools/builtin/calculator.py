@@ -59,32 +59,15 @@ def calculate(expression: str) -> str:
 
 
 def _show_exact(value: Fraction) -> str:
-    if value.denominator == 1:
-        return _digits(value.numerator)
-    decimals = MAX_DECIMALS
-    if 10**MAX_DECIMALS % value.denominator:  # the decimal is longer
-        whole = abs(value.numerator) // value.denominator
-        if whole == 0:
-            return _show_small(value)
-        if whole.bit_length() > MAX_RESULT_DIGITS * 4:
-            raise too_large()
-        decimals = max(SIGNIFICANT_DIGITS - len(str(whole)), 6)
-    scaled = round(abs(value) * 10**decimals)
-    digits = _digits(scaled).rjust(decimals + 1, "0")
-    sign = "-" if value < 0 else ""
-    return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}".rstrip("0").rstrip(".")
-
-
-def _digits(number: int) -> str:
-    if number.bit_length() > MAX_RESULT_DIGITS * 3.33:  # before str(), which takes quadratic time and has its own limit
+    """By way of Decimal, because a fraction may be far beyond what a float can hold."""
+    whole = abs(value.numerator) // value.denominator
+    if whole.bit_length() > MAX_RESULT_DIGITS * 3.33:  # before str(), which takes quadratic time and has its own limit
         raise too_large()
-    return str(number)
-
-
-def _show_small(value: Fraction) -> str:
-    """A fraction between -1 and 1, by way of Decimal because it may be far below what a float can hold."""
-    rounded = Context(prec=SIGNIFICANT_DIGITS).divide(Decimal(value.numerator), Decimal(value.denominator))
-    return f"{rounded.normalize():g}"
+    digits = len(str(whole)) if whole else 0
+    is_short = 10**MAX_DECIMALS % value.denominator == 0
+    context = Context(prec=digits + MAX_DECIMALS if is_short else max(SIGNIFICANT_DIGITS, digits + 6))
+    quotient = context.normalize(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
+    return f"{quotient:f}" if is_short or whole else f"{quotient:g}"
 
 
 def _show_float(value: float) -> str:

@@ -1,77 +1,51 @@
 """Right programs, queries and comparisons on a machine that is too busy: each is right or unscored, never wrong.
 
-Everything runs on one core, so that the load is the same everywhere: the workers, which are processes of their own as
-verl's reward workers are, their programs, and those that only use the core up.
+Everything runs on one core, so that the load is the same everywhere, with processes that only use the core up.
 """
 
-import json
+import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.scorers import SCORERS, score_now, sql_match
+from agent_rl.rewards.scorers import SCORERS, code, score_answer, score_now, sql_match
 from agent_rl.rewards.scorers.math import worker
 from agent_rl.tools.builtin._sql.pool import workers as sql_workers
 from agent_rl.workers import WorkerTimeout
 from tests.busy import CORE, busy_core
-from tests.profiles import FULL
 
 pytestmark = pytest.mark.slow
 
-CASES, CASE_S, WORK_S = 2, 0.4, 0.1
-WORKER = f"""
-import asyncio, json, os, sys
-os.sched_setaffinity(0, {{{CORE}}})
-from agent_rl.errors import UnscoredError
-from agent_rl.rewards.scorers import SCORERS, code, score_answer
-code.CASE_S, code.TOTAL_S = {CASE_S}, {CASE_S * CASES}
-RIGHT = "import time\\nend = time.process_time() + {WORK_S}\\nwhile time.process_time() < end: pass\\n"
-PROGRAM = "```python\\n" + RIGHT + "print(int(input()) + 1)\\n```"
-TESTS = {{"inputs": [f"{{n}}\\n" for n in range({CASES})], "outputs": [f"{{n + 1}}\\n" for n in range({CASES})]}}
-
-async def score():
-    try:
-        return await score_answer(SCORERS["code_all"], PROGRAM, TESTS, {{}})
-    except UnscoredError as error:
-        return str(error)
-
-async def main():
-    await score_answer(SCORERS["code_all"], "```python\\nprint(1)\\n```", TESTS, {{}})
-    print("ready", flush=True)
-    count = int(sys.stdin.readline())
-    print(json.dumps(await asyncio.gather(*(score() for _ in range(count)))), flush=True)
-
-asyncio.run(main())
-"""
-# Workers, programs of each, and processes that use the core up.
-LOADS = [(2, 3, 1)] + [(1, 12, 3), (4, 12, 3), (8, 12, 3)] * FULL
+WORK_S, CASE_S, CASES, PROGRAMS = 0.1, 0.4, 2, 6
+RIGHT = f"import time\nend = time.process_time() + {WORK_S}\nwhile time.process_time() < end: pass\n"
+PROGRAM = f"```python\n{RIGHT}print(int(input()) + 1)\n```"
+TESTS = {"inputs": [f"{n}\n" for n in range(CASES)], "outputs": [f"{n + 1}\n" for n in range(CASES)]}
 
 
-@pytest.mark.bounded
-@pytest.mark.parametrize(("count", "programs", "spinners"), LOADS)
-def test_right_programs_are_right_or_unscored(count, programs, spinners):
-    pipe = subprocess.PIPE
-    with ExitStack() as stack:
-        started = [
-            stack.enter_context(subprocess.Popen([sys.executable, "-c", WORKER], stdin=pipe, stdout=pipe, text=True))
-            for _ in range(count)
-        ]
-        assert [process.stdout.readline() for process in started] == ["ready\n"] * count
-        with busy_core(spinners):
-            for process in started:
-                process.stdin.write(f"{programs}\n")
-                process.stdin.flush()
-            scores = [score for process in started for score in json.loads(process.stdout.readline())]
-    assert len(scores) == count * programs
-    assert all(score == 1.0 or isinstance(score, str) for score in scores), scores
-    assert sum(score == 1.0 for score in scores) >= len(scores) / 2, scores
+@pytest.fixture
+def on_one_core():
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {CORE})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+def test_right_programs_are_right_or_unscored(monkeypatch, on_one_core):
+    async def score() -> list[object]:
+        await score_answer(SCORERS["code_all"], "```python\nprint(1)\n```", TESTS)  # the sandbox is started
+        with busy_core(4):
+            scores = (score_answer(SCORERS["code_all"], PROGRAM, TESTS) for _ in range(PROGRAMS))
+            return await asyncio.gather(*scores, return_exceptions=True)
+
+    monkeypatch.setattr(code, "CASE_S", CASE_S)
+    monkeypatch.setattr(code, "TOTAL_S", CASE_S * CASES)
+    scores = asyncio.run(score())
+    assert all(score == 1.0 or isinstance(score, UnscoredError) for score in scores), scores
+    assert scores.count(1.0) >= PROGRAMS / 2, scores
 
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c {}) SELECT count(*) FROM c"

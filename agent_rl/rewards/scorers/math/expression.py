@@ -44,8 +44,6 @@ _CALLED = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
 _FUNCTION_NAMES = frozenset("fghpqFGHPQ")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
-_OPERATORS = {"*": "mul", "/": "div"}
-_MARKS = {"!": "fact", "°": "deg", "%": "%"}
 _CONSTANTS = {"π": "pi", "∞": "inf"}
 
 
@@ -76,7 +74,9 @@ def _repeated(whole: str, digits: str, period: str) -> Fraction:
 
 
 class _Parser(Reader[Node]):
-    gap = re.compile(r"[ \t\n~]*")
+    gap = " \t\n~"
+    operators = {"*": "mul", "/": "div"}  # noqa: RUF012
+    marks = {"!": "fact", "°": "deg", "%": "%"}  # noqa: RUF012
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -91,19 +91,13 @@ class _Parser(Reader[Node]):
     def refusal(self, reason: str = "") -> Unreadable:
         return Unreadable(reason or f"{self.text[self.at : self.at + 10]!r} at {self.at}")
 
-    def operator(self) -> str | None:
-        return _OPERATORS.get(self.take(*_OPERATORS))
-
     def joined(self) -> bool:
         next_ = self.peek()
         if not next_ or next_ in ")]}|,=<>+-;" or self.text.startswith(("\\}", "\\rfloor", "\\rceil"), self.at):
             return False
-        if next_.isdigit() and self.text[: self.at].rstrip()[-1:].isdigit():
+        if next_.isdigit() and self.behind().isdigit():
             raise Unreadable("two numbers side by side")
         return True
-
-    def mark(self) -> str | None:
-        return _MARKS.get(self.take(*_MARKS))
 
     def exponent(self) -> Node:
         return self.argument()
@@ -120,7 +114,7 @@ class _Parser(Reader[Node]):
             return self.signed()
         node = self.atom()
         if not digit and self.take("^"):  # a tower, 2^3^4
-            return self.made("pow", node, self.inside(self.argument))
+            return self.made("pow", node, self.argument())
         return node
 
     def atom(self) -> Node:
@@ -130,7 +124,7 @@ class _Parser(Reader[Node]):
         if mark == "|":
             return self.made("fn", "abs", self.group("|", "|"))
         if mark == "\\":
-            return self.inside(self.command)
+            return self.command()
         repeating = _REPEATING.match(self.text, self.at)
         if repeating:
             self.at = repeating.end()
@@ -144,7 +138,7 @@ class _Parser(Reader[Node]):
         word = _WORD.match(self.text, self.at)
         if word:
             self.at = word.end()
-            return self.inside(lambda: self.named(word[0]))
+            return self.named(word[0])
         if mark.isalpha() and not _LONG_WORD.match(self.text, self.at):
             self.at += 1
             return self.symbol(mark)

@@ -1,4 +1,4 @@
-"""`Form`: a mathematical answer as a value, tuple, interval, set, list, relation, matrix, or words.
+"""`Form`: a mathematical answer as a value, tuple, interval, set, list, relation, or words.
 
 `read` never fails: a text that it does not understand has the kind `raw`.
 """
@@ -24,9 +24,8 @@ _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
 """The relations read from right to left."""
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
-_MATRIX = re.compile(r"\\begin\{([pbvBV]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}", re.DOTALL)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
-_BASE = re.compile(r"(-?[0-9A-F]+(?:\.[0-9A-F]+)?)_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
+_BASE = re.compile(r"(-?[0-9][0-9A-F]*(?:\.[0-9A-F]+)?|[A-F]{2,})_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
 _WORDS = re.compile(rf"{QUOTE}([^{QUOTE}]*){QUOTE}")
 _PLAIN_UNIT = re.compile(
     r"(?P<value>.*[0-9.)}}π])\s*(?P<unit>(?:[A-Za-z]{2,}[A-Za-z ./]*|[A-Za-z]/[a-z]+)(?:\^\{?[23]\}?)?)\s*"
@@ -47,7 +46,7 @@ _BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 class Form:
     """A parsed answer.
 
-    `kind` is value, tuple, set, list, union, relation, matrix, words, base or raw. The meaning of the other fields
+    `kind` is value, tuple, set, list, union, relation, words or raw. The meaning of the other fields
     depends on it; the parts of a value are its rounded form, if it had one as well.
     """
 
@@ -83,10 +82,7 @@ def _read(text: str, depth: int) -> Form:
     if named and (named[1] or _closes(named[2])):
         return _read(named[1] or named[2], depth + 1)
     if "\\begin" in whole or "&" in whole:
-        return _matrix(whole, depth)
-    base = _BASE.fullmatch(whole)
-    if base and (whole[0].isdigit() or len(base[1]) > 1):
-        return Form("base", whole, (base[1], base[2]))
+        return Form("raw", _squeezed(whole))
     if whole == "ℝ":
         return Form("tuple", whole, _INFINITE, brackets="()")
     words = _as_words(whole)
@@ -123,6 +119,8 @@ def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets:
     parts = tuple(_read(piece, depth + 1) for piece in pieces)
     if any(part.kind == "raw" for part in parts):
         return Form("raw", _squeezed(text))
+    if kind == "set" and len(parts) == 1:
+        return parts[0]
     return Form(kind, _squeezed(text), parts, brackets=brackets)
 
 
@@ -140,20 +138,6 @@ def _bracketed(text: str, depth: int) -> Form | None:
             brackets = (text[0] + text[-1]).replace("⟨", "(").replace("⟩", ")")
             return _sequence("tuple", text, pieces, depth, brackets)
     return None
-
-
-def _matrix(text: str, depth: int) -> Form:
-    name, equals, rest = text.partition("=")
-    if equals and len(name.strip()) <= 12 and "\\begin" not in name:
-        text = rest.strip()
-    match = _MATRIX.fullmatch(text.strip().strip("()[] "))
-    if match is None or match[1].startswith(("v", "V")):
-        return Form("raw", _squeezed(text))
-    rows = [row for row in re.split(r"\\\\", match[2]) if row.strip()]
-    read_rows = tuple(tuple(_read(cell, depth + 1) for cell in row.split("&")) for row in rows)
-    if sum(map(len, read_rows)) > _MAX_ELEMENTS or any(cell.kind == "raw" for row in read_rows for cell in row):
-        return Form("raw", _squeezed(text))
-    return Form("matrix", _squeezed(text), read_rows)
 
 
 def _relation(text: str, depth: int) -> Form:
@@ -238,7 +222,10 @@ def _word_key(text: str) -> str:
 
 
 def _single(text: str) -> Form:
-    """A value, perhaps with a unit, a currency or a percent sign."""
+    """A value, perhaps with a unit, a percent sign or the base of its digits, which counts as a unit."""
+    base = _BASE.fullmatch(text)
+    if base:
+        return Form("value", _squeezed(text), (), ExpressionValue(parse(base[1])), f"base {base[2]}")
     quoted = _WORDS.search(text)
     chosen = quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip())
     if quoted and chosen and not _OPERATION.match(text, quoted.end()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["QUOTE", "clean", "is_unit_text", "unit_factor", "unit_of"]
+__all__ = ["QUOTE", "clean", "is_unit_text", "plain_characters", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
 """Marks both ends of words that are text, not a product of variables."""
@@ -57,7 +57,7 @@ _LATEX_MIXED_GAP = re.compile(r"(?<=[0-9])\s+(?=\\frac)")
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\x00\x01", None),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", None),
         **{
             "×": "*",
             "·": "*",
@@ -70,46 +70,53 @@ _CHARACTERS = str.maketrans(
             "º": "°",
             "˚": "°",
         },
-        **{"²": "^2", "³": "^3", "⁴": "^4", "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"},
+        **{
+            "²": "^2",
+            "³": "^3",
+            "⁴": "^4",
+            "½": " 1/2",
+            "⅓": " 1/3",
+            "⅔": " 2/3",
+            "¼": " 1/4",
+            "¾": " 3/4",
+            "⅛": " 1/8",
+        },
         **{"θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "λ": "\\lambda ", "φ": "\\phi "},
         **{"，": ",", "；": ";", "：": ":", "、": ",", "。": ".", "’": "'", "′": "'", "“": '"', "”": '"'},
     }
 )
 
-_MEASURES: dict[str, dict[str, float]] = {
-    "length": {
-        "m meter meters metre metres": 1.0,
-        "cm centimeter centimeters centimetre centimetres": 0.01,
-        "mm millimeter millimeters": 0.001,
-        "km kilometer kilometers kilometre kilometres": 1000.0,
-        "ft foot feet": 0.3048,
-        "in inch inches": 0.0254,
-        "yd yard yards": 0.9144,
-        "mi mile miles": 1609.344,
-    },
-    "mass": {
-        "kg kilogram kilograms": 1.0,
-        "g gram grams": 0.001,
-        "mg milligrams": 1e-6,
-        "ton tons tonne tonnes": 1000.0,
-    },
-    "weight": {"lb lbs pound pounds": 1.0, "oz ounce ounces": 0.0625},
-    "time": {
-        "s sec second seconds": 1.0,
-        "min minute minutes": 60.0,
-        "h hr hour hours": 3600.0,
-        "day days": 86400.0,
-        "week weeks": 604800.0,
-    },
-    "money": {"dollar dollars usd": 1.0, "cent cents": 0.01},
-    "angle": {"degree degrees °": 1.0},
-    "volume": {"l liter liters litre litres": 1.0, "ml milliliter milliliters": 0.001},
-}
+_MEASURES = """
+length 1 m meter meters metre metres
+length 0.01 cm centimeter centimeters centimetre centimetres
+length 0.001 mm millimeter millimeters
+length 1000 km kilometer kilometers kilometre kilometres
+length 0.3048 ft foot feet
+length 0.0254 in inch inches
+length 0.9144 yd yard yards
+length 1609.344 mi mile miles
+mass 1 kg kilogram kilograms
+mass 0.001 g gram grams
+mass 1e-6 mg milligrams
+mass 1000 ton tons tonne tonnes
+weight 1 lb lbs pound pounds
+weight 0.0625 oz ounce ounces
+time 1 s sec second seconds
+time 60 min minute minutes
+time 3600 h hr hour hours
+time 86400 day days
+time 604800 week weeks
+money 1 dollar dollars usd
+money 0.01 cent cents
+angle 1 degree degrees °
+volume 1 l liter liters litre litres
+volume 0.001 ml milliliter milliliters
+"""
+"""A line has a dimension, a size in the dimension's own unit, and the names of the unit."""
 _UNITS = {
-    name: (dimension, factor)
-    for dimension, units in _MEASURES.items()
-    for names, factor in units.items()
-    for name in names.split()
+    name: (dimension, float(factor))
+    for dimension, factor, *names in map(str.split, _MEASURES.strip().splitlines())
+    for name in names
 }
 _WORDS = """
 units unit square sq cubic per people students ways marbles coins points books apples pages integers cm2 m2 km2
@@ -120,12 +127,16 @@ _FREE_UNITS = frozenset(_WORDS.split())
 """Words after a number that are ignored."""
 
 
+def plain_characters(text: str) -> str:
+    """One spelling of dashes, spaces, wide digits, vulgar fractions and mathematical signs."""
+    return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
+
+
 def clean(text: str) -> str:
     """`text` in one spelling: no `$`, no spacing commands, `*` for a product, π, ∞, ≤, ∪, °, words between `QUOTE`s."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
-    else:
-        text = text.replace("\x00", "").replace("\x01", "")
+        text = plain_characters(text)
+    text = text.replace("\x00", "").replace(QUOTE, "")
     text = text.replace("{,}", ",")
     if "\\" in text:
         if "\\begin" not in text:
@@ -166,7 +177,7 @@ def unit_of(text: str) -> str | None:
 def unit_factor(unit: str) -> tuple[str, float]:
     """A unit's dimension and its size in the dimension's own unit."""
     base, _, power = unit.partition("^")
-    dimension, factor = _UNITS[base.strip()]
+    dimension, factor = _UNITS.get(base.strip(), (base, 1.0))
     order = int(power) if power in ("2", "3") else 1
     return f"{dimension}^{order}", factor**order
 

@@ -25,25 +25,15 @@ from functools import lru_cache
 from typing import Any
 
 from agent_rl.rewards.scorers.choice import counted_choice
-from agent_rl.rewards.scorers.extraction import (
-    after_thoughts,
-    all_boxed,
-    last_boxed,
-    last_match,
-    last_tag,
-    marked_answer,
-)
+from agent_rl.rewards.scorers.extraction import ANY, FINAL, STRICT, extract_formula, last_boxed
 from agent_rl.rewards.scorers.math import worker
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
-from agent_rl.rewards.scorers.math.numeric import contradicts_itself, extract_number
+from agent_rl.rewards.scorers.math.numeric import contradicts_itself
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["ANY", "FINAL", "STRICT", "extract_math", "score_math"]
+__all__ = ["score_math"]
 
-ANY = ("answer", "####", "答案")
-FINAL = ("####", "answer", "答案")
-STRICT = ("####",)
 _STRICT_TEXT = "Whether the marked answer of a response equals the ground truth."
 _MARKS_OF_DAPO = ("####", "answer:")
 _ANSWER_LINES = ("math_dapo", "aime", "AIME")
@@ -65,19 +55,9 @@ SOURCES = (
     *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12"),
     *("numina_olympiads", "*/NuminaMath*", "svamp*"),
 )
-_MAX_TEXT = 50_000  # characters at the end of a response that are searched
-_MAX_SHORT = 300
 _MAX_COMPARED = 300  # characters of an answer that is given to math-verify
-_FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
-_CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
 _CHOICE = re.compile(r"\s*(?:\\text\w*\{)?\(?([A-J])\)?\}?\s*")
 _CHOSEN = re.compile(r"(?<![A-Za-z0-9])(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+(?:\s*(?=[A-Za-z0-9\\$])|\s+(?=[^\s*/+=-]))")
-_BOLD = re.compile(r"\*\*(?=\s|$)|(?:^|(?<=\s))\*\*")
-_VERB = re.compile(r"(?<=\s)(?:is|are|equals?|be)(?=[\s:])")
-_VAGUE = re.compile(
-    r"\b(?:not?|never|cannot|than|least|most|between|over|under|about|nearly|almost)\b|n't\b", re.IGNORECASE
-)
-_NUMBER = re.compile(r"(?<![\w.])-?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:/[0-9]+)?\s?(?:\\?%)?(?![\w.]?[0-9])")
 _PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
 _BEYOND = re.compile(
     r"\\(?:sum|prod|i*int|oint|lim|gcd|lcm|max|min|det|b?mod|pmod|operatorname|cap|setminus)(?![a-zA-Z])"
@@ -110,7 +90,7 @@ def score_math(
     if strict:
         lines = str(extra_info.get("data_source")).startswith(_ANSWER_LINES)
         marks = FINAL if extra_info.get("answer_marked") else _MARKS_OF_DAPO if lines else STRICT
-    truths, answer = _truths(ground_truth), extract_math(solution, marks=marks)
+    truths, answer = _truths(ground_truth), extract_formula(solution, marks=marks)
     if answer is None:
         return 0.0
     verdicts = {truth: _decide(answer, truth, strict) for truth in truths}
@@ -118,68 +98,6 @@ def score_math(
         return 1.0
     open_ones = [truth for truth, verdict in verdicts.items() if verdict is None]
     return _by_worker(answer, open_ones) if open_ones else 0.0
-
-
-def extract_math(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """The answer in a response; None if there is none.
-
-    Args:
-        solution: the response.
-        marks: what marks an answer beside the tag and the box: `ANY`; `STRICT`, only `####`, and nothing in a thought;
-            or `FINAL` for a text that is an answer as a whole.
-    """
-    text = solution[-_MAX_TEXT:]
-    text = text if marks is ANY else after_thoughts(text)
-    tagged = last_tag(text)
-    text = text if tagged is None else tagged
-    whole = marks in (ANY, FINAL) or tagged is not None
-    boxed = last_boxed(text, joined=True) if "\\" in text else None
-    if boxed is not None and (whole or text.rfind("####") < text.rfind("\\boxed")):
-        while (inner := last_boxed(boxed)) is not None:
-            boxed = inner
-        return boxed or None
-    if boxed is None and "\\boxed{" in text:  # cut off
-        return None
-    marked = marked_answer(text, marks=ANY if whole else marks)
-    if marked:
-        return _shortened(marked)
-    text = after_thoughts(text).strip()
-    if not text or not whole or (tagged is None and "<answer>" in text):
-        return None
-    if len(text) > _MAX_SHORT or "\n" in text:
-        return _last_formula(text) if marks is ANY else None
-    if not (_PROSE.search(text) and _LOOKS_LIKE_MATH.search(text)):
-        return text
-    return _last_formula(text) if marks is ANY and tagged is None else _shortened(text)
-
-
-def _shortened(marked: str) -> str:
-    """The answer in a sentence: without the reason after it, and the words around it."""
-    marked = _BOLD.sub("", marked)
-    clause = _CLAUSE.search(marked)
-    text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
-    verb = last_match(_VERB, text)
-    if verb and _LOOKS_LIKE_MATH.search(text, verb.end()):
-        text = text[verb.end() :].strip()
-    outside = _FORMULA.sub(" ", text)
-    if not outside.strip(" .") and (formula := _FORMULA.match(text)):
-        return formula[formula.lastindex or 0] if formula.end() >= len(text.rstrip(" .")) else text
-    if not _PROSE.search(outside) or _VAGUE.search(outside):
-        return text
-    found = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))
-    if len(found) != 1 or (found[0].re is _FORMULA and _LOOKS_LIKE_MATH.search(outside)):
-        return text
-    return found[0][found[0].lastindex or 0]
-
-
-def _last_formula(text: str) -> str | None:
-    """The last formula, or a number that follows it."""
-    text = text[-2_000:]
-    last = last_match(_FORMULA, text)
-    number = extract_number(text if last is None else text[last.end() :])
-    if last is not None and number is None:
-        return last[last.lastindex or 0]
-    return None if number is None else str(number)
 
 
 @lru_cache(maxsize=16_384)
@@ -249,5 +167,5 @@ def _truth(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     text = str(value).strip()
-    boxed = all_boxed(text) if "\\boxed" in text or "\\fbox" in text else None
+    boxed = last_boxed(text, joined=True) if "box" in text else None
     return (text if boxed is None else boxed).rpartition("####")[2].strip()

@@ -20,22 +20,19 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from agent_rl.rewards.scorers.extraction import after_thoughts, box_content, last_tag, marked_answer
+from agent_rl.rewards.scorers.extraction import FINAL, STRICT, after_thoughts, extract_formula, last_match
+from agent_rl.rewards.scorers.math.latex import plain_characters
 
 __all__ = ["contradicts_itself", "extract_number", "numeric_match", "parse_number"]
 
-_BOX = "\\boxed{"
 _MAX_TEXT = 5_000
 _MAX_LAST = 300  # characters before the last digit in which the last number begins
-_DIGIT = re.compile(r"\d")
-_NO_DIGITS = "".join(chr(code) for code in range(128) if not chr(code).isdigit())
 _MAX_NUMBER_TEXT = 1_000
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 100
@@ -70,19 +67,9 @@ _VAGUE = re.compile(r"\b(?:not?|never|than|least|most|between|or)\b|n't\b|[<>\u2
 _UNEQUAL = re.compile(r"[!<>]=|[\u2260\u2264\u2265]|\\(?:neq?|geq?|leq?)(?![a-zA-Z])")
 _BARE = re.compile(r"\s*[-+]?[0-9][0-9,]*(?:\.[0-9]+)?\s*")
 _HEDGED = re.compile(r"[0-9]\s*(?:or|and)\b", re.IGNORECASE)
+_UP_TO_A_DIGIT = re.compile(r".*[0-9]", re.DOTALL)
 _COMPUTED = re.compile(r"-\s*\(|[0-9)}\]]\s*[-+*/^]\s*[0-9({\[]|\)\s*[0-9]|[0-9]\s*\(")
-_MARKER = re.compile(r"####[\s*]{0,4}(?P<rest>[^\n]{1,200})")
 
-_CHARACTERS = str.maketrans(
-    {
-        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u00a0\u2007\u2009\u202f\u3000", " "),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", None),
-        **{chr(0xFF10 + digit): str(digit) for digit in range(10)},
-        **{"\uff0e": ".", "\uff0c": ",", "\uff04": "$", "\uff05": "%", "\u2044": "/"},
-        **{"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅛": " 1/8"},
-    }
-)
 _DIGIT_GROUPS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,40})\}\s?\{([^{}]{1,40})\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s?\{([^{}]{0,80})\}")
@@ -119,9 +106,8 @@ def parse_number(text: str) -> Fraction | None:
 def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> Fraction | None:
     r"""The number that a text answers with, wherever it stands.
 
-    The first of these: the content of the last `<answer>`; after the last `####`; in the last `\boxed{}`; after the
-    last "answer is" or "answer:"; its last number, outside of thoughts. A `####` that is a heading, without a number
-    and above other text, is skipped; another mark without one number gives None.
+    The answer is found by `extraction.extract_formula`; what is marked, but is not one number, gives None. Without a
+    mark it is the last number outside of thoughts.
 
     Args:
         text: the response.
@@ -155,7 +141,7 @@ def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False
     Raises:
         ValueError: the ground truth is not a number.
     """
-    truth = _truth(ground_truth)
+    truth = None if isinstance(ground_truth, bool | None) else _truth(str(ground_truth))
     if truth is None:
         raise ValueError(f"the ground truth is not a number: {reprlib.repr(ground_truth)}")
     number = None if answer is None else _extract(answer, marked, whole)
@@ -164,32 +150,22 @@ def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False
     if number.value == truth.value:
         return True
     enough = 6 if marked else 2
-    pairs = ((number, truth.value), (truth, number.value))
-    return any(_rounded_form(*pair, enough) or _dust(*pair) for pair in pairs)
+    return _is_near(number, truth.value, enough) or _is_near(truth, number.value, enough)
 
 
-def _rounded_form(shown: _Number, exact: Fraction, enough: int) -> bool:
-    if shown.decimals is None or shown.decimals < enough or shown.digits < enough:
+def _is_near(shown: _Number, exact: Fraction, enough: int) -> bool:
+    """Whether a decimal is the exact value rounded, or as near to it as binary numbers are."""
+    if not shown.decimals:
         return False
-    half_a_unit = Fraction(1, 2 * 10**shown.decimals)
-    return abs(shown.value - exact) <= half_a_unit
-
-
-def _dust(shown: _Number, exact: Fraction) -> bool:
-    if not shown.decimals or shown.digits < _DUST_DIGITS:
-        return False
-    return abs(shown.value - exact) <= min(_DUST_SIZE, _DUST_SHARE * abs(exact))
-
-
-def _truth(ground_truth: Any) -> _Number | None:
-    if ground_truth is None or isinstance(ground_truth, bool):
-        return None
-    return _truth_of(str(ground_truth))
+    off = abs(shown.value - exact)
+    if min(shown.decimals, shown.digits) >= enough and off <= Fraction(1, 2 * 10**shown.decimals):
+        return True
+    return shown.digits >= _DUST_DIGITS and off <= min(_DUST_SIZE, _DUST_SHARE * abs(exact))
 
 
 @lru_cache(maxsize=4096)
-def _truth_of(text: str) -> _Number | None:
-    return _parse(text) or _marked(text[-_MAX_TEXT:])[0]
+def _truth(text: str) -> _Number | None:
+    return _parse(text) or _extract(text, marked=True, whole=False)
 
 
 def _parse(text: str) -> _Number | None:
@@ -203,41 +179,12 @@ def _parse(text: str) -> _Number | None:
 
 
 def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
-    text = after_thoughts(text[-_MAX_TEXT:]) if marked else text[-_MAX_TEXT:]
-    tagged = last_tag(text)
-    text = text if tagged is None else tagged
-    if marked and text.rfind("####") < text.rfind(_BOX):
-        return _boxed(text)
-    number, decided = _marked(text)
-    if decided or (marked and not whole and tagged is None):
-        return number
-    if not marked and (number := _parse(text)) is not None:
-        return number
-    said = marked_answer(text)
-    if marked:
-        return _said(text if said is None else said)
-    if said is not None and _DIGIT.search(said):
-        return _said(said) or _first(said)
-    return _only(text) if tagged is not None else _last(after_thoughts(text))
-
-
-def _marked(text: str) -> tuple[_Number | None, bool]:
-    """The number that `####` or a box marks, and whether the text marks one at all."""
-    for match in reversed(list(_MARKER.finditer(text))[-20:]) if "####" in text else ():
-        rest = match["rest"].rpartition("####")[2]
-        number = _parse(rest) or _boxed(rest)
-        if number is not None:
-            return number, True
-        if _DIGIT.search(rest) and not text[match.end() :].strip():
-            return _said(rest), True  # no heading, for nothing stands below it
-    return _boxed(text), _BOX in text
-
-
-def _boxed(text: str) -> _Number | None:
-    """The number in the last box; None where there is no box, or not one number in it."""
-    start = text.rfind(_BOX)
-    box = None if start < 0 else box_content(text, start + len(_BOX) - 1)
-    return None if box is None else _said(box[1])
+    text = text[-_MAX_TEXT:]
+    answer = extract_formula(text, marks=FINAL if marked and whole else STRICT)
+    if marked or answer is not None:
+        return None if answer is None else _said(answer)
+    answer = extract_formula(text)
+    return (None if answer is None else _said(answer)) or _last(after_thoughts(text))
 
 
 def _said(text: str) -> _Number | None:
@@ -258,25 +205,20 @@ def _only(text: str) -> _Number | None:
     return _value(found[0]) if len(found) == 1 else None
 
 
-def _first(text: str) -> _Number | None:
-    found = _FIND.search(_clean(text))
-    return None if found is None else _value(found)
-
-
 def _last(text: str) -> _Number | None:
     text = _clean(text)
-    end = len(text.rstrip(_NO_DIGITS)) if text.isascii() else len(text)
-    if not end:
+    digits = _UP_TO_A_DIGIT.match(text)
+    if digits is None:
         return None
-    start = text.rfind(" ", 0, max(0, end - _MAX_LAST)) + 1
-    found = deque(_FIND.finditer(text, start), 1)
-    return _value(found[0]) if found else None
+    start = text.rfind(" ", 0, max(0, digits.end() - _MAX_LAST)) + 1
+    found = last_match(_FIND, text[start:])
+    return None if found is None else _value(found)
 
 
 def _clean(text: str) -> str:
     """Normalize the spelling of dashes, spaces, wide digits, vulgar fractions and LaTeX."""
     if not text.isascii():
-        text = _DIGIT_GROUPS.sub("", text).translate(_CHARACTERS)
+        text = plain_characters(_DIGIT_GROUPS.sub("", text))
     if "\\" in text or "{,}" in text:
         for written, meant in _LATEX_NOISE:
             text = text.replace(written, meant)
@@ -293,31 +235,23 @@ def _plain_fraction(match: re.Match[str]) -> str:
 def _value(match: re.Match[str]) -> _Number | None:
     """The matched number; None when it is out of bounds or divides by zero."""
     groups = match.groupdict()
-    sign = -1 if (groups["sign"] == "-") != (groups["inner_sign"] == "-") else 1
-    scale = _SCALES.get(groups["scale"] or "", 1)
-    if groups["whole"] is not None:
-        whole, part, parts = (_plain(groups[name]) for name in ("whole", "part", "parts"))
-        if whole is None or part is None or not parts:
-            return None
-        return _Number(sign * scale * (whole + part / parts))
-    value, power = _plain(groups["number"]), _power(groups["e"] or groups["ten"])
-    divisor = Fraction(1) if groups["divisor"] is None else _plain(groups["divisor"])
-    if value is None or power is None or not divisor:
+    exponent = groups["e"] or groups["ten"] or "0"
+    whole, part, parts, number, divisor = (
+        (groups[name] or "").replace(",", "") for name in ("whole", "part", "parts", "number", "divisor")
+    )
+    if max(map(len, (whole, part, parts, number, divisor))) > _MAX_DIGITS:
         return None
-    result = sign * scale * value * power / divisor
-    if scale != 1 or power != 1 or groups["divisor"] is not None:
-        return _Number(result)
-    integer, _, decimals = groups["number"].partition(".")
-    return _Number(result, len(decimals), len((integer.replace(",", "") + decimals).lstrip("0")))
-
-
-def _plain(text: str) -> Fraction | None:
-    return Fraction(text.replace(",", "")) if len(text) <= _MAX_DIGITS else None
-
-
-def _power(exponent: str | None) -> Fraction | None:
-    if exponent is None:
-        return Fraction(1)
-    if len(exponent) > 6 or abs(int(exponent)) > _MAX_EXPONENT:
+    if len(exponent) > len(str(-_MAX_EXPONENT)) or abs(int(exponent)) > _MAX_EXPONENT:
         return None
-    return Fraction(10) ** int(exponent)
+    factor = _SCALES.get(groups["scale"] or "", 1) * Fraction(10) ** int(exponent)
+    if (groups["sign"] == "-") != (groups["inner_sign"] == "-"):
+        factor = -factor
+    try:
+        if whole:
+            return _Number(factor * (int(whole) + Fraction(int(part), int(parts))))
+        value = factor * Fraction(number) / Fraction(divisor or 1)
+    except ZeroDivisionError:
+        return None
+    if abs(factor) != 1 or divisor:
+        return _Number(value)
+    return _Number(value, len(number.partition(".")[2]), len(number.replace(".", "").lstrip("0")))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 
 from agent_rl.rewards.scorers.math.expression import Node, variables
 from agent_rl.rewards.scorers.math.forms import FLIPPED, Form
@@ -14,7 +13,6 @@ from agent_rl.rewards.scorers.math.value import ExpressionValue, proportional
 __all__ = ["Undecided", "same"]
 
 _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
-_NAME = re.compile(rf"[A-Za-z]\w{{0,5}}(?:[_^]\{{?-?\w+\}}?)?'?(?:\([A-Za-z0-9,]{{1,12}}\))?|{_LETTER}|[A-Z]{{2,4}}")
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
 _LENGTHS = re.compile(r"(?:\\frac|[{}|()/+:]|[A-Z]{2,4})+")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
@@ -24,7 +22,7 @@ _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
 """Decimals of a truth that must be a rounded number itself."""
 _DUST_DIGITS = 15
-_DUST = Fraction(1, 10**13)
+_DUST, _BINARY = 1e-13, 1e-15
 
 
 class Undecided(Exception):
@@ -63,53 +61,40 @@ class _Comparison:
                 return self._same_relation(answer, truth)
             case "tuple":
                 return answer.brackets == truth.brackets and self._same_order(answer.parts, truth.parts)
-            case "matrix":
-                return len(answer.parts) == len(truth.parts) and all(map(self._same_order, answer.parts, truth.parts))
-            case "base":
-                return bool(answer.parts == truth.parts)
             case "words":
                 return False  # equal texts were accepted before
         return self._any_order(answer.parts, truth.parts)
 
     def _across(self, answer: Form, truth: Form) -> bool:
         """Compare forms of two kinds."""
-        kinds = {answer.kind, truth.kind}
-        if kinds in ({"list", "set"}, {"list", "union"}):
-            return self._any_order(answer.parts, truth.parts)
-        if kinds == {"relation", "tuple"}:
-            return self._same_half_line(answer, truth)
-        if truth.kind == "relation" and not _defines(truth):
-            return False
-        return self._reduced(answer, truth, self.same) or self._reduced(
-            truth, answer, lambda one, other: self.same(other, one)
-        )
-
-    def _reduced(self, one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
-        """Whether a form of a richer kind is equivalent to a simpler one."""
-        match one.kind, other.kind:
-            case "relation", "value" | "base":
-                return one.brackets == "=" and _is_name(*one.parts) and equal(one.parts[1], other)
-            case "base", "value":
-                return bool(one.parts[0] == other.text)
-            case "words", "value":
-                return one.text.replace(" ", "") == other.text.strip("()").lower()
-            case "set", "value":
-                return len(one.parts) == 1 and equal(one.parts[0], other)
+        first, second = sorted((answer, truth), key=lambda form: form.kind)
+        match first.kind, second.kind:
+            case "list", "set" | "union":
+                return self._any_order(answer.parts, truth.parts)
+            case "list", "tuple":
+                return second.brackets == "()" and self._same_order(answer.parts, truth.parts)
             case "list", "value":
-                return self._one_value(one, other, equal)
-            case "list" | "matrix", "tuple":
-                entries = one.parts if one.kind == "list" else _vector(one)
-                same_size = other.brackets == "()" and len(entries) == len(other.parts)
-                return same_size and all(equal(*pair) for pair in zip(entries, other.parts, strict=True))
+                return self._one_value(answer, truth)
+            case "relation", "tuple":
+                return self._same_half_line(first, second)
+            case "relation", "value" if first is answer:
+                return _names(answer, computed=True) and self.same(answer.parts[1], truth)
+            case "relation", "value":
+                return _names(truth) and self.same(answer, truth.parts[1])
+            case "value", "words":
+                return second.text.replace(" ", "") == first.text.strip("()").lower()
         return False
 
-    def _one_value(self, one: Form, other: Form, equal: Callable[[Form, Form], bool]) -> bool:
+    def _one_value(self, answer: Form, truth: Form) -> bool:
         """Whether a list is one value: `1/2 or 0.5`, in different spellings, or a number with a decimal comma."""
-        comma = _DECIMAL_COMMA.fullmatch(one.text)
+        listed, value = (answer, truth) if answer.kind == "list" else (truth, answer)
+        comma = _DECIMAL_COMMA.fullmatch(listed.text)
         if comma:
-            return other.text == f"{comma[1]}.{comma[2]}"
-        spellings = {part.text for part in one.parts}
-        return len(spellings) == len(one.parts) and all(equal(part, other) for part in one.parts)
+            return value.text == f"{comma[1]}.{comma[2]}"
+        if len({part.text for part in listed.parts}) < len(listed.parts):
+            return False
+        answers, truths = (answer.parts, [truth]) if listed is answer else ([answer], truth.parts)
+        return all(self.same(one, other) for one in answers for other in truths)
 
     def _same_value(self, answer: Form, truth: Form) -> bool:
         one, other = answer.value, truth.value
@@ -125,9 +110,9 @@ class _Comparison:
             return left is not None and right is not None and abs(left * factor - right) <= 1e-9 * abs(right)
         if one.equals(other):
             return True
-        if answer.percent != truth.percent and one.exact is not None and other.exact is not None:
-            percent, bare = (one.exact, other.exact) if answer.percent else (other.exact, one.exact)
-            return bare * 100 == percent
+        if answer.percent != truth.percent and one.number is not None and other.number is not None:
+            percent, bare = (one.number, other.number) if answer.percent else (other.number, one.number)
+            return abs(bare * 100 - percent) <= _BINARY * abs(percent)
         return self._rounded(answer, truth) or any(self.same(part, truth) for part in answer.parts)
 
     def _rounded(self, answer: Form, truth: Form) -> bool:
@@ -140,10 +125,8 @@ class _Comparison:
             return False
         if exact.decimals is not None and exact.decimals < _LONG:
             return False  # it is not rounded, or as much as the other
-        if exact.value.exact is not None and exact.value.exact.denominator == 1:
-            return False
         one, other = shown.value.number, exact.value.number
-        if one is None or other is None or abs(one) < 10.0 ** (enough - 1 - shown.decimals):
+        if one is None or other is None or other == round(other) or abs(one) < 10.0 ** (enough - 1 - shown.decimals):
             return False
         return abs(one - other) <= 0.5000001 * 10.0**-shown.decimals
 
@@ -158,20 +141,19 @@ class _Comparison:
         sign = answer.brackets if ratio > 0 else FLIPPED[answer.brackets]
         return ratio != 0 and sign == truth.brackets
 
-    def _same_half_line(self, answer: Form, truth: Form) -> bool:
+    def _same_half_line(self, inequality: Form, interval: Form) -> bool:
         """Whether an inequality such as `-x > -1` is an interval that is open at one end."""
-        one, other = (answer, truth) if answer.kind == "relation" else (truth, answer)
-        names = set().union(*(variables(part.value.node) for part in one.parts if part.value))
-        if len(names) != 1 or one.brackets not in "<>≤≥" or len(other.parts) != 2:
+        names = set().union(*(variables(part.value.node) for part in inequality.parts if part.value))
+        if len(names) != 1 or inequality.brackets not in "<>≤≥" or len(interval.parts) != 2:
             return False
-        low, high = other.parts
+        low, high = interval.parts
         bound, sign = (low, ">") if high.text == "∞" else (high, "<")
         if bound.value is None or (low.text != "-∞" and high.text != "∞"):
             return False
-        if other.brackets["<>".index(sign) - 1] in "[]":
+        if interval.brackets["<>".index(sign) - 1] in "[]":
             sign = {"<": "≤", ">": "≥"}[sign]
         name = Form("value", value=ExpressionValue(("var", names.pop())))
-        return self._same_relation(one, Form("relation", parts=(name, bound), brackets=sign))
+        return self._same_relation(inequality, Form("relation", parts=(name, bound), brackets=sign))
 
     def _same_order(self, answer: Sequence[Form], truth: Sequence[Form]) -> bool:
         return len(answer) == len(truth) and all(self.same(*pair) for pair in zip(answer, truth, strict=True))
@@ -186,13 +168,6 @@ class _Comparison:
         return not left
 
 
-def _vector(matrix: Form) -> Sequence[Form]:
-    """The entries of a matrix of one row or one column; none of another."""
-    if all(len(row) == 1 for row in matrix.parts):
-        return [row[0] for row in matrix.parts]
-    return matrix.parts[0] if len(matrix.parts) == 1 else ()
-
-
 def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
     """The factor from the answer's unit to the truth's unit; None if they measure different things."""
     if answer is None or truth is None or answer == truth:
@@ -205,7 +180,7 @@ def _dust(shown: Form, exact: Form) -> bool:
     """Whether a decimal has so many digits that it is a binary number's, and is as near as those are."""
     if shown.value is None or exact.value is None or shown.decimals is None:
         return False
-    one, other = shown.value.exact, exact.value.exact
+    one, other = shown.value.number, exact.value.number
     if one is None or other is None or len(shown.text.strip("-0.")) < _DUST_DIGITS:
         return False
     return abs(one - other) <= _DUST * abs(other)
@@ -216,31 +191,24 @@ def _difference(relation: Form) -> ExpressionValue:
     return ExpressionValue(("add", left.value.node, ("neg", right.value.node)))
 
 
-def _defines(truth: Form) -> bool:
-    """Whether a ground truth that is an equation says what one thing is: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
+def _names(equation: Form, *, computed: bool = False) -> bool:
+    """Whether an equation says what one thing is: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
 
     An equation in several unknowns, such as `4x - 5y = -50`, is not answered by its right side.
+
+    Args:
+        equation: a relation.
+        computed: whether the thing may be computed from several, as in `m + n = 113`.
     """
-    if truth.brackets != "=" or len(truth.parts) != 2:
+    if equation.brackets != "=":
         return False
-    name, value = truth.parts
-    if _LENGTHS.fullmatch(name.text):
+    name, value = equation.parts
+    node = name.value.node
+    if _LENGTHS.fullmatch(name.text) or (computed and not variables(value.value.node) and _is_plain(node)):
         return True
-    bare = value.value is not None and value.value.node[0] == "var"
-    node = name.value.node if name.value else ()
-    return not bare and bool(
-        _SYMBOL.fullmatch(name.text) or (node and (node[0] == "var" or (node[0] == "fn" and node[2][0] == "var")))
-    )
-
-
-def _is_name(side: Form, value: Form) -> bool:
-    r"""Whether one side of an equation is only a name for the other: `x`, `f(x)`, `P(A)`, `AB`, `\cos A`, `m + n`."""
-    node = side.value.node if side.value else ()
-    if node and (node[0] == "var" or (node[0] == "fn" and node[2][0] == "var")):
-        return True
-    if node and value.value is not None and not variables(value.value.node) and _is_plain(node):
-        return True
-    return (_NAME.fullmatch(side.text) or _LENGTHS.fullmatch(side.text)) is not None
+    if value.value.node[0] == "var" and not computed:
+        return False
+    return bool(_SYMBOL.fullmatch(name.text)) or node[0] == "var" or (node[0] == "fn" and node[2][0] == "var")
 
 
 def _is_plain(node: Node) -> bool:

@@ -1,40 +1,34 @@
 """`ExpressionValue`: evaluates an expression, so that two expressions can be compared.
 
-Expressions with variables are compared by their values at points. A value is a rational number while everything that
-led to it is rational, and a number of 70 digits of mpmath from then on; of two such numbers, the difference counts by
-its share of the values themselves or, where a sum cancels, of its summands.
+Expressions are compared by their values at points, as numbers of 90 digits of mpmath. The difference of two numbers
+counts by its share of the values themselves or, where a sum cancels, of its summands.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from agent_rl.errors import ToolError
 from agent_rl.rewards.scorers.math.expression import Node, variables
-from agent_rl.tools.builtin._calculator.values import FUNCTIONS, arithmetic, factorial, power
 
 __all__ = ["ExpressionValue", "proportional"]
 
-_MAX_BITS = 4000
-_MAX_BINOMIAL = 1000
 _MAX_EXPONENT = 10**4
-_CLOSE = 1e-9
-_DIGITS = 70
-_SAME, _CANCELLED = 1e-50, 1e-55
-"""How far two values may differ: as a share of them, and of what was added to get them."""
+_DIGITS = 90
+_SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
+"""How far two values may differ: as a share of them, of what was added to get them, and after cancelling at all."""
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
 """Ranges of the variables at each point. At the negative one only real values count, because answers assume x > 0."""
-_NO_VALUE = (ToolError, ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
-_SIGNS = {"add": "+", "mul": "*", "div": "/"}
-_NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln log sqrt factorial binomial"
+_NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
+_NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln sqrt"
 _GROWING = ("sinh", "cosh", "fact", "binom")
 
 _own = threading.local()
@@ -47,22 +41,12 @@ class ExpressionValue:
         self.node = node
 
     @cached_property
-    def exact(self) -> Fraction | None:
-        """The value as a rational number of at most 4,000 bits; None if it is not one."""
-        return self._constant if isinstance(self._constant, Fraction) else None
-
-    @cached_property
-    def number(self) -> float | None:
-        """The value as a real number; None if it is not real or has variables."""
-        if self.exact is not None:
-            return float(self.exact) if abs(self.exact) < 10**300 else None
-        value = None if self._constant is None else complex(self._constant)
-        return None if value is None or abs(value.imag) > _CLOSE * max(1.0, abs(value)) else value.real
-
-    @cached_property
-    def _constant(self) -> Any:
-        """The value of an expression without variables; None if it has none."""
-        return None if variables(self.node) else next((value for _, value, _, _ in _pairs(self, self)), None)
+    def number(self) -> Any:
+        """The value as a real number of mpmath; None if it is not real or has variables."""
+        if variables(self.node):
+            return None
+        value = next((value for _, value, _, _ in _pairs(self, self)), None)
+        return value.real if value is not None and _close(value.imag, 0, abs(value)) else None
 
     def equals(self, other: ExpressionValue) -> bool:
         """Whether both have the same value wherever both have one: with variables, at two points at least."""
@@ -82,17 +66,13 @@ def proportional(one: ExpressionValue, other: ExpressionValue) -> int:
     if len(pairs) < 2 or not all(left and right for left, right in pairs):
         return 0
     ratios = [left / right for left, right in pairs]
-    if not all(each.imag == 0 or _close(each.imag, 0, abs(each)) for each in ratios):
-        return 0
-    if not all(_close(each, ratios[0], 0) for each in ratios):
+    if not all(_close(ratio.imag, 0, abs(ratio)) and _close(ratio, ratios[0], 0) for ratio in ratios):
         return 0
     return 1 if ratios[0].real > 0 else -1
 
 
 def _close(one: Any, other: Any, scale: Any) -> bool:
-    if isinstance(one, Fraction) and isinstance(other, Fraction):
-        return one == other
-    return bool(abs(one - other) <= max(_SAME * max(abs(one), abs(other)), _CANCELLED * scale))
+    return bool(abs(one - other) <= max(_SAME * max(abs(one), abs(other)), min(_CANCELLED * scale, _NOTHING)))
 
 
 def _pairs(one: ExpressionValue, other: ExpressionValue) -> Iterator[tuple[tuple[float, float], Any, Any, Any]]:
@@ -103,8 +83,6 @@ def _pairs(one: ExpressionValue, other: ExpressionValue) -> Iterator[tuple[tuple
             first, second = evaluation.value(one.node), evaluation.value(other.node)
         except _NO_VALUE:
             continue
-        if not (isinstance(first, Fraction) and isinstance(second, Fraction)):
-            first, second = evaluation.convert(first), evaluation.convert(second)
         if point != _NEGATIVE or max(abs(first.imag), abs(second.imag)) < _NEAR_WHOLE:
             yield point, first, second, evaluation.scale
 
@@ -117,16 +95,10 @@ class _Evaluation:
         self.scale: Any = 0
         self.arithmetic, self.functions = _arithmetic()
 
-    def convert(self, value: Any) -> Any:
-        """The value as a number of mpmath."""
-        if isinstance(value, Fraction):
-            return self.arithmetic.mpf(value.numerator) / value.denominator
-        return value
-
     def value(self, node: Node) -> Any:
         kind, *operands = node
         if kind == "num":
-            return node[1]
+            return self.arithmetic.mpf(node[1].numerator) / node[1].denominator
         if kind == "var":
             return self._place(node[1])
         if kind == "const":
@@ -135,21 +107,13 @@ class _Evaluation:
         if kind == "fn":
             kind, *operands = operands
         values = [self.value(operand) for operand in operands]
-        if all(isinstance(value, Fraction) for value in values):
-            try:
-                return _exactly(kind, *values)
-            except _NO_VALUE:  # it is not rational
-                pass
-        return self._computed(kind, [self.convert(value) for value in values])
-
-    def _computed(self, kind: str, values: list[Any]) -> Any:
         if kind in _GROWING and any(abs(value) > _MAX_EXPONENT for value in values):
             raise OverflowError
         if kind == "pow":
             return self._power(*values)
         if kind == "add":
             self.scale = max(self.scale, *map(abs, values))
-        elif kind not in (*_SIGNS, "neg", "deg", "sqrt", "abs"):
+        elif kind not in ("mul", "div", "neg", "deg", "sqrt", "abs"):
             self.scale = max(self.scale, 1)  # sin(pi) is as inexact as pi
         return self.functions[kind](*values)
 
@@ -163,38 +127,11 @@ class _Evaluation:
                 return -((-base.real) ** exponent.real)
         return base**exponent
 
-    def _place(self, name: str) -> Fraction:
+    def _place(self, name: str) -> Any:
         digest = hashlib.blake2b(f"{name} {self.point}".encode("utf-8", "replace"), digest_size=5).digest()
         low, high = map(Fraction, self.point)
         place = low + (high - low) * Fraction(int.from_bytes(digest, "big"), 2**40)
-        return Fraction(math.floor(place)) if self.point == _WHOLE else place
-
-
-def _exactly(kind: str, *values: Fraction) -> Fraction:
-    """The rational result of an operation or a function.
-
-    Raises:
-        ToolError, ArithmeticError, KeyError, ValueError: the value does not exist, or is too long.
-    """
-    match kind:
-        case "add" | "mul" | "div":
-            value = arithmetic(_SIGNS[kind], *values)
-        case "neg" | "deg":
-            value = values[0] * (-1 if kind == "neg" else 1)
-        case "pow":
-            value = power(*values)
-        case "fact":
-            value = factorial(*values)
-        case "binom":
-            top, bottom = values
-            if top.denominator != 1 or bottom.denominator != 1 or not 0 <= top <= _MAX_BINOMIAL:
-                raise ValueError("not a binomial coefficient")
-            value = Fraction(math.comb(top.numerator, bottom.numerator))
-        case _:
-            value = FUNCTIONS[kind][0](*values)
-    if not isinstance(value, Fraction) or max(value.numerator.bit_length(), value.denominator.bit_length()) > _MAX_BITS:
-        raise ValueError("not rational, or too long")
-    return value
+        return self.arithmetic.mpf(math.floor(place) if self.point == _WHOLE else float(place))
 
 
 def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
@@ -205,17 +142,19 @@ def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
         mp = MPContext()
         mp.dps = _DIGITS
         functions = {name: getattr(mp, name) for name in _NAMES.split()} | {
-            "lg": lambda value: mp.log(value) / mp.log(10),
+            "fact": mp.factorial,
+            "binom": mp.binomial,
+            "log": mp.log,
+            "lg": mp.log10,
             "abs": abs,
             "floor": lambda value: mp.floor(value + _SAME),
             "ceil": lambda value: mp.ceil(value - _SAME),
             "neg": lambda value: 0 - value,  # not -x: the sign of a zero would choose a branch
             "deg": lambda value: value,
-            "add": lambda left, right: left + right,
-            "mul": lambda left, right: left * right,
-            "div": lambda left, right: left / right,
+            "add": operator.add,
+            "mul": operator.mul,
+            "div": operator.truediv,
         }
-        functions |= {"fact": functions["factorial"], "binom": functions["binomial"]}
         _own.arithmetic = mp, functions
     found: tuple[Any, dict[str, Callable[..., Any]]] = _own.arithmetic
     return found

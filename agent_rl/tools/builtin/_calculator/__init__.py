@@ -1,1 +1,1 @@
-"""Inside of the tool `calculator`: reading an expression and computing exact values; scorers use both as well."""
+"""Inside of the tool `calculator`: the grammar, which scorers of mathematics read by as well, and exact values."""

@@ -7,24 +7,12 @@ times.
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 
 from agent_rl.errors import ToolError, did_you_mean
 from agent_rl.tools.builtin._calculator.reader import Reader
-from agent_rl.tools.builtin._calculator.values import (
-    CONSTANTS,
-    FUNCTIONS,
-    Value,
-    arithmetic,
-    checked,
-    factorial,
-    power,
-    too_large,
-)
+from agent_rl.tools.builtin._calculator.values import CONSTANTS, FUNCTIONS, OPERATIONS, Value, checked, too_large
 
 __all__ = ["evaluate"]
 
@@ -38,23 +26,15 @@ _SAME = str.maketrans(  # one character for one, so that positions stay true
     "\u2212\u2013\u2014",  # minus, en dash, em dash
     "******///---",
 )
-_GAP = r"[\s$€£¥₹₩₽]*"
-_UNREAD = re.compile(r"[^0-9A-Za-z_.+*/%^!(),\s$€£¥₹₩₽-]")
+_GAP = re.compile(r"[\s$€£¥₹₩₽]")
+_UNREAD = re.compile(r"[^0-9A-Za-z_.+*/%^!(), -]")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]*)?")
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _TIMES = re.compile(r"[xX](?![A-Za-z_])|of(?![A-Za-z_0-9])")
 _TOKEN = re.compile(rf"{_NUMBER.pattern}|{_NAME.pattern}|\*\*|//|[-+*/%^!(),]")
-_MODULO = re.compile(rf"%{_GAP}(?!{_TIMES.pattern})(?:[0-9A-Za-z_(]|\.[0-9])")
-_BEHIND_BRACKET = re.compile(rf"\){_GAP}\Z")
-_BEHIND_COMMA = re.compile(rf",{_GAP}\Z")
-_BEHIND_NUMBER = re.compile(rf"[0-9.]{_GAP}\Z")
+_MODULO = re.compile(rf"% *(?!{_TIMES.pattern})(?:[0-9A-Za-z_(]|\.[0-9])")
 _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]")
-_KINDS = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}
-_OPERATIONS: dict[str, Callable[..., Value]] = {
-    **{kind: partial(arithmetic, sign) for sign, kind in (*_KINDS.items(), ("+", "add"))},
-    **{"num": checked, "neg": operator.neg, "pow": power, "fact": factorial},
-}
 
 
 def evaluate(expression: str) -> Value:
@@ -65,21 +45,27 @@ def evaluate(expression: str) -> Value:
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are read")
-    calculation = _Calculation(expression.translate(_SAME).rstrip().removesuffix("="))
+    calculation = _Calculation(_GAP.sub(" ", expression.translate(_SAME)).rstrip().removesuffix("="))
     if unread := _UNREAD.search(calculation.text):
         raise ToolError(f"unexpected character {unread[0]!r} at position {unread.start() + 1}")
     if not calculation.peek():
         raise ToolError("the expression is empty")
-    return calculation.whole()
+    try:
+        return calculation.whole()
+    except ZeroDivisionError:
+        raise ToolError("division by zero") from None
+    except OverflowError:  # of a float
+        raise too_large() from None
 
 
 class _Calculation(Reader[Value]):
-    gap = re.compile(_GAP)
+    operators = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}  # noqa: RUF012
+    marks = {"!": "fact", "%": "%"}  # noqa: RUF012
     several = False
     """Whether a comma here separates arguments."""
 
     def made(self, kind: str, *operands: Value) -> Value:
-        return _OPERATIONS[kind](*operands)
+        return checked(OPERATIONS[kind](*operands))
 
     def refusal(self, reason: str = "") -> ToolError:
         if reason:
@@ -90,8 +76,9 @@ class _Calculation(Reader[Value]):
         if token is None:
             return ToolError(f"unexpected character {self.text[self.at]!r} at position {self.at + 1}")
         text = token[0] if len(token[0]) <= 20 else f"{token[0][:20]}..."
-        numbers = _NUMBER.match(token[0]) and _BEHIND_NUMBER.search(self.text[: self.at])
-        hint = " (an operator is missing before it)" if numbers else ""
+        hint = ""
+        if _NUMBER.match(text) and self.behind() in tuple("0123456789."):
+            hint = " (an operator is missing before it)"
         return ToolError(f"unexpected {text!r} at position {self.at + 1}{hint}")
 
     def operator(self) -> str | None:
@@ -99,18 +86,18 @@ class _Calculation(Reader[Value]):
         if times := _TIMES.match(self.text, self.at):
             self.at = times.end()
             return "mul"
-        return _KINDS.get(self.take(*_KINDS))
+        return super().operator()
 
     def joined(self) -> bool:
         next_ = self.peek()
         if next_ == "(" or _NAME.match(next_):
             return True
-        return bool(_NUMBER.match(self.text, self.at)) and bool(_BEHIND_BRACKET.search(self.text[: self.at]))
+        return self.behind() == ")" and _NUMBER.match(self.text, self.at) is not None
 
     def mark(self) -> str | None:
         if self.peek() == "%" and _MODULO.match(self.text, self.at):
             return None
-        return {"!": "fact"}.get(sign := self.take("!", "%"), sign)
+        return super().mark()
 
     def atom(self) -> Value:
         if self.peek() == "(":
@@ -126,7 +113,7 @@ class _Calculation(Reader[Value]):
         raise self.refusal()
 
     def _number(self, match: re.Match[str]) -> Value:
-        if self.several and _BEHIND_COMMA.search(self.text[: self.at]) and re.fullmatch("0[0-9]{2}", match[0]):
+        if self.several and self.behind() == "," and re.fullmatch("0[0-9]{2}", match[0]):
             raise ToolError(f"the comma before position {self.at + 1} separates arguments: write 1000 instead of 1,000")
         self.at = match.end()
         mantissa, _, exponent = match[0].replace(",", "").lower().partition("e")
@@ -148,18 +135,14 @@ class _Calculation(Reader[Value]):
         values = self._arguments(most)
         if len(values) < fewest:
             raise ToolError(f"{name} takes {fewest} arguments, got {len(values)}")
-        return function(*values)
+        return checked(function(*values))
 
     def _arguments(self, most: int | None) -> list[Value]:
         around, self.several = self.several, most != 1
         self.need("(")
-        values = self.inside(lambda: self._listed(most))
-        self.need(")")
-        self.several = around
-        return values
-
-    def _listed(self, most: int | None) -> list[Value]:
         values = [self.sum()]
         while (most is None or len(values) < most) and self.take(","):
             values.append(self.sum())
+        self.need(")")
+        self.several = around
         return values

@@ -11,29 +11,28 @@ A subclass says what an atom, an operator, an exponent and a mark are, and what 
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
 __all__ = ["Reader"]
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Reader(ABC, Generic[T]):
-    """Reads one text once, in linear time; `at` is the position."""
+    """Reads one text once; `at` is the position."""
 
-    gap: ClassVar[re.Pattern[str]]
-    """What is skipped between two signs; it matches the empty text."""
-    max_depth: ClassVar[int] = 50
+    gap: ClassVar[str] = " "
+    """The characters that are skipped between two signs."""
+    operators: ClassVar[dict[str, str]]
+    """The kinds of operators of products, by their signs."""
+    marks: ClassVar[dict[str, str]]
+    """The kinds of marks behind a value; that of the percent sign is %."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self._depth = 0
 
     @abstractmethod
     def made(self, kind: str, *operands: Any) -> T:
@@ -48,16 +47,16 @@ class Reader(ABC, Generic[T]):
         """A number, a name, a group."""
 
     @abstractmethod
-    def operator(self) -> str | None:
-        """Read an operator of products, and return its kind."""
-
-    @abstractmethod
     def joined(self) -> bool:
         """Whether a factor follows without an operator."""
 
-    @abstractmethod
+    def operator(self) -> str | None:
+        """Read an operator of products, and return its kind."""
+        return self.operators.get(self.take(*self.operators))
+
     def mark(self) -> str | None:
-        """Read what stands behind a value: % or the kind of another mark."""
+        """Read a mark, and return its kind."""
+        return self.marks.get(self.take(*self.marks))
 
     def exponent(self) -> T:
         """What follows the sign of a power."""
@@ -65,16 +64,23 @@ class Reader(ABC, Generic[T]):
 
     def whole(self) -> T:
         """The expression that is the whole text."""
-        made = self.sum()
+        try:
+            made = self.sum()
+        except RecursionError:
+            raise self.refusal("the expression is nested too deeply") from None
         if self.peek():
             raise self.refusal()
         return made
 
     def peek(self) -> str:
         """The next character after the gap; "" at the end."""
-        match = self.gap.match(self.text, self.at)
-        self.at = match.end() if match else self.at
-        return self.text[self.at : self.at + 1]
+        rest = self.text[self.at :].lstrip(self.gap)
+        self.at = len(self.text) - len(rest)
+        return rest[:1]
+
+    def behind(self) -> str:
+        """The last character before the gap; "" at the beginning."""
+        return self.text[: self.at].rstrip(self.gap)[-1:]
 
     def take(self, *signs: str) -> str:
         """Read the first of the signs that stands here; "" if none does."""
@@ -90,19 +96,10 @@ class Reader(ABC, Generic[T]):
         if not self.take(sign):
             raise self.refusal()
 
-    def inside(self, read: Callable[[], R]) -> R:
-        """What is read one level deeper."""
-        self._depth += 1
-        if self._depth > self.max_depth:
-            raise self.refusal(f"the expression is nested more than {self.max_depth // 2} deep")
-        made = read()
-        self._depth -= 1
-        return made
-
     def group(self, opening: str, closing: str) -> T:
         """A sum in brackets."""
         self.need(opening)
-        made = self.inside(self.sum)
+        made = self.sum()
         self.need(closing)
         return made
 
@@ -130,7 +127,7 @@ class Reader(ABC, Generic[T]):
         negative = False
         while sign := self.take("+", "-"):
             negative ^= sign == "-"
-        made = self.inside(self.power)
+        made = self.power()
         return self.made("neg", made) if negative else made
 
     def power(self) -> T:

@@ -2,19 +2,20 @@
 
 A `Value` is a `Fraction` while everything that led to it is exact, and a `float` from the first irrational step on. A
 float is taken as exact again where an integer is needed (floor, gcd, ...), after rounding to 13 digits, so that
-floor(log(243, 3)) is 5.
+floor(log(243, 3)) is 5. Functions raise what Python's own raise, such as an OverflowError, or a `ToolError`.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial, reduce
+from functools import reduce
 
 from agent_rl.errors import ToolError
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "Value", "arithmetic", "checked", "factorial", "power", "too_large"]
+__all__ = ["CONSTANTS", "FUNCTIONS", "OPERATIONS", "Value", "checked", "too_large"]
 
 Value = Fraction | float
 
@@ -32,75 +33,30 @@ def checked(value: Value) -> Value:
     """`value` itself.
 
     Raises:
-        ToolError: when it is beyond the bounds or not a number.
+        ToolError: when it is beyond the bounds or not a real number.
     """
     if isinstance(value, Fraction):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
             raise too_large()
+    elif isinstance(value, complex):
+        raise ToolError("a root or a fractional power of a negative number has no real value")
     elif not math.isfinite(value):
         raise too_large()
     return value
 
 
-def arithmetic(operator: str, left: Value, right: Value) -> Value:
-    """One of + - * / // %; // and % round towards minus infinity, as in Python."""
-    try:
-        if operator == "+":
-            return checked(left + right)
-        if operator == "-":
-            return checked(left - right)
-        if operator == "*":
-            return checked(left * right)
-        if right == 0:
-            raise ToolError("division by zero")
-        if operator == "/":
-            return checked(left / right)
-        if operator == "//":
-            return floor(_exact(left) / _exact(right))
-        return checked(left % right)
-    except OverflowError:  # a large fraction meets a float
-        raise too_large() from None
-
-
-def power(base: Value, exponent: Value) -> Value:
-    """`base ** exponent` over the reals, exact where the result is rational."""
-    if base == 0 and exponent < 0:
-        raise ToolError("division by zero (zero to a negative power)")
-    if isinstance(exponent, Fraction) and exponent.denominator == 1:
-        return _integer_power(base, exponent.numerator)
-    if base < 0:
-        raise ToolError("a negative number to a fractional power has no real value")
-    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator <= 64:
+def _power(base: Value, exponent: Value) -> Value:
+    """`base ** exponent`, exact where the result is rational."""
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and 1 < exponent.denominator <= 64 and base >= 0:
         numerator, denominator = (_root(part, exponent.denominator) for part in (base.numerator, base.denominator))
         if numerator is not None and denominator is not None:
-            return _integer_power(Fraction(numerator, denominator), exponent.numerator)
-    try:
-        return checked(float(base) ** float(exponent))
-    except OverflowError:
-        raise too_large() from None
-
-
-def factorial(value: Value) -> Fraction:
-    number = _integer(value, "factorial")
-    if number < 0:
-        raise ToolError("the factorial of a negative number does not exist")
-    if number > MAX_FACTORIAL:
-        raise too_large()
-    return Fraction(math.factorial(number))
-
-
-def _integer_power(base: Value, exponent: int) -> Value:
-    if isinstance(base, Fraction):
-        if base in (0, 1, -1):  # of any size
-            return base ** (exponent % 2 if base == -1 else min(exponent, 1) if base == 0 else 0)
+            base, exponent = Fraction(numerator, denominator), Fraction(exponent.numerator)
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         bits = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
         if bits * abs(exponent) > MAX_BITS:  # before computing it
             raise too_large()
-        return checked(base**exponent)
-    try:
-        return checked(base ** float(exponent))
-    except OverflowError:
-        raise too_large() from None
+        return base**exponent.numerator
+    return float(base) ** float(exponent)
 
 
 def _root(number: int, degree: int) -> int | None:
@@ -114,10 +70,13 @@ def _root(number: int, degree: int) -> int | None:
     return root if root**degree == number else None
 
 
-def _sqrt(value: Value) -> Value:
-    if value < 0:
-        raise ToolError("the square root of a negative number is not real")
-    return power(value, Fraction(1, 2))
+def _factorial(value: Value) -> Value:
+    number = _integer(value, "factorial")
+    if number < 0:
+        raise ToolError("the factorial of a negative number does not exist")
+    if number > MAX_FACTORIAL:
+        raise too_large()
+    return Fraction(math.factorial(number))
 
 
 def _log(value: Value, base: Value | None = None) -> Value:
@@ -126,37 +85,16 @@ def _log(value: Value, base: Value | None = None) -> Value:
     divisor = _logarithm(math.log, base)
     if divisor == 0:
         raise ToolError("a logarithm to base 1 does not exist")
-    return checked(_logarithm(math.log, value) / divisor)
+    return _logarithm(math.log, value) / divisor
 
 
 def _logarithm(function: Callable[[float | int], float], value: Value) -> float:
     if value <= 0:
         raise ToolError("the logarithm of zero or of a negative number does not exist")
-    try:
-        return function(float(value)) if float(value) > 0 else _wide_logarithm(function, value)
-    except OverflowError:
-        return _wide_logarithm(function, value)
-
-
-def _wide_logarithm(function: Callable[[float | int], float], value: Value) -> float:
-    """For fractions outside of float's range: math takes integers of any size."""
-    assert isinstance(value, Fraction)
-    return function(value.numerator) - function(value.denominator)
-
-
-def _real(function: Callable[[float], float]) -> Callable[[Value], Value]:
-    def apply(value: Value) -> Value:
-        try:
-            return checked(function(float(value)))
-        except OverflowError:
-            raise too_large() from None
-
-    return apply
-
-
-def _circular(function: Callable[[float], float]) -> Callable[[Value], Value]:
-    """Rounded to 15 places, so that sin(pi) is 0."""
-    return _real(lambda value: round(function(value), 15))
+    if 1e-300 < value < 1e300:
+        return function(float(value))
+    numerator, denominator = value.as_integer_ratio()  # the logarithms take integers of any size
+    return function(numerator) - function(denominator)
 
 
 def _exact(value: Value) -> Fraction:
@@ -170,10 +108,6 @@ def _integer(value: Value, purpose: str) -> int:
     return exact.numerator
 
 
-def floor(value: Value) -> Fraction:
-    return Fraction(math.floor(_exact(value)))
-
-
 def _round(value: Value, digits: Value = Fraction(0)) -> Value:
     """Half away from zero, as taught in school; Python's round(2.5) is 2."""
     places = _integer(digits, "round(x, digits)")
@@ -182,7 +116,7 @@ def _round(value: Value, digits: Value = Fraction(0)) -> Value:
     scale = Fraction(10) ** places
     exact = _exact(value)
     rounded = math.floor(abs(exact) * scale + Fraction(1, 2)) / scale
-    return checked(-rounded if exact < 0 else rounded)
+    return -rounded if exact < 0 else rounded
 
 
 def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value]:
@@ -196,28 +130,41 @@ def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value
     return apply
 
 
+OPERATIONS: dict[str, Callable[..., Value]] = {
+    "num": lambda value: value,
+    "neg": operator.neg,
+    "add": operator.add,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "floordiv": lambda left, right: Fraction(math.floor(_exact(left) / _exact(right))),
+    "mod": operator.mod,
+    "pow": _power,
+    "fact": _factorial,
+}
+"""By the kinds of `reader.Reader`; // and % round towards minus infinity, as in Python."""
+
 CONSTANTS: dict[str, Value] = {"pi": math.pi, "e": math.e}
 
 FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
-    "sqrt": (_sqrt, 1, 1),
+    "sqrt": (lambda value: _power(value, Fraction(1, 2)), 1, 1),
     "abs": (abs, 1, 1),
     "round": (_round, 1, 2),
-    "floor": (floor, 1, 1),
+    "floor": (lambda value: Fraction(math.floor(_exact(value))), 1, 1),
     "ceil": (lambda value: Fraction(math.ceil(_exact(value))), 1, 1),
     "min": (lambda *values: min(values), 1, None),
     "max": (lambda *values: max(values), 1, None),
-    "sum": (lambda *values: reduce(partial(arithmetic, "+"), values), 1, None),
+    "sum": (lambda *values: reduce(lambda left, right: checked(left + right), values), 1, None),
     "gcd": (_fold(math.gcd, "gcd"), 1, None),
     "lcm": (_fold(math.lcm, "lcm"), 1, None),
-    "pow": (power, 2, 2),
-    "factorial": (factorial, 1, 1),
-    "exp": (_real(math.exp), 1, 1),
+    "pow": (_power, 2, 2),
+    "factorial": (_factorial, 1, 1),
+    "exp": (math.exp, 1, 1),
     "log": (_log, 1, 2),
     "ln": (_log, 1, 1),
     "log10": (lambda value: _logarithm(math.log10, value), 1, 1),
     "log2": (lambda value: _logarithm(math.log2, value), 1, 1),
-    "sin": (_circular(math.sin), 1, 1),
-    "cos": (_circular(math.cos), 1, 1),
-    "tan": (_circular(math.tan), 1, 1),
+    "sin": (lambda value: round(math.sin(value), 15), 1, 1),  # so that sin(pi) is 0
+    "cos": (lambda value: round(math.cos(value), 15), 1, 1),
+    "tan": (lambda value: round(math.tan(value), 15), 1, 1),
 }
 """Name -> function, fewest and most arguments (None: any number)."""

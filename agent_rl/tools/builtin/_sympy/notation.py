@@ -26,6 +26,7 @@ _LATEX = {
 _MAX_CHARS = 10_000
 _MATRIX = re.compile(r"\\begin\{[bpv]?matrix\}(.*?)\\end\{[bpv]?matrix\}", re.DOTALL)
 _MATRIX_ARITHMETIC = re.compile(r"\]\s*\]\s*[-+*/^]|[-+*\d]\s*\[\s*\[")
+_GROUP = r"\s*(?:\{([^{}]*)\}|([^{}\s\\]))"
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _KEYWORDS = ("dir", "domain", "dict", "n", "x0", "evaluate", "check", "real", "positive", "integer")
 
@@ -65,28 +66,15 @@ def _latex(text: str) -> str:
     text = re.sub(r"\\[,;:! ()\[\]]|\$", " ", text)
     text = re.sub(r"\\([A-Za-z]+)", lambda match: _LATEX.get(match[1], match[0]), text)
     text = re.sub(r"_\{(\w+)\}", r"_\1", text)
-    text = re.sub(r"\\sqrt\s*\[(\d+)\]\s*\{", r"\\root{\1}{", text)
-    while (start := max(text.rfind("\\frac"), text.rfind("\\root"))) >= 0:  # the innermost are the last
-        head = text[start + 1 : start + 5]
-        first, rest = _braced(text[start + 5 :])
-        second, rest = _braced(rest)
-        made = f"(({first})/({second}))" if head == "frac" else f"root({second}, {first})"
-        text = f"{text[:start]}{made}{rest}"
+    count = 1
+    while count:  # the innermost groups first
+        text, exponents = re.subn(r"\^\s*\{([^{}]*)\}", r"^(\1)", text)
+        text, fractions = re.subn(rf"\\frac{_GROUP}{_GROUP}", r"((\1\2)/(\3\4))", text)
+        text, roots = re.subn(r"\\sqrt\s*\[(\d+)\]\s*\{([^{}]*)\}", r"root(\2, \1)", text)
+        text, square_roots = re.subn(r"\\sqrt\s*\{([^{}]*)\}", r" sqrt(\1)", text)
+        count = exponents + fractions + roots + square_roots
     text = re.sub(r"\\([A-Za-z]+)", r" \1", text)
     return text.replace("{", "(").replace("}", ")")
-
-
-def _braced(text: str) -> tuple[str, str]:
-    """The group at the beginning of `text` (one character where there are no braces), and what follows."""
-    text = text.lstrip()
-    if not text.startswith("{"):
-        return text[:1], text[1:]
-    depth = 0
-    for index, sign in enumerate(text):
-        depth += (sign == "{") - (sign == "}")
-        if depth == 0:
-            return text[1:index], text[index + 1 :]
-    raise ToolError(f"could not parse: a brace is never closed in {text[:40]!r}")
 
 
 def _around(text: str, index: int) -> str:

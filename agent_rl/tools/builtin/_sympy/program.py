@@ -62,11 +62,6 @@ class SympyRequest:
     def has(self, *keys: str) -> bool:
         return all(self.data.get(key) is not None for key in keys)
 
-    @property
-    def order(self) -> int | None:
-        order: int | None = self.data.get("order")
-        return order
-
     def parts(self) -> list[Any]:
         """The expression, or those that were given together."""
         found = self.expression
@@ -217,7 +212,7 @@ def show_solution(solution: dict[Any, Any], unknowns: list[Any]) -> str:
 
 def differentiate(request: SympyRequest) -> str:
     variable = request.variable()
-    value = sympy.diff(request.expression, variable, request.order or 1)
+    value = sympy.diff(request.expression, variable, request.data.get("order") or 1)
     if request.has("point"):
         value = value.subs(variable, request.value("point"))
     return show(value)
@@ -256,7 +251,7 @@ def limit(request: SympyRequest) -> str:
 
 def series(request: SympyRequest) -> str:
     point = request.value("point") if request.has("point") else 0
-    return show(sympy.series(request.expression, request.variable(), point, request.order or 6))
+    return show(sympy.series(request.expression, request.variable(), point, request.data.get("order") or 6))
 
 
 def bounds(request: SympyRequest) -> tuple[Any, Any, Any]:
