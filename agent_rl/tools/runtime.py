@@ -5,8 +5,8 @@ Every call is answered with a text that the policy can use, its own mistakes inc
 
 The steps of a call: its arguments are checked, in another process and for a limited time where that may take long; the
 result of an equal call is taken from the cache, if the tool has one; it queues, if the tool has a limit on concurrency;
-then it runs, with retries if the tool has them, and its time starts to count. The result is recorded, if there is a
-cassette, and cut to what the policy is shown.
+then it runs, with retries if the tool has them, and its time starts to count. The result is cut to what the policy is
+shown.
 
 What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its
 daemon thread, which goes on until it returns or the process exits, and no longer counts against the tool's concurrency;
@@ -36,7 +36,6 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools.argument_check import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
-from agent_rl.tools.cassette import Cassette, Tape
 from agent_rl.tools.declared import DeclaredFunction, as_answer
 from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
 from agent_rl.tools.spec import ToolSpec
@@ -69,7 +68,6 @@ class ToolSession:
             for closing a tool.
         max_parallel_calls: calls of one turn that are run; the others are answered as skipped. None: all.
         result_limit: how much of a result the policy is shown. None: all.
-        cassette: records the calls, or answers them from a recording. None: neither.
         settings: the section `agent_rl.tools`, of which `cache_path`, `on_error` and `reuse_results` are read. None:
             its defaults, but no result is reused.
 
@@ -85,7 +83,6 @@ class ToolSession:
         default_timeout_s: float,
         max_parallel_calls: int | None = None,
         result_limit: ResultLimit | None = None,
-        cassette: Cassette | None = None,
         settings: ToolsSettings | None = None,
     ) -> None:
         settings = settings or ToolsSettings(reuse_results=False)
@@ -103,7 +100,6 @@ class ToolSession:
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
-        self._tape = Tape(cassette, specs, self._tools_kwargs) if cassette is not None else None
         self._open = False
 
     @property
@@ -156,10 +152,7 @@ class ToolSession:
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
-        if self._tape is None:
-            results = await self._answer_all(allowed)
-        else:
-            results = await self._tape.turn(allowed, lambda: self._answer_all(allowed))
+        results = await self._answer_all(allowed)
         if self._result_limit is not None:
             for result in results:
                 result.text = self._result_limit.cut(result.text)
