@@ -11,7 +11,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -26,7 +26,16 @@ from referencing.jsonschema import DRAFT202012
 
 from agent_rl.errors import InvalidArgumentsError, did_you_mean
 
-__all__ = ["check_arguments", "coerce", "full_schema", "is_quick", "make_validator", "schema_problem", "unique_items"]
+__all__ = [
+    "check_arguments",
+    "coerce",
+    "full_schema",
+    "is_quick",
+    "make_validator",
+    "rewritten",
+    "schema_problem",
+    "unique_items",
+]
 
 _MAX_ERRORS = 3
 _MAX_SHOWN = 120  # characters of a value that are repeated to the policy
@@ -54,6 +63,8 @@ _SHORT_TYPES = {
     "dict": "object",
 }
 """Names of Python's types in the short form of a schema."""
+_DATA = ("enum", "const", "default", "required", "dependentRequired")
+"""Keywords whose values are not schemas."""
 _SLOW = (
     *("pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef"),
     *("unevaluatedItems", "unevaluatedProperties", "propertyNames"),
@@ -95,6 +106,21 @@ def full_schema(parameters: Any) -> Any:
         if isinstance(kind := each.get("type"), str):
             each["type"] = _SHORT_TYPES.get(kind, kind)
     return {"type": "object", "properties": given, "required": required}
+
+
+def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a JSON schema with `change` applied to each schema in it, the innermost first."""
+    if isinstance(schema, list):
+        return [rewritten(part, change) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "patternProperties", "dependentSchemas", "$defs"):
+            made[key] = {str(name): rewritten(part, change) for name, part in value.items()}
+        else:
+            made[key] = value if key in _DATA else rewritten(value, change)
+    return change(made)
 
 
 def unique_items(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
