@@ -336,10 +336,10 @@ def _modern(schema: dict[str, Any]) -> dict[str, Any]:
             made[exclusive] = made.pop(bound)
     if schema.get("nullable") is not True:
         return made
+    if "type" not in made:
+        return {"anyOf": [made, {"type": "null"}]}
     choices = {"enum": [*made["enum"], None]} if "enum" in made else {}
-    return (
-        {**made, "type": [made["type"], "null"], **choices} if "type" in made else {"anyOf": [made, {"type": "null"}]}
-    )
+    return {**made, "type": [made["type"], "null"], **choices}
 
 
 def _resolved(document: Mapping[str, Any], node: Any) -> Any:

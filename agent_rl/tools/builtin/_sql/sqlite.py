@@ -35,9 +35,6 @@ class Sqlite:
         UnusableError: when it is no database.
     """
 
-    BASE_MB = 16
-    """MiB of writable memory that Python takes with the engine loaded."""
-
     def __init__(self, path: str | None, memory_mb: int) -> None:
         place = ":memory:" if path is None else f"{Path(path).as_uri()}?mode=ro&immutable=1"
         try:
