@@ -44,13 +44,7 @@ from agent_rl.secrets import Secrets
 from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._http.connection import HttpConnection, connect
-from agent_rl.tools.builtin._http.request import (
-    HttpEndpoint,
-    HttpRequest,
-    ResponseRule,
-    build,
-    check_request,
-)
+from agent_rl.tools.builtin._http.request import HttpEndpoint, HttpRequest, ResponseRule, build, check_request
 from agent_rl.tools.spec import Toolset, ToolSpec
 
 __all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
@@ -91,14 +85,10 @@ class HttpTool(Tool):
         """Send one request and show its answer."""
         service, request = self._service, self.settings.request
         try:
-            built = build(request, arguments)
+            path, parts = build(request, arguments)
+            parts["params"] = {**parts["params"], **service.params} or None
             response = await service.remote.request(
-                request.method,
-                service.base_url + built.path,
-                params={**built.params, **service.params} or None,
-                json=built.json,
-                headers=built.headers,
-                idempotent=request.resendable,
+                request.method, service.base_url + path, idempotent=request.resendable, **parts
             )
         except ValueError as error:  # too long, or text that is not Unicode
             raise ToolError(service.secrets.hide(f"the request cannot be sent: {error}")) from None

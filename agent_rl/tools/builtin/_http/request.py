@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote
 
@@ -18,30 +17,13 @@ from pydantic import Field
 from agent_rl.errors import ConfigError, ToolError, did_you_mean
 from agent_rl.tools.base import ToolConfig
 
-__all__ = [
-    "PLACES",
-    "Built",
-    "HttpEndpoint",
-    "HttpRequest",
-    "ResponseRule",
-    "build",
-    "check_request",
-    "default_place",
-    "split_place",
-]
+__all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_request", "default_place"]
 
 PLACES = ("path", "query", "header", "body", "whole_body")
 FRAMING_HEADERS = frozenset(
     (
-        "connection",
-        "content-encoding",
-        "content-length",
-        "expect",
-        "host",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
+        *("connection", "content-encoding", "content-length", "expect", "host"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
     )
 )
 CREDENTIAL_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"))
@@ -114,35 +96,11 @@ class HttpEndpoint(HttpRequest):
         return request
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """One request, without what belongs to the connection."""
-
-    path: str
-    """Percent-encoded; begins with a slash."""
-    params: dict[str, str | list[str]]
-    headers: dict[str, str]
-    json: Any
-    """The body; None: there is none."""
-
-
 def default_place(argument: str, method: str, path: str) -> str:
     """The place of an argument that `places` does not name."""
     if argument in _PLACEHOLDER.findall(path):
         return "path"
     return "query" if method in ("GET", "HEAD", "OPTIONS", "DELETE") else "body"
-
-
-def split_place(argument: str, text: str) -> tuple[str, str]:
-    """(place, name on the wire) of `query` or `query:name`.
-
-    Raises:
-        ConfigError: there is no such place.
-    """
-    place, _, name = text.partition(":")
-    if place not in PLACES:
-        raise ConfigError(f"places.{argument}", f"unknown place {text!r}", did_you_mean(place, PLACES))
-    return place, name or argument
 
 
 def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> None:
@@ -158,7 +116,9 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
     placeholders = _check_path(request.path)
     used = {**dict.fromkeys(taken, ""), **{("query", name): "" for name, _ in _fixed_query(request.path)}}
     for argument, text in request.places.items():
-        key, (place, name) = f"places.{argument}", split_place(argument, text)
+        key, (place, name) = f"places.{argument}", _split_place(argument, text)
+        if place not in PLACES:
+            raise ConfigError(key, f"unknown place {text!r}", did_you_mean(place, PLACES))
         if place == "header":
             _check_header(key, name)
             name = name.lower()
@@ -181,8 +141,8 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
         raise ConfigError("places", problem, "Keep the whole_body alone")
 
 
-def build(request: HttpRequest, arguments: Mapping[str, Any]) -> Built:
-    """The request for these arguments.
+def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The percent-encoded path for these arguments, and `params`, `headers` and `json` of the request.
 
     Raises:
         ToolError: for a value that cannot go where it is to go; the policy reads the text.
@@ -191,7 +151,7 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> Built:
     for argument, value in arguments.items():
         if argument not in request.places:
             raise ToolError(f"unknown argument {argument!r}. {did_you_mean(argument, request.places)}")
-        place, name = split_place(argument, request.places[argument])
+        place, name = _split_place(argument, request.places[argument])
         if value is not None or place == "body":
             values[place][name] = value
     params: dict[str, str | list[str]] = dict(_fixed_query(request.path))
@@ -200,7 +160,13 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> Built:
     has_body = any(text.partition(":")[0] == "body" for text in request.places.values())
     body = values["body"] if has_body else next(iter(values["whole_body"].values()), None)
     headers = {name: _header_value(name, value) for name, value in values["header"].items()}
-    return Built(_fill(request.path, values["path"]), params, headers, body)
+    return _fill(request.path, values["path"]), {"params": params, "headers": headers, "json": body}
+
+
+def _split_place(argument: str, text: str) -> tuple[str, str]:
+    """(place, name on the wire) of `query` or `query:name`."""
+    place, _, name = text.partition(":")
+    return place, name or argument
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:
