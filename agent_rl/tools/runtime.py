@@ -72,7 +72,7 @@ class ToolSession:
             its defaults, but no result is reused.
 
     Raises:
-        ConfigError: for a file that cannot be used.
+        ConfigError: for a file, or a row's `tools_kwargs`, that cannot be used.
     """
 
     def __init__(
@@ -88,15 +88,12 @@ class ToolSession:
         settings = settings or ToolsSettings(reuse_results=False)
         self._scope = TrajectoryScope()
         self._default_timeout_s = default_timeout_s
-        self._slots = {spec.name: Slot(spec, spec.timeout_s or default_timeout_s, self._scope) for spec in specs}
+        self._slots: dict[str, Slot] = {}
+        for spec in specs:
+            limit_s, created = spec.timeout_s or default_timeout_s, _create_kwargs(tools_kwargs or {}, spec.name)
+            self._slots[spec.name] = Slot(spec, limit_s, self._scope, created, _cache(spec, settings))
         if len(self._slots) < len(specs):
             raise FatalError(f"two tools have one name: {', '.join(spec.name for spec in specs)}")
-        for slot in self._slots.values():
-            if slot.spec.cache != "off":
-                slot.cache = shared_cache(settings.cache_path) if slot.spec.cache == "shared" else ResultCache()
-            elif settings.reuse_results and slot.spec.may_be_reused:
-                slot.cache = ResultCache()
-        self._tools_kwargs = tools_kwargs or {}
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
@@ -127,11 +124,10 @@ class ToolSession:
         if not self._open:
             return
         self._open = False
-        if any(slot.called for slot in self._slots.values()):
-            await uninterrupted(asyncio.ensure_future(self._close()))
+        await uninterrupted(asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
-        await asyncio.gather(*(slot.close() for slot in self._slots.values() if slot.needs_close))
+        await asyncio.gather(*(slot.close() for slot in self._slots.values()))
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
@@ -147,7 +143,7 @@ class ToolSession:
         Raises:
             UnscoredError: a tool's infrastructure failed.
             BrokenCallError: a tool has a bug.
-            FatalError: raised by a tool, or for a row with `tools_kwargs` that cannot be used.
+            FatalError: raised by a tool.
         """
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
@@ -206,19 +202,7 @@ class ToolSession:
             name = call.name[:MAX_SHOWN]
             raise UnknownToolError(f"there is no tool {name!r}. {did_you_mean(name, self._slots)}")
         arguments = await checked(slot.spec, call.arguments, slot.limit_s)
-        if not slot.called:
-            slot.create_kwargs = self._create_kwargs(call.name)
-            slot.called = True
         return await slot.answer(arguments, result)
-
-    def _create_kwargs(self, name: str) -> Mapping[str, Any]:
-        """None at both levels is what parquet gives for a row without them."""
-        kwargs = self._tools_kwargs.get(name) or {}
-        created = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
-        if created is not None and not isinstance(created, Mapping):
-            key = f"extra_info.tools_kwargs.{name}"
-            raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Fix the row")
-        return created or {}
 
     def _skip(self, call: ToolCall, position: int) -> ToolResult:
         text = (
@@ -226,3 +210,20 @@ class ToolSession:
             "Repeat it in your next turn if you still need it."
         )
         return ToolResult(call.id, call.name, text, ToolStatus.SKIPPED)
+
+
+def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A tool's; None at both levels is what parquet gives for a row without them."""
+    kwargs = tools_kwargs.get(name) or {}
+    created = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
+    if created is not None and not isinstance(created, Mapping):
+        key = f"extra_info.tools_kwargs.{name}"
+        raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Fix the row")
+    return created or {}
+
+
+def _cache(spec: ToolSpec, settings: ToolsSettings) -> ResultCache | None:
+    if spec.cache == "shared":
+        return shared_cache(settings.cache_path)
+    is_kept = spec.cache == "trajectory" or (settings.reuse_results and spec.may_be_reused)
+    return ResultCache() if is_kept else None

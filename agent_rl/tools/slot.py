@@ -38,44 +38,45 @@ class Slot:
         spec: the tool as it is configured.
         limit_s: seconds of one call, and of closing.
         scope: the resources that the trajectory's tools share.
+        create_kwargs: the row's, for this tool.
+        cache: of its results; None: each call is executed.
     """
 
-    def __init__(self, spec: ToolSpec, limit_s: float, scope: TrajectoryScope) -> None:
+    def __init__(
+        self,
+        spec: ToolSpec,
+        limit_s: float,
+        scope: TrajectoryScope,
+        create_kwargs: Mapping[str, Any],
+        cache: ResultCache | None,
+    ) -> None:
         self.spec = spec
         self.limit_s = limit_s
         self.tool: Tool | None = None
-        self.called = False
-        self.create_kwargs: Mapping[str, Any] = {}
-        self.cache: ResultCache | None = None
-        self._scope = scope
+        self._scope, self._create_kwargs, self._cache = scope, create_kwargs, cache
         self._starting = asyncio.Lock()
         self.started = False
         self._failure: str | None = None
 
     async def answer(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """From the cache, or from the tool."""
-        key = None if self.cache is None else self._cache_key(arguments)
-        if self.cache is None or key is None:
+        if self._cache is None:
             return await self._queued(arguments, result)
-        return await self.cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
-
-    def _cache_key(self, arguments: dict[str, Any]) -> str | None:
-        """None when something in it is not JSON, so that equal calls cannot be recognised."""
         try:
-            return digest(self._cache_prefix + canonical_json(arguments))
-        except (TypeError, ValueError, RecursionError):
-            return None
+            key = digest(self._cache_prefix + canonical_json(arguments))
+        except (TypeError, ValueError, RecursionError):  # not JSON: equal calls cannot be recognised
+            return await self._queued(arguments, result)
+        return await self._cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
 
     @cached_property
     def _cache_prefix(self) -> str:
         cls = self.spec.cls
-        owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self.create_kwargs]
+        owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self._create_kwargs]
         return digest(canonical_json(owner))
 
     async def _queued(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """Run the call when the limit on concurrency allows it."""
-        limit = self.spec.max_concurrency
-        if limit is None:
+        if (limit := self.spec.max_concurrency) is None:
             return await self._repeated(arguments, result)
         waiting = time.perf_counter()
         # the config's text: a spec may be made or unpickled again for every trajectory
@@ -128,7 +129,7 @@ class Slot:
             if self.tool is None:
                 self._failure = "it did not start in time"  # kept if this is cancelled below
                 try:
-                    self.tool = self.spec.create(self.create_kwargs)
+                    self.tool = self.spec.create(self._create_kwargs)
                     self.tool.scope = self._scope
                     await self.tool.start()
                 except Exception as error:
@@ -143,14 +144,9 @@ class Slot:
             assert self.tool is not None
             return self.tool
 
-    @property
-    def needs_close(self) -> bool:
-        """Whether there is an instance with something to release."""
-        return self.tool is not None and type(self.tool).close is not Tool.close
-
     async def close(self) -> None:
         """Release the instance, within the time of one call."""
-        if self.tool is None:
+        if self.tool is None or type(self.tool).close is Tool.close:
             return
         try:
             await within(self.limit_s, self.tool.close())
