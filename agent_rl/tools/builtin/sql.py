@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError, ToolError
 from agent_rl.settings.errors import Place, validated
@@ -39,10 +39,8 @@ _LISTING = re.compile(
 _HEADER = b"SQLite format 3\0"
 
 
-class SqlConfig(BaseModel):
+class SqlConfig(ToolConfig):
     """The entry's `config`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     database: str | None = Field(default=None, min_length=1)
     root: str | None = Field(default=None, min_length=1)

@@ -124,7 +124,7 @@ def _listing(database: Sqlite, name: str | None, room: int) -> str:
         names = wanted
     lines: list[str] = []
     for position, other in enumerate(names):
-        line = _description(database, other)
+        line = database.describe(other)
         if lines and len(line) > room:
             rest = ", ".join(names[position:])
             lines.append(f"... and {len(names) - position} more (.schema NAME describes one): {rest}"[:2000])
@@ -132,15 +132,3 @@ def _listing(database: Sqlite, name: str | None, room: int) -> str:
         lines.append(line[:room])
         room -= len(line) + 1
     return "\n".join(lines) or "(the database has no tables)"
-
-
-def _description(database: Sqlite, name: str) -> str:
-    """A table's name, rows and columns in one line."""
-    targets = database.references(name)
-    columns = [
-        f"{column} {kind}".rstrip()
-        + (" PRIMARY KEY" if is_key else "")
-        + (f" -> {targets[column.lower()]}" if column.lower() in targets else "")
-        for column, kind, is_key in database.columns(name)
-    ]
-    return f"{name} ({database.count(name)}): {', '.join(columns)}"
