@@ -58,22 +58,6 @@ class Conversion:
     """(operation, what of it is left out and why)."""
 
 
-@dataclass(frozen=True)
-class _Operation:
-    """A method of a path, with the parameters of its path before its own."""
-
-    name: str
-    """Of the tool."""
-    method: str
-    path: str
-    node: Mapping[str, Any]
-
-    @property
-    def label(self) -> str:
-        """For example `GET /items`."""
-        return f"{self.method} {self.path}"
-
-
 def read_openapi(path: str | Path) -> Mapping[str, Any]:
     """The document of a JSON or YAML file.
 
@@ -115,16 +99,15 @@ def from_openapi(
     entries: dict[str, dict[str, Any]] = {}
     for operation in _included(_operations(document), include):
         try:
-            auth = _auth(document, operation.node)
-            reader = _Reader(document, operation, auth)
-            endpoint = reader.read()
+            auth = operation.auth()
+            endpoint = operation.endpoint(auth)
         except _Unsupported as error:
             skipped.append((operation.label, str(error)))
             continue
         except (AttributeError, TypeError, KeyError, RecursionError) as error:  # the others are still converted
             skipped.append((operation.label, f"not valid OpenAPI ({error})"))
             continue
-        skipped += [(operation.label, note) for note in reader.notes]
+        skipped += [(operation.label, note) for note in operation.notes]
         config = {"base_url": url, **({"auth": auth} if auth else {}), "endpoints": []}
         entry = entries.setdefault(json.dumps(auth), {"name": "http", "config": config})
         entry["config"]["endpoints"].append(endpoint)
@@ -167,7 +150,7 @@ def _operations(document: Mapping[str, Any]) -> list[_Operation]:
                 name = re.sub(r"_*[^A-Za-z0-9-]+_*", "_", str(text)).strip("_")[:60] or key
                 name = _free_name(name, operations)
                 node = {"servers": shared.get("servers"), **node, "parameters": parameters}
-                operations[name] = _Operation(name, key.upper(), path, node)
+                operations[name] = _Operation(document, name, key.upper(), path, node)
     return list(operations.values())
 
 
@@ -184,60 +167,73 @@ def _included(operations: list[_Operation], include: Collection[str] | None) -> 
     return [one for one in operations if one.name in chosen]
 
 
-def _auth(document: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, str] | None:
-    """The entry's `auth` for the first alternative that it can express."""
-    alternatives = operation.get("security", document.get("security")) or [{}]
-    if {} in alternatives:
-        return None
-    for alternative in alternatives:
-        name = next(iter(alternative))
-        scheme = _resolved(document, document.get("components", {}).get("securitySchemes", {}).get(name)) or {}
-        kind = str(scheme.get("scheme") or scheme.get("in")).lower()
-        if len(alternative) > 1 or kind not in _WANTED:
-            continue
-        title = document.get("info", {}).get("title", "")
-        variable = re.sub(r"[^A-Z0-9]+", "_", f"{title}_{name}".upper()).strip("_")
-        auth = {"type": kind, "env": variable if variable[:1].isalpha() else f"API_{variable}"}
-        return auth | ({"name": str(scheme.get("name"))} if "in" in scheme else {})
-    raise _Unsupported(f"needs credentials of an unsupported kind: {json.dumps(alternatives)}")
+class _Operation:
+    """A method of a path, which becomes an endpoint of `http`: its parameters and its body are one object of arguments.
 
+    Args:
+        document: the OpenAPI document.
+        name: of the tool.
+        method: for example `GET`.
+        path: a template.
+        node: what the document says, with the parameters of the path before its own.
+    """
 
-class _Reader:
-    """Reads one operation as an endpoint of `http`: its parameters and its body are one object of arguments."""
-
-    def __init__(self, document: Mapping[str, Any], operation: _Operation, auth: Mapping[str, str] | None) -> None:
-        self._document, self._operation = document, operation
+    def __init__(self, document: Mapping[str, Any], name: str, method: str, path: str, node: Mapping[str, Any]) -> None:
+        self._document, self._method, self._path, self.node = document, method, path, node
+        self.name, self.label = name, f"{method} {path}"
         self._taken: set[tuple[str, str]] = set()
         """(place, name) pairs that the credentials fill; such a parameter is no argument."""
-        if auth is not None:
-            name = auth.get("name", "authorization")
-            self._taken = {("query", name) if auth["type"] == "query" else ("header", name.lower())}
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
         self._places: dict[str, str] = {}
         self.notes: list[str] = []
         """The parts that the endpoint leaves out."""
 
-    def read(self) -> dict[str, Any]:
-        """The endpoint.
+    def auth(self) -> dict[str, str] | None:
+        """The entry's `auth` for the first alternative that it can express.
+
+        Raises:
+            _Unsupported: it can express none.
+        """
+        alternatives = self.node.get("security", self._document.get("security")) or [{}]
+        schemes = self._document.get("components", {}).get("securitySchemes", {})
+        if {} in alternatives:
+            return None
+        for alternative in alternatives:
+            name = next(iter(alternative))
+            scheme = _resolved(self._document, schemes.get(name)) or {}
+            kind = str(scheme.get("scheme") or scheme.get("in")).lower()
+            if len(alternative) > 1 or kind not in _WANTED:
+                continue
+            title = self._document.get("info", {}).get("title", "")
+            variable = re.sub(r"[^A-Z0-9]+", "_", f"{title}_{name}".upper()).strip("_")
+            auth = {"type": kind, "env": variable if variable[:1].isalpha() else f"API_{variable}"}
+            return auth | ({"name": str(scheme.get("name"))} if "in" in scheme else {})
+        raise _Unsupported(f"needs credentials of an unsupported kind: {json.dumps(alternatives)}")
+
+    def endpoint(self, auth: Mapping[str, str] | None) -> dict[str, Any]:
+        """The endpoint of an entry with these credentials.
 
         Raises:
             _Unsupported: it cannot be called without what is missing.
         """
-        node = self._operation.node
+        node = self.node
         if node.get("deprecated") is True:
             raise _Unsupported("deprecated")
         if node.get("servers"):
             raise _Unsupported("has servers of its own")
+        if auth is not None:
+            name = auth.get("name", "authorization")
+            self._taken = {("query", name) if auth["type"] == "query" else ("header", name.lower())}
         self._read_parameters(node.get("parameters") or [])
         if body := _resolved(self._document, node.get("requestBody")):
             self._read_body(body)
         parameters = {"type": "object", "properties": self._properties, "required": self._required}
         endpoint: dict[str, Any] = {
-            "name": self._operation.name,
-            "description": str(node.get("description") or node.get("summary") or self._operation.label).strip(),
-            "method": self._operation.method,
-            "path": self._operation.path,
+            "name": self.name,
+            "description": str(node.get("description") or node.get("summary") or self.label).strip(),
+            "method": self._method,
+            "path": self._path,
             "places": self._places,
             "parameters": self._with_definitions(parameters),
         }
@@ -300,7 +296,7 @@ class _Reader:
         self._required += [name] if required else []
         if place == "whole_body":
             self._places[name] = place
-        elif name != wire or default_place(name, self._operation.method, self._operation.path) != place:
+        elif name != wire or default_place(name, self._method, self._path) != place:
             self._places[name] = place if name == wire else f"{place}:{wire}"
 
     def _schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,9 +98,7 @@ class Sqlite:
     def describe(self, name: str) -> str:
         """A table's name, rows and columns in one line."""
         facts = self._all('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', name)
-        targets = {
-            column.lower(): f" -> {table}.{other}" if other else f" -> {table}" for column, table, other in facts
-        }
+        targets = {column.lower(): " -> " + ".".join(filter(None, target)) for column, *target in facts}
         columns = [
             f"{column} {kind}".rstrip() + (" PRIMARY KEY" if key else "") + targets.get(column.lower(), "")
             for column, kind, key in self._all("SELECT name, type, pk FROM pragma_table_info(?)", name)
