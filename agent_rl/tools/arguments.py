@@ -25,6 +25,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from agent_rl.errors import InvalidArgumentsError, did_you_mean
+from agent_rl.tools.truncation import shortened
 
 __all__ = [
     "check_arguments",
@@ -257,7 +258,9 @@ def _explain(error: ValidationError) -> str:
     got: Any = error.instance
     if rule == "required":
         missing = [name for name in expected if name not in got]
-        given = f"given: {', '.join(_cut(str(key)) for key in islice(got, 8))}" if got else "none given"
+        given = (
+            f"given: {', '.join(shortened(str(key), _MAX_SHOWN) for key in islice(got, 8))}" if got else "none given"
+        )
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
         return f"missing {', '.join(repr(name) for name in missing)}{inside} ({given})"
     if rule in ("anyOf", "oneOf") and error.context:
@@ -267,7 +270,7 @@ def _explain(error: ValidationError) -> str:
         return _explain(max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type")))
     if rule == "additionalProperties" and isinstance(got, dict):
         known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
-        extra = _cut(next((str(key) for key in got if key not in known), ""))
+        extra = shortened(next((str(key) for key in got if key not in known), ""), _MAX_SHOWN)
         return f"{where}: unknown name '{extra}'. {did_you_mean(extra, known)}".rstrip(".")
     if rule == "type":
         kinds = expected if isinstance(expected, str) else " or ".join(expected)
@@ -275,7 +278,7 @@ def _explain(error: ValidationError) -> str:
     if rule == "enum":
         is_short = isinstance(got, str) and len(got) <= _MAX_SHOWN
         near = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
-        hint = f" (did you mean '{_cut(near[0])}'?)" if near else ""
+        hint = f" (did you mean '{shortened(near[0], _MAX_SHOWN)}'?)" if near else ""
         return f"{where}: expected one of {_shown(expected)}, got {_shown(got)}{hint}"
     return f"{where}: expected {rule} {_shown(expected)}, got {_shown(got)}"
 
@@ -301,11 +304,7 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return shortened(json.dumps(value, ensure_ascii=False, default=str), _MAX_SHOWN)
 
 
 def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:

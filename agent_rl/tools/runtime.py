@@ -37,7 +37,7 @@ from agent_rl.tools.argument_check import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.declared import DeclaredFunction, as_answer
-from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
+from agent_rl.tools.slot import MAX_SHOWN, Slot, shown
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
@@ -174,7 +174,7 @@ class ToolSession:
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
             result.status = ToolStatus.ERROR
-            output = ToolOutput(f"Error: {call.name} failed: {one_line(error)}")
+            output = ToolOutput(f"Error: {call.name} failed: {shown(error)}")
         result.text = encodable(output.text)
         result.seconds = time.perf_counter() - started - result.queue_seconds
         result.reward = output.reward
@@ -188,7 +188,7 @@ class ToolSession:
     def _unscored(self, call: ToolCall, error: Exception) -> UnscoredError:
         """The error for an exception that is neither for the policy nor raised on purpose; a bug is logged."""
         if is_outage(error):
-            return UnscoredError(f"tool {call.name!r}: {one_line(error)}")
+            return UnscoredError(f"tool {call.name!r}: {shown(error)}")
         slot = self._slots[call.name]
         what = f"tool {call.name!r}" if slot.started else f"tool {call.name!r}: start"
         bug = BrokenCallError.of(what, error, getattr(slot.spec.cls, "call", None) if slot.started else slot.spec.cls)

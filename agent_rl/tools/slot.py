@@ -19,9 +19,11 @@ from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
+from agent_rl.tools.truncation import shortened
 from agent_rl.trajectory import ToolResult, plain, plain_reward
+from agent_rl.user_code import one_line
 
-__all__ = ["MAX_SHOWN", "Slot", "one_line"]
+__all__ = ["MAX_SHOWN", "Slot", "shown"]
 
 MAX_SHOWN = 200
 """Characters of a foreign exception or name that are repeated to the policy."""
@@ -137,7 +139,7 @@ class Slot:
                         await self.close()
                         self.tool = self._failure = None
                     else:
-                        self._failure = one_line(error)
+                        self._failure = shown(error)
                     raise
                 self._failure = None
                 self.started = True
@@ -156,8 +158,6 @@ class Slot:
             logger.exception("tool %r: close raised", self.spec.name)
 
 
-def one_line(error: BaseException) -> str:
+def shown(error: BaseException) -> str:
     """A foreign exception as the policy may see it."""
-    lines = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    return shortened(one_line(error), MAX_SHOWN)

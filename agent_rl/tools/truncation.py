@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "truncate", "truncate_tokens"]
+__all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "shortened", "truncate", "truncate_tokens"]
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
@@ -97,6 +97,11 @@ def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateS
             return cut
         budget -= over
     return _joined(text, 0, 0, noted=noted)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The first `limit` characters of a text that is only quoted, and dots where it goes on."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def encodable(text: str) -> str:

@@ -21,6 +21,7 @@ from agent_rl.sandbox.host.cases import Case
 from agent_rl.settings.errors import Place
 from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin.python import unfenced
+from agent_rl.tools.truncation import shortened
 
 __all__ = ["RunTests", "RunTestsConfig"]
 
@@ -103,8 +104,4 @@ def _shown(case: Case, result: CaseResult) -> str:
         asked = f"{case.function}({', '.join(arguments)})"
     else:
         asked = f"input {case.stdin!r}"
-    return f"{_cut(asked)}: {result.reason}; expected {_cut(repr(case.expected))}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
+    return f"{shortened(asked, _MAX_CHARS)}: {result.reason}; expected {shortened(repr(case.expected), _MAX_CHARS)}"
