@@ -258,9 +258,8 @@ def _explain(error: ValidationError) -> str:
     got: Any = error.instance
     if rule == "required":
         missing = [name for name in expected if name not in got]
-        given = (
-            f"given: {', '.join(shortened(str(key), _MAX_SHOWN) for key in islice(got, 8))}" if got else "none given"
-        )
+        keys = ", ".join(shortened(str(key), _MAX_SHOWN) for key in islice(got, 8))
+        given = f"given: {keys}" if got else "none given"
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
         return f"missing {', '.join(repr(name) for name in missing)}{inside} ({given})"
     if rule in ("anyOf", "oneOf") and error.context:
