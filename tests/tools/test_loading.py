@@ -198,15 +198,6 @@ def test_a_toolset_gives_several_tools_with_the_limits_of_the_entry(load):
     ]
 
 
-def test_environment_variables_are_interpolated(load, monkeypatch):
-    monkeypatch.setenv("SEARCH_URL", "http://localhost")
-    (spec,) = load("""
-        tools:
-          - {class_name: "own.py:Search", config: {url: "${oc.env:SEARCH_URL}"}}
-    """)
-    assert spec.config == {"url": "http://localhost"}
-
-
 def entry(text):
     return "tools:\n  - " + text
 
