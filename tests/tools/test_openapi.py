@@ -1,19 +1,16 @@
 """OpenAPI documents become tool files that load; the tools work against the application that wrote the document."""
 
-import contextlib
 import json
-import socket
-import threading
-import time
 from typing import Annotated, Literal
 
+import httpx
 import pytest
-import uvicorn
 from fastapi import Body, Depends, FastAPI, File, Header, HTTPException, Query
 from fastapi.security import APIKeyHeader
 from pydantic import BaseModel
 
 from agent_rl.errors import ConfigError
+from agent_rl.remote import Remote
 from agent_rl.tools import load_tools
 from agent_rl.tools.openapi import from_openapi, read_openapi, to_yaml
 from agent_rl.trajectory import ToolStatus
@@ -74,25 +71,6 @@ def shop():
     return app
 
 
-@contextlib.contextmanager
-def served(app):
-    """The application on a free port of loopback."""
-    config = uvicorn.Config(app, ws="none", lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        deadline = time.monotonic() + 60
-        while not server.started and time.monotonic() < deadline:
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
-
-
 def tools_of(tmp_path, document, **options):
     conversion = from_openapi(document, **options)
     path = tmp_path / "tools.yaml"
@@ -118,10 +96,10 @@ CALLS = [
 
 def test_every_tool_of_a_real_application(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOP_24_APIKEYHEADER", KEY)
-    app = shop()
-    with served(app) as url:
-        specs, conversion = tools_of(tmp_path, app.openapi(), base_url=url)
-        results = use.run(specs, [(name, arguments) for name, arguments, _ in CALLS], timeout_s=60)
+    reach = httpx.ASGITransport(app := shop())
+    monkeypatch.setattr(Remote, "_new_client", lambda it, _: httpx.AsyncClient(transport=reach, headers=it._headers))
+    specs, conversion = tools_of(tmp_path, app.openapi(), base_url="http://shop.example")
+    results = use.run(specs, [(name, arguments) for name, arguments, _ in CALLS], timeout_s=60)
     assert {spec.name for spec in specs} == {name for name, _, _ in CALLS}
     for (name, arguments, text), result in zip(CALLS, results, strict=True):
         assert text in result.text, (name, arguments, result)
@@ -288,18 +266,17 @@ def test_schemas_are_translated(tmp_path, old, new):
 
 
 def test_references_are_kept_also_circular_ones_and_such_as_would_grow_large(tmp_path):
-    def reference(number):
-        return {"$ref": f"#/components/schemas/S{number}"}
+    def both(depth):
+        below = {"$ref": f"#/components/schemas/S{(depth - 1) % 30}"}
+        return {"type": "object", "properties": {"n": {"type": "integer"}, "a": below, "b": below}}
 
-    schemas = {"S0": {"type": "object", "properties": {"n": {"type": "integer"}, "top": reference(29)}}}
-    for depth in range(1, 30):  # 2 ** 29 when all are replaced
-        schemas[f"S{depth}"] = {"type": "object", "properties": dict.fromkeys("ab", reference(depth - 1))}
-    spec = only(tmp_path, body(reference(29)), components={"schemas": schemas})
+    schemas = {f"S{depth}": both(depth) for depth in range(30)}  # 2 ** 29 when all are replaced
+    spec = only(tmp_path, body(both(30)), components={"schemas": schemas})
     assert len(json.dumps(spec.parameters)) < 10_000
     for leaf, fits in ((1, True), ("x", False)):
         value: dict = {"n": leaf}
-        for depth in range(58):
-            value = {"a": {"top": value} if depth == 29 else value}
+        for _ in range(58):
+            value = {"a": value}
         assert spec.validator.is_valid(value) is fits
 
 
