@@ -192,8 +192,9 @@ class _Entry:
                 near = did_you_mean(str(fields.name), built_in_names())
                 remedy = f"{near} Or give the entry a class_name or a function"
                 self._fail("name", f"{fields.name!r} is not a built-in tool", remedy)
-            return built_in_class(fields.name)
-        cls: type = find_object(fields.class_name, place, self.folder)
+            cls: type = built_in_class(fields.name)
+            return cls
+        cls = find_object(fields.class_name, place, self.folder)
         if isroutine(cls):
             self._fail("class_name", "it is a function, not a class", "Write function: instead")
         if not is_verls(cls):
@@ -230,8 +231,8 @@ class _Entry:
                 self._fail("parameters", f"{what} has no schema", f"Write `parameters:` here, or {otherwise}")
             parameters = {"type": "object"}  # as in verl: a tool without parameters
         parameters = full_schema(parameters)
-        if problem := schema_problem(parameters):
-            self._fail("parameters", *problem, in_function=True)
+        if wrong := schema_problem(parameters):
+            self._fail("parameters", *wrong, in_function=True)
         parameters = {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
         limits = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
         return ToolSpec(function["name"], function["description"], parameters, cls, config, *limits)
