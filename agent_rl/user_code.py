@@ -29,6 +29,7 @@ __all__ = [
     "defined_at",
     "is_outage",
     "is_users",
+    "one_line",
     "place_of",
     "sort_out",
 ]
@@ -85,7 +86,7 @@ class UserCodeError(FatalError):
             code: see `place_of`.
         """
         trace = "".join(traceback.format_exception(error))
-        made = cls(what, place_of(error, code), _one_line(error), trace, remedy)
+        made = cls(what, place_of(error, code), one_line(error), trace, remedy)
         made.__cause__ = error
         return made
 
@@ -111,7 +112,7 @@ class BrokenCallError(UnscoredError):
         frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
         place, kind = place_of(error, code), type(error).__name__
         digest = hashlib.sha256(repr((place, kind, frames)).encode()).hexdigest()[:12]
-        return cls(f"{what} failed at {place}: {_one_line(error)}", f"{kind} at {place} ({digest})")
+        return cls(f"{what} failed at {place}: {one_line(error)}", f"{kind} at {place} ({digest})")
 
 
 class RepeatedBugs:
@@ -211,6 +212,7 @@ def is_users(code: Any) -> bool:
         return not str(getattr(code, "__module__", "")).startswith(("agent_rl.", "builtins"))
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """An exception's type, and the first line of its text."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

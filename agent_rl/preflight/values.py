@@ -63,7 +63,6 @@ FILES = (
     "reward.custom_reward_function.path",
     "reward.reward_manager.module.path",
     "agent_rl.trace.path",
-    "agent_rl.tools.cassette.path",
 )
 SUFFIXES = (".parquet", ".jsonl", ".json", ".yaml", ".yml", ".py")
 """Of the files, for an example in a message."""

@@ -5,7 +5,7 @@ It must not know verl, nor what the settings configure.
 
 from agent_rl.settings.agents import ReactSettings
 from agent_rl.settings.data import DataSettings
-from agent_rl.settings.episode import BudgetSettings, CassetteSettings
+from agent_rl.settings.episode import BudgetSettings
 from agent_rl.settings.reward import (
     TERMS,
     CorrectnessSettings,
@@ -21,7 +21,6 @@ __all__ = [
     "TERMS",
     "AgentRLSettings",
     "BudgetSettings",
-    "CassetteSettings",
     "CorrectnessSettings",
     "DataSettings",
     "EfficiencySettings",

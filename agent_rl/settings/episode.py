@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
 
 __all__ = [
     "BudgetSettings",
-    "CassetteSettings",
     "FinalTurnSettings",
     "ThinkingSettings",
     "ToolsSettings",
@@ -55,21 +53,6 @@ class ThinkingSettings(Section):
     so does the context, and the trajectory becomes several training sequences."""
 
 
-class CassetteSettings(Section):
-    """A recording of all tool calls, or its replay, in which no tool is executed."""
-
-    mode: Literal["record", "replay"] | None = None
-    """null: neither."""
-    path: str | None = None
-    """JSONL file, to which a recording appends."""
-
-    @model_validator(mode="after")
-    def _complete(self) -> CassetteSettings:
-        if (self.mode is None) != (self.path is None):
-            raise InvalidValueError("mode and path go together", "Write both, or neither")
-        return self
-
-
 class ToolsSettings(Section):
     """What holds for all tools; the keys of one tool are in its entry of the tool file."""
 
@@ -82,7 +65,6 @@ class ToolsSettings(Section):
     not scored, and the same traceback eight times in a run stops it. `observe`: the policy is shown the exception."""
     reuse_results: bool = True
     """Whether a repeated call is answered by the earlier result, where the tool is reusable."""
-    cassette: CassetteSettings = CassetteSettings()
 
 
 class TraceSettings(Section):

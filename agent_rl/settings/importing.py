@@ -55,14 +55,16 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
         raise place.error(f"{location!r} has no {attribute!r}", did_you_mean(attribute, own or known)) from None
 
 
-def find_class(name: str, bases: type | tuple[type, ...], place: Place, *, known: Iterable[str] = ()) -> Any:
+def find_class(
+    name: str, bases: type | tuple[type, ...], place: Place, folder: Path | None = None, *, known: Iterable[str] = ()
+) -> Any:
     """A class of one of these bases, found as by `find_object`.
 
     Raises:
         ConfigError: also when it is no such class, leaves a method undefined, or has one that cannot be called or that
             nothing calls.
     """
-    found = find_object(name, place, known=known)
+    found = find_object(name, place, folder, known=known)
     bases = bases if isinstance(bases, tuple) else (bases,)
     if not (isinstance(found, type) and issubclass(found, bases)):
         wanted = " or ".join(f"{base.__module__}.{base.__qualname__}" for base in bases)

@@ -16,7 +16,7 @@ from typing import Any
 from agent_rl.concurrency import gate, in_thread
 from agent_rl.errors import InvalidArgumentsError, ToolTimeoutError
 from agent_rl.tools.arguments import check_arguments
-from agent_rl.tools.slot import one_line
+from agent_rl.tools.slot import shown
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
 
@@ -73,7 +73,7 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {spec.name}: nested too deeply") from None
     except (TypeError, ValueError) as error:  # what JSON cannot express, such as a number of thousands of digits
-        raise InvalidArgumentsError(f"the arguments of {spec.name} cannot be read: {one_line(error)}") from None
+        raise InvalidArgumentsError(f"the arguments of {spec.name} cannot be read: {shown(error)}") from None
     if not fine:
         raise InvalidArgumentsError(result)
     found: dict[str, Any] = result

@@ -11,7 +11,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -25,8 +25,18 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from agent_rl.errors import InvalidArgumentsError, did_you_mean
+from agent_rl.tools.truncation import shortened
 
-__all__ = ["check_arguments", "coerce", "full_schema", "is_quick", "make_validator", "schema_problem", "unique_items"]
+__all__ = [
+    "check_arguments",
+    "coerce",
+    "full_schema",
+    "is_quick",
+    "make_validator",
+    "rewritten",
+    "schema_problem",
+    "unique_items",
+]
 
 _MAX_ERRORS = 3
 _MAX_SHOWN = 120  # characters of a value that are repeated to the policy
@@ -54,6 +64,8 @@ _SHORT_TYPES = {
     "dict": "object",
 }
 """Names of Python's types in the short form of a schema."""
+_DATA = ("enum", "const", "default", "required", "dependentRequired")
+"""Keywords whose values are not schemas."""
 _SLOW = (
     *("pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef"),
     *("unevaluatedItems", "unevaluatedProperties", "propertyNames"),
@@ -95,6 +107,21 @@ def full_schema(parameters: Any) -> Any:
         if isinstance(kind := each.get("type"), str):
             each["type"] = _SHORT_TYPES.get(kind, kind)
     return {"type": "object", "properties": given, "required": required}
+
+
+def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """A copy of a JSON schema with `change` applied to each schema in it, the innermost first."""
+    if isinstance(schema, list):
+        return [rewritten(part, change) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "patternProperties", "dependentSchemas", "$defs"):
+            made[key] = {str(name): rewritten(part, change) for name, part in value.items()}
+        else:
+            made[key] = value if key in _DATA else rewritten(value, change)
+    return change(made)
 
 
 def unique_items(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -231,7 +258,8 @@ def _explain(error: ValidationError) -> str:
     got: Any = error.instance
     if rule == "required":
         missing = [name for name in expected if name not in got]
-        given = f"given: {', '.join(_cut(str(key)) for key in islice(got, 8))}" if got else "none given"
+        keys = ", ".join(shortened(str(key), _MAX_SHOWN) for key in islice(got, 8))
+        given = f"given: {keys}" if got else "none given"
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
         return f"missing {', '.join(repr(name) for name in missing)}{inside} ({given})"
     if rule in ("anyOf", "oneOf") and error.context:
@@ -241,7 +269,7 @@ def _explain(error: ValidationError) -> str:
         return _explain(max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type")))
     if rule == "additionalProperties" and isinstance(got, dict):
         known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
-        extra = _cut(next((str(key) for key in got if key not in known), ""))
+        extra = shortened(next((str(key) for key in got if key not in known), ""), _MAX_SHOWN)
         return f"{where}: unknown name '{extra}'. {did_you_mean(extra, known)}".rstrip(".")
     if rule == "type":
         kinds = expected if isinstance(expected, str) else " or ".join(expected)
@@ -249,7 +277,7 @@ def _explain(error: ValidationError) -> str:
     if rule == "enum":
         is_short = isinstance(got, str) and len(got) <= _MAX_SHOWN
         near = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
-        hint = f" (did you mean '{_cut(near[0])}'?)" if near else ""
+        hint = f" (did you mean '{shortened(near[0], _MAX_SHOWN)}'?)" if near else ""
         return f"{where}: expected one of {_shown(expected)}, got {_shown(got)}{hint}"
     return f"{where}: expected {rule} {_shown(expected)}, got {_shown(got)}"
 
@@ -275,11 +303,7 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+    return shortened(json.dumps(value, ensure_ascii=False, default=str), _MAX_SHOWN)
 
 
 def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -56,7 +56,7 @@ class ToolOutput:
     answer: str | None = None
     """When given, the episode ends with this as its final answer."""
     images: list[Any] = field(default_factory=list)
-    """PIL images that a vision model is shown before the text; a result with images is neither cached nor recorded."""
+    """PIL images that a vision model is shown before the text; a result with images is not cached."""
 
 
 class Tool(ABC):

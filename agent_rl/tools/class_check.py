@@ -1,4 +1,4 @@
-"""Checks what a tool file names as a class: it is a tool, and its methods can be called and give a text."""
+"""Checks what a tool file names: a class's `call` can be called, and what should give the policy a text returns one."""
 
 from __future__ import annotations
 
@@ -7,35 +7,23 @@ import inspect
 import textwrap
 from typing import Any
 
-from agent_rl.settings.methods import method_problem
 from agent_rl.tools.base import Tool
-from agent_rl.tools.spec import Toolset
-from agent_rl.user_code import defined_at, is_users
+from agent_rl.user_code import defined_at
 
-__all__ = ["class_problem", "may_return"]
+__all__ = ["call_problem", "is_verls", "may_return"]
 
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 _VALUES = ("str", "int", "float", "bool", "list")
 """Annotations of one argument's value, where `call` gets all arguments."""
 
 
-def class_problem(cls: Any) -> tuple[str, str] | None:
-    """(problem, remedy) of what cannot be used as a tool's class, with the line of a wrong method; None: it can."""
-    if not isinstance(cls, type):
-        remedy = "Write function: instead" if inspect.isroutine(cls) else "Name a subclass of agent_rl.tools.Tool"
-        return f"it is a {type(cls).__name__}, not a class", remedy
-    name = cls.__qualname__
-    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-        return f"{name} is abstract: {', '.join(missing)} not written", "Write it, or name a subclass that does"
-    if issubclass(cls, Toolset) or all(callable(getattr(cls, method, None)) for method in _VERL_METHODS):
-        return None
-    if not issubclass(cls, Tool):
-        return f"{name} is not a tool", "Derive it from agent_rl.tools.Tool and write `call`"
-    return (method_problem(cls, Tool) or _call_problem(cls)) if is_users(cls) else None
+def is_verls(cls: Any) -> bool:
+    """Whether something is a class with the methods of verl's `BaseTool`."""
+    return isinstance(cls, type) and all(callable(getattr(cls, method, None)) for method in _VERL_METHODS)
 
 
-def _call_problem(cls: type[Tool]) -> tuple[str, str] | None:
-    """What is wrong with `call` whatever the arguments are: it gives no text, or takes one argument for all of them."""
+def call_problem(cls: type[Tool]) -> tuple[str, str] | None:
+    """(problem, remedy) of a `call` that gives no text, or takes one argument for all of them; None: it does not."""
     function = inspect.unwrap(cls.call)
     parameter = list(inspect.signature(function).parameters.values())[1]
     what = f"{cls.__qualname__}.call ({defined_at(function)})"

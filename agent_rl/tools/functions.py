@@ -23,6 +23,7 @@ from agent_rl.concurrency import in_thread
 from agent_rl.errors import ConfigError, InvalidArgumentsError
 from agent_rl.settings.errors import InvalidValueError, Place
 from agent_rl.settings.importing import find_object
+from agent_rl.tools.arguments import rewritten
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.class_check import may_return
 from agent_rl.user_code import defined_at
@@ -102,7 +103,7 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
         with place.around("See docs/guides/tools.md"):
             schema = _model(function, about).model_json_schema()
         schema.pop("additionalProperties")  # an argument too many is answered without it
-        found["parameters"] = {"type": "object", **_without_titles(schema)}
+        found["parameters"] = {"type": "object", **rewritten(schema, _plain)}
     return found
 
 
@@ -173,21 +174,11 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return "\n".join(text).strip(), about
 
 
-def _without_titles(node: Any) -> Any:
-    """A schema of pydantic without the titles that it makes of names, and without `null` where a default is."""
-    if isinstance(node, list):
-        return [_without_titles(each) for each in node]
-    if not isinstance(node, Mapping):
-        return node
-    found = {
-        key: {name: _without_titles(each) for name, each in value.items()}
-        if key in ("properties", "$defs")
-        else _without_titles(value)
-        for key, value in node.items()
-        if key != "title" and not (key == "default" and value is None)
-    }
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema of pydantic without the title that it makes of a name, and without `null` where a default is."""
+    found = {key: value for key, value in schema.items() if (key, value) != ("default", None) and key != "title"}
     choices = [each for each in found.get("anyOf", ()) if each != {"type": "null"}]
-    if "default" in node and len(choices) == 1 and len(found["anyOf"]) == 2:
+    if "default" in schema and len(choices) == 1 and len(found["anyOf"]) == 2:
         del found["anyOf"]
         found = {**choices[0], **found}
     return found

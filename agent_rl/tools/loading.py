@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import isroutine
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -28,14 +29,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agent_rl.errors import did_you_mean
 from agent_rl.settings.errors import Place, validated
-from agent_rl.settings.importing import find_object
+from agent_rl.settings.importing import find_class, find_object
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin import built_in_class, built_in_names
-from agent_rl.tools.class_check import class_problem
+from agent_rl.tools.class_check import call_problem, is_verls
 from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
+from agent_rl.user_code import is_users
 
 __all__ = ["dump_tools", "load_tools"]
 
@@ -133,6 +135,7 @@ class _Entry:
 
     def __init__(self, place: Place, content: Any) -> None:
         self.place = place
+        self.folder = None if place.file is None else place.file.parent
         if not isinstance(content, dict):
             name = content if isinstance(content, str) else "..."
             raise place.error(f"expected a mapping, got {content!r}", f"Write `- name: {name}`")
@@ -150,16 +153,15 @@ class _Entry:
         """
         declared = self._declared()
         if self.fields.function is not None:
-            return [self._limited(self._named(self._function(self.fields.function, declared)))]
-        cls = self._class()
-        specs = self._toolset(cls) if issubclass(cls, Toolset) else [self._tool(cls, declared)]
-        return [self._limited(self._named(spec)) for spec in specs]
-
-    def _named(self, spec: ToolSpec) -> ToolSpec:
-        if not _NAME.fullmatch(spec.name):
-            problem = f"{spec.name!r} cannot be a tool's name"
-            self._fail("name", problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -", in_function=True)
-        return spec
+            specs = [self._function(self.fields.function, declared)]
+        else:
+            cls = self._class()
+            specs = self._toolset(cls) if issubclass(cls, Toolset) else [self._tool(cls, declared)]
+        for spec in specs:
+            if not _NAME.fullmatch(spec.name):
+                problem = f"{spec.name!r} cannot be a tool's name"
+                self._fail("name", problem, "Use 1 to 64 of the characters A-Z a-z 0-9 _ -", in_function=True)
+        return [self._limited(spec) for spec in specs]
 
     def _fail(self, field: str, problem: str, remedy: str, *, in_function: bool = False) -> NoReturn:
         place = self.place
@@ -184,58 +186,56 @@ class _Entry:
         return _given(function.function)
 
     def _class(self) -> type:
-        fields = self.fields
+        fields, place = self.fields, self.place / "class_name"
         if fields.class_name is None:
             if fields.name not in built_in_names():
-                remedy = (
-                    f"{did_you_mean(str(fields.name), built_in_names())} Or give the entry a class_name or a function"
-                )
+                near = did_you_mean(str(fields.name), built_in_names())
+                remedy = f"{near} Or give the entry a class_name or a function"
                 self._fail("name", f"{fields.name!r} is not a built-in tool", remedy)
-            cls = built_in_class(fields.name)
-        else:
-            folder = None if self.place.file is None else self.place.file.parent
-            cls = find_object(fields.class_name, self.place / "class_name", folder)
-        if problem := class_problem(cls):
+            cls: type = built_in_class(fields.name)
+            return cls
+        cls = find_object(fields.class_name, place, self.folder)
+        if isroutine(cls):
+            self._fail("class_name", "it is a function, not a class", "Write function: instead")
+        if not is_verls(cls):
+            cls = find_class(fields.class_name, (Tool, Toolset), place, self.folder)
+        if is_users(cls) and issubclass(cls, Tool) and (problem := call_problem(cls)):
             self._fail("class_name", *problem)
-        found: type = cls
-        return found
+        return cls
 
     def _function(self, name: str, declared: dict[str, Any]) -> ToolSpec:
         """The function's schema, overridden by what the entry says."""
         for key in ("class_name", "config", "tool_schema"):
             if getattr(self.fields, key) is not None:
                 self._fail(key, "given beside function", "Remove one of them")
-        place, folder = self.place / "function", None if self.place.file is None else self.place.file.parent
-        function = find_object(name, place, folder)
+        place = self.place / "function"
+        function = find_object(name, place, self.folder)
         check_function(function, place)
-        found = {**describe(function, place, parameters="parameters" not in declared), **declared}
-        if not found["description"]:
-            self._fail("description", f"{name} has no docstring", "Write one, or `description:` here")
-        parameters = self._parameters(found["parameters"], FunctionTool)
-        config = {"function": file_of(name, folder)}
-        return ToolSpec(found["name"], found["description"], parameters, FunctionTool, config)
+        own = describe(function, place, parameters="parameters" not in declared)
+        config = {"function": file_of(name, self.folder)}
+        return self._spec(name, {**own, **declared}, FunctionTool, config, "write a docstring")
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
         """What the class says, overridden by what the entry says."""
-        function = {**(_given(cls) if issubclass(cls, Tool) else _verl_function(cls)), **declared}
+        own = _given(cls) if issubclass(cls, Tool) else _verl_function(cls)
+        return self._spec(cls.__qualname__, {**own, **declared}, cls, self._config(cls), "set it on the class")
+
+    def _spec(self, what: str, function: dict[str, Any], cls: type, config: dict[Any, Any], otherwise: str) -> ToolSpec:
         for key in ("name", "description"):
             if not isinstance(value := function.get(key), str) or not value.strip():
-                problem = f"{cls.__qualname__} has none" if value is None else f"expected text, got {value!r}"
-                self._fail(key, problem, f"Write `{key}:` here, or set it on the class", in_function=True)
-        timeout_s, at_once = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
-        parameters, config = self._parameters(function.get("parameters"), cls), self._config(cls)
-        return ToolSpec(function["name"], function["description"], parameters, cls, config, timeout_s, at_once)
-
-    def _parameters(self, parameters: Any, cls: type) -> dict[str, Any]:
+                problem = f"{what} has none" if value is None else f"expected text, got {value!r}"
+                self._fail(key, problem, f"Write `{key}:` here, or {otherwise}", in_function=True)
+        parameters = function.get("parameters")
         if parameters is None:
             if self.fields.tool_schema is None:
-                remedy = "Write `parameters:` here, or set it on the class"
-                self._fail("parameters", f"{cls.__qualname__} has no schema", remedy)
+                self._fail("parameters", f"{what} has no schema", f"Write `parameters:` here, or {otherwise}")
             parameters = {"type": "object"}  # as in verl: a tool without parameters
         parameters = full_schema(parameters)
-        if problem := schema_problem(parameters):
-            self._fail("parameters", *problem, in_function=True)
-        return {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
+        if wrong := schema_problem(parameters):
+            self._fail("parameters", *wrong, in_function=True)
+        parameters = {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
+        limits = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
+        return ToolSpec(function["name"], function["description"], parameters, cls, config, *limits)
 
     def _config(self, cls: type) -> dict[Any, Any]:
         config = self.fields.config or {}
@@ -261,12 +261,10 @@ class _Entry:
     def _limited(self, spec: ToolSpec) -> ToolSpec:
         fields = self.fields
         given = {key: value for key in _Limits.model_fields if (value := getattr(fields, key)) is not None}
-        is_idempotent = issubclass(spec.cls, Tool) and spec.cls.idempotent
-        declared = {key: getattr(spec, key) for key in ("timeout_s", "max_concurrency", "reusable")} | {"cache": "off"}
-        declared["retries"] = getattr(spec.cls, "retries", 0) if is_idempotent else 0
-        limits = validated(_Limits, declared | given, self.place)
+        if issubclass(spec.cls, Tool) and spec.cls.idempotent:
+            given.setdefault("retries", spec.cls.retries)
         with self.place.around():
-            return replace(spec, **limits.model_dump())
+            return replace(spec, **given)
 
 
 def _given(function: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ Every call is answered with a text that the policy can use, its own mistakes inc
 
 The steps of a call: its arguments are checked, in another process and for a limited time where that may take long; the
 result of an equal call is taken from the cache, if the tool has one; it queues, if the tool has a limit on concurrency;
-then it runs, with retries if the tool has them, and its time starts to count. The result is recorded, if there is a
-cassette, and cut to what the policy is shown.
+then it runs, with retries if the tool has them, and its time starts to count. The result is cut to what the policy is
+shown.
 
 What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its
 daemon thread, which goes on until it returns or the process exits, and no longer counts against the tool's concurrency;
@@ -36,9 +36,8 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools.argument_check import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
-from agent_rl.tools.cassette import Cassette, Tape
 from agent_rl.tools.declared import DeclaredFunction, as_answer
-from agent_rl.tools.slot import MAX_SHOWN, Slot, one_line
+from agent_rl.tools.slot import MAX_SHOWN, Slot, shown
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
@@ -69,12 +68,11 @@ class ToolSession:
             for closing a tool.
         max_parallel_calls: calls of one turn that are run; the others are answered as skipped. None: all.
         result_limit: how much of a result the policy is shown. None: all.
-        cassette: records the calls, or answers them from a recording. None: neither.
         settings: the section `agent_rl.tools`, of which `cache_path`, `on_error` and `reuse_results` are read. None:
             its defaults, but no result is reused.
 
     Raises:
-        ConfigError: for a file that cannot be used.
+        ConfigError: for a file, or a row's `tools_kwargs`, that cannot be used.
     """
 
     def __init__(
@@ -85,25 +83,20 @@ class ToolSession:
         default_timeout_s: float,
         max_parallel_calls: int | None = None,
         result_limit: ResultLimit | None = None,
-        cassette: Cassette | None = None,
         settings: ToolsSettings | None = None,
     ) -> None:
         settings = settings or ToolsSettings(reuse_results=False)
         self._scope = TrajectoryScope()
         self._default_timeout_s = default_timeout_s
-        self._slots = {spec.name: Slot(spec, spec.timeout_s or default_timeout_s, self._scope) for spec in specs}
+        self._slots: dict[str, Slot] = {}
+        for spec in specs:
+            limit_s, created = spec.timeout_s or default_timeout_s, _create_kwargs(tools_kwargs or {}, spec.name)
+            self._slots[spec.name] = Slot(spec, limit_s, self._scope, created, _cache(spec, settings))
         if len(self._slots) < len(specs):
             raise FatalError(f"two tools have one name: {', '.join(spec.name for spec in specs)}")
-        for slot in self._slots.values():
-            if slot.spec.cache != "off":
-                slot.cache = shared_cache(settings.cache_path) if slot.spec.cache == "shared" else ResultCache()
-            elif settings.reuse_results and slot.spec.may_be_reused:
-                slot.cache = ResultCache()
-        self._tools_kwargs = tools_kwargs or {}
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
-        self._tape = Tape(cassette, specs, self._tools_kwargs) if cassette is not None else None
         self._open = False
 
     @property
@@ -131,11 +124,10 @@ class ToolSession:
         if not self._open:
             return
         self._open = False
-        if any(slot.called for slot in self._slots.values()):
-            await uninterrupted(asyncio.ensure_future(self._close()))
+        await uninterrupted(asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
-        await asyncio.gather(*(slot.close() for slot in self._slots.values() if slot.needs_close))
+        await asyncio.gather(*(slot.close() for slot in self._slots.values()))
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
@@ -151,15 +143,12 @@ class ToolSession:
         Raises:
             UnscoredError: a tool's infrastructure failed.
             BrokenCallError: a tool has a bug.
-            FatalError: raised by a tool, or for a row with `tools_kwargs` that cannot be used.
+            FatalError: raised by a tool.
         """
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
-        if self._tape is None:
-            results = await self._answer_all(allowed)
-        else:
-            results = await self._tape.turn(allowed, lambda: self._answer_all(allowed))
+        results = await self._answer_all(allowed)
         if self._result_limit is not None:
             for result in results:
                 result.text = self._result_limit.cut(result.text)
@@ -185,7 +174,7 @@ class ToolSession:
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
             result.status = ToolStatus.ERROR
-            output = ToolOutput(f"Error: {call.name} failed: {one_line(error)}")
+            output = ToolOutput(f"Error: {call.name} failed: {shown(error)}")
         result.text = encodable(output.text)
         result.seconds = time.perf_counter() - started - result.queue_seconds
         result.reward = output.reward
@@ -199,7 +188,7 @@ class ToolSession:
     def _unscored(self, call: ToolCall, error: Exception) -> UnscoredError:
         """The error for an exception that is neither for the policy nor raised on purpose; a bug is logged."""
         if is_outage(error):
-            return UnscoredError(f"tool {call.name!r}: {one_line(error)}")
+            return UnscoredError(f"tool {call.name!r}: {shown(error)}")
         slot = self._slots[call.name]
         what = f"tool {call.name!r}" if slot.started else f"tool {call.name!r}: start"
         bug = BrokenCallError.of(what, error, getattr(slot.spec.cls, "call", None) if slot.started else slot.spec.cls)
@@ -213,19 +202,7 @@ class ToolSession:
             name = call.name[:MAX_SHOWN]
             raise UnknownToolError(f"there is no tool {name!r}. {did_you_mean(name, self._slots)}")
         arguments = await checked(slot.spec, call.arguments, slot.limit_s)
-        if not slot.called:
-            slot.create_kwargs = self._create_kwargs(call.name)
-            slot.called = True
         return await slot.answer(arguments, result)
-
-    def _create_kwargs(self, name: str) -> Mapping[str, Any]:
-        """None at both levels is what parquet gives for a row without them."""
-        kwargs = self._tools_kwargs.get(name) or {}
-        created = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
-        if created is not None and not isinstance(created, Mapping):
-            key = f"extra_info.tools_kwargs.{name}"
-            raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Fix the row")
-        return created or {}
 
     def _skip(self, call: ToolCall, position: int) -> ToolResult:
         text = (
@@ -233,3 +210,20 @@ class ToolSession:
             "Repeat it in your next turn if you still need it."
         )
         return ToolResult(call.id, call.name, text, ToolStatus.SKIPPED)
+
+
+def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A tool's; None at both levels is what parquet gives for a row without them."""
+    kwargs = tools_kwargs.get(name) or {}
+    created = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
+    if created is not None and not isinstance(created, Mapping):
+        key = f"extra_info.tools_kwargs.{name}"
+        raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Fix the row")
+    return created or {}
+
+
+def _cache(spec: ToolSpec, settings: ToolsSettings) -> ResultCache | None:
+    if spec.cache == "shared":
+        return shared_cache(settings.cache_path)
+    is_kept = spec.cache == "trajectory" or (settings.reuse_results and spec.may_be_reused)
+    return ResultCache() if is_kept else None

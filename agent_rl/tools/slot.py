@@ -19,9 +19,11 @@ from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
+from agent_rl.tools.truncation import shortened
 from agent_rl.trajectory import ToolResult, plain, plain_reward
+from agent_rl.user_code import one_line
 
-__all__ = ["MAX_SHOWN", "Slot", "one_line"]
+__all__ = ["MAX_SHOWN", "Slot", "shown"]
 
 MAX_SHOWN = 200
 """Characters of a foreign exception or name that are repeated to the policy."""
@@ -38,44 +40,45 @@ class Slot:
         spec: the tool as it is configured.
         limit_s: seconds of one call, and of closing.
         scope: the resources that the trajectory's tools share.
+        create_kwargs: the row's, for this tool.
+        cache: of its results; None: each call is executed.
     """
 
-    def __init__(self, spec: ToolSpec, limit_s: float, scope: TrajectoryScope) -> None:
+    def __init__(
+        self,
+        spec: ToolSpec,
+        limit_s: float,
+        scope: TrajectoryScope,
+        create_kwargs: Mapping[str, Any],
+        cache: ResultCache | None,
+    ) -> None:
         self.spec = spec
         self.limit_s = limit_s
         self.tool: Tool | None = None
-        self.called = False
-        self.create_kwargs: Mapping[str, Any] = {}
-        self.cache: ResultCache | None = None
-        self._scope = scope
+        self._scope, self._create_kwargs, self._cache = scope, create_kwargs, cache
         self._starting = asyncio.Lock()
         self.started = False
         self._failure: str | None = None
 
     async def answer(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """From the cache, or from the tool."""
-        key = None if self.cache is None else self._cache_key(arguments)
-        if self.cache is None or key is None:
+        if self._cache is None:
             return await self._queued(arguments, result)
-        return await self.cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
-
-    def _cache_key(self, arguments: dict[str, Any]) -> str | None:
-        """None when something in it is not JSON, so that equal calls cannot be recognised."""
         try:
-            return digest(self._cache_prefix + canonical_json(arguments))
-        except (TypeError, ValueError, RecursionError):
-            return None
+            key = digest(self._cache_prefix + canonical_json(arguments))
+        except (TypeError, ValueError, RecursionError):  # not JSON: equal calls cannot be recognised
+            return await self._queued(arguments, result)
+        return await self._cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
 
     @cached_property
     def _cache_prefix(self) -> str:
         cls = self.spec.cls
-        owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self.create_kwargs]
+        owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self._create_kwargs]
         return digest(canonical_json(owner))
 
     async def _queued(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """Run the call when the limit on concurrency allows it."""
-        limit = self.spec.max_concurrency
-        if limit is None:
+        if (limit := self.spec.max_concurrency) is None:
             return await self._repeated(arguments, result)
         waiting = time.perf_counter()
         # the config's text: a spec may be made or unpickled again for every trajectory
@@ -128,7 +131,7 @@ class Slot:
             if self.tool is None:
                 self._failure = "it did not start in time"  # kept if this is cancelled below
                 try:
-                    self.tool = self.spec.create(self.create_kwargs)
+                    self.tool = self.spec.create(self._create_kwargs)
                     self.tool.scope = self._scope
                     await self.tool.start()
                 except Exception as error:
@@ -136,21 +139,16 @@ class Slot:
                         await self.close()
                         self.tool = self._failure = None
                     else:
-                        self._failure = one_line(error)
+                        self._failure = shown(error)
                     raise
                 self._failure = None
                 self.started = True
             assert self.tool is not None
             return self.tool
 
-    @property
-    def needs_close(self) -> bool:
-        """Whether there is an instance with something to release."""
-        return self.tool is not None and type(self.tool).close is not Tool.close
-
     async def close(self) -> None:
         """Release the instance, within the time of one call."""
-        if self.tool is None:
+        if self.tool is None or type(self.tool).close is Tool.close:
             return
         try:
             await within(self.limit_s, self.tool.close())
@@ -160,8 +158,6 @@ class Slot:
             logger.exception("tool %r: close raised", self.spec.name)
 
 
-def one_line(error: BaseException) -> str:
+def shown(error: BaseException) -> str:
     """A foreign exception as the policy may see it."""
-    lines = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    return shortened(one_line(error), MAX_SHOWN)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "truncate", "truncate_tokens"]
+__all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "shortened", "truncate", "truncate_tokens"]
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
@@ -71,8 +71,8 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateSide = "middle") -> str:
     """`text` within `limit` tokens, including a note of how many characters were cut.
 
-    A text of any size costs the tokenization of at most about 40 characters for each token of the limit. Where the
-    limit has no room for the note, the note is left out.
+    A text of any size costs the tokenization of at most about 40 characters for each token of the limit. The limit must
+    have room for the note; the setting is at least 32.
     """
     if len(text) < limit and len(text.encode()) < limit:
         return text  # a token is at least a byte; the odd one is the space that some tokenizers put in front
@@ -84,19 +84,22 @@ def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateS
     else:
         head_ids = tokenizer.encode(text[:window], add_special_tokens=False)
         tail_ids = tokenizer.encode(text[-window:], add_special_tokens=False)
-    budget = limit - len(tokenizer.encode(_note(len(text)), add_special_tokens=False))
-    noted = budget > 0
-    budget = budget if noted else limit
+    budget = limit - len(tokenizer.encode(_joined(text, 0, 0), add_special_tokens=False))
     while budget > 0:
         head, tail = _shares(budget, side)
         first = _characters(tokenizer, head_ids[:head])
         last = _characters(tokenizer, tail_ids[max(0, len(tail_ids) - tail) :])
-        cut = _joined(text, first, last, noted=noted)
+        cut = _joined(text, first, last)
         over = len(tokenizer.encode(cut, add_special_tokens=False)) - limit
         if over <= 0:
             return cut
         budget -= over
-    return _joined(text, 0, 0, noted=noted)
+    return _joined(text, 0, 0)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The first `limit` characters of a text that is only quoted, and dots where it goes on."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def encodable(text: str) -> str:
@@ -114,12 +117,7 @@ def _characters(tokenizer: Tokenizer, ids: list[int]) -> int:
     return len(tokenizer.decode(ids).strip("\ufffd")) if ids else 0
 
 
-def _note(characters: int) -> str:
-    return f"...({characters} characters cut)..."
-
-
-def _joined(text: str, head: int, tail: int, *, noted: bool = True) -> str:
+def _joined(text: str, head: int, tail: int) -> str:
     head = min(head, len(text))
     tail = min(tail, len(text) - head)
-    cut = len(text) - head - tail
-    return f"{text[:head]}{_note(cut) if noted else ''}{text[len(text) - tail :]}"
+    return f"{text[:head]}...({len(text) - head - tail} characters cut)...{text[len(text) - tail :]}"

@@ -65,15 +65,12 @@ SETS = {
         ]
     },
     "JudgeBench": RealSet("preferences/judgebench_gpt4o.jsonl", 350, JUDGED),
-    **{
-        f"tau2 {domain}": RealSet(
-            f"service/tau2_{domain}_tasks.json",
-            count,
-            partial(tau2.to_row, domain=domain, database=str(SHARED / f"service/tau2_{domain}_db.json")),
-            tau2.read_tasks,
-        )
-        for domain, count in [("retail", 114), ("mock", 7)]
-    },
+    "tau2 retail": RealSet(
+        "service/tau2_retail_tasks.json",
+        114,
+        partial(tau2.to_row, database=str(SHARED / "service/tau2_retail_db.json")),
+        tau2.read_tasks,
+    ),
 }
 
 

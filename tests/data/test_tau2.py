@@ -37,14 +37,14 @@ def test_a_task_has_a_policy_a_customer_and_the_gold_actions() -> None:
 
 
 def test_a_task_may_begin_with_another_database() -> None:
-    user = {"tasks": {"task_2": {"task_id": "task_2"}}}
-    act = {"env_type": "assistant", "func_name": "create_task", "arguments": {"user_id": "user_1", "title": "A"}}
+    user = {"orders": {"2": {"state": "open"}}}
+    act = {"env_type": "assistant", "func_name": "cancel_order", "arguments": {"number": "1"}}
     phone = {"env_type": "user", "func_name": "add_notification", "arguments": {}}
     state = {"initialization_data": {"agent_data": user}, "initialization_actions": [act, phone]}
-    row = to_row(TASK | {"initial_state": state}, "test", 0, domain="mock")
-    initial = {"tables": user, "actions": [{"name": "create_task", "arguments": act["arguments"]}]}
+    row = to_row(TASK | {"initial_state": state}, "test", 0, domain="shop")
+    initial = {"tables": user, "actions": [{"name": "cancel_order", "arguments": act["arguments"]}]}
     assert row["reward_model"]["ground_truth"]["initial"] == initial
-    assert row["extra_info"]["tools_kwargs"]["get_users"] == {"create_kwargs": {"initial": initial}}
+    assert row["extra_info"]["tools_kwargs"]["get_order"] == {"create_kwargs": {"initial": initial}}
 
 
 def test_calls_are_required_where_the_task_asks_for_them() -> None:

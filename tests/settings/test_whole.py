@@ -26,11 +26,7 @@ def test_values_are_read(settings):
         "budget": {"max_tool_calls": 8, "max_seconds": 60, "tool_timeout_s": 5},
         "react": {"instructions": "Use {tools}.", "observation_role": "tool"},
         "reward": {"efficiency": {"penalty": 0.2, "free_calls": 1}, "format": {"weight": 0}},
-        "tools": {
-            "max_result_tokens": 256,
-            "cache_path": "runs/cache.sqlite",
-            "cassette": {"mode": "replay", "path": "runs/cassette.jsonl"},
-        },
+        "tools": {"max_result_tokens": 256, "cache_path": "runs/cache.sqlite"},
         "trace": {"path": "runs/trace.jsonl"},
     }
     read = settings({"agent_rl": section})
@@ -41,7 +37,6 @@ def test_values_are_read(settings):
     assert read.reward.efficiency.floor == -0.5
     assert read.reward.format.weight == 0.0
     assert (read.tools.max_result_tokens, read.tools.cache_path) == (256, "runs/cache.sqlite")
-    assert (read.tools.cassette.mode, read.tools.cassette.path) == ("replay", "runs/cassette.jsonl")
     assert read.trace.path == "runs/trace.jsonl"
 
 
@@ -72,7 +67,6 @@ def test_an_unknown_key_is_named_with_its_nearest_neighbour(settings, section, k
         ({"reward": {"correctness": 1}}, "agent_rl.reward.correctness"),
         ({"reward": None}, "agent_rl.reward"),
         ({"react": {"observation_role": "assistant"}}, "agent_rl.react.observation_role"),
-        ({"tools": {"cassette": {"mode": "replay"}}}, "agent_rl.tools.cassette"),
         (["yes"], "agent_rl"),
     ],
 )

@@ -187,15 +187,6 @@ def test_arguments_that_are_not_json_are_executed():
     assert outcomes(results) == [("call 1", False), ("call 2", False)]
 
 
-def test_kept_result_cannot_be_changed_from_outside():
-    spec = counting()
-    results = asyncio.run(run(spec, [call(spec)], [call(spec)]))
-    for result in results:
-        result.metrics["seen"]["x"] = "changed"
-    (again,) = asyncio.run(run(spec, [call(spec)]))
-    assert again.metrics["seen"] == {}
-
-
 def test_what_a_tool_does_not_allow_is_refused():
     spec = counting("off", reusable=False, idempotent=False)
     with pytest.raises(ConfigError, match=r"retries: .* is not idempotent .*idempotent = True"):

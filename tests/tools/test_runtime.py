@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import copy
 import inspect
 import json
 import logging
 import math
 import pickle
-import subprocess
 import sys
 import threading
 import time
@@ -16,14 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent_rl.errors import (
     ConfigError,
     EngineError,
     FatalError,
-    InvalidArgumentsError,
     ToolError,
     ToolTimeoutError,
     UnscoredError,
@@ -218,6 +213,7 @@ def test_a_blocking_tool_blocks_neither_the_loop_nor_the_others():
     release = threading.Event()
 
     def block(self, arguments):
+        assert threading.current_thread().daemon, "it does not keep the process alive"
         release.wait(10)
         return "late"
 
@@ -228,23 +224,6 @@ def test_a_blocking_tool_blocks_neither_the_loop_nor_the_others():
     assert (slow.status, fast.status, fast.text) == (ToolStatus.TIMEOUT, ToolStatus.OK, "quick")
     assert fast.seconds < 0.2
     assert events == ["start", "close"]
-
-
-def test_an_abandoned_thread_does_not_keep_the_process_alive():
-    code = """
-import asyncio, time
-from agent_rl.tools import Tool, ToolSession, ToolSpec
-from agent_rl.trajectory import ToolCall
-class Block(Tool):
-    name, description, parameters = "block", "d", {"type": "object"}
-    def call(self, arguments): time.sleep(60)
-async def main():
-    async with ToolSession([ToolSpec.from_class(Block)], default_timeout_s=0.1) as session:
-        print((await session.run([ToolCall("block")]))[0].status.value)
-asyncio.run(main())
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
-    assert (done.stdout, done.stderr) == ("timeout\n", "")
 
 
 def test_calls_of_one_turn_run_at_the_same_time_and_keep_their_order():
@@ -481,15 +460,8 @@ def test_concurrency_is_limited_over_all_trajectories(busy):
     assert sorted(result.queue_seconds > 0.05 for result in results) == [False] * 2 + [True] * 4
     assert max(result.queue_seconds for result in results) > 0.5
     assert run(busy, [call("busy", s=0)])[0].status is ToolStatus.OK, "in another event loop"
-
-
-def test_another_tool_has_a_limit_of_its_own(busy):
-    async def main():
-        async with session_of(busy, replace(busy, name="other"), replace(busy, name="third", config={})) as session:
-            await session.run([call(name) for name in ("busy", "other", "third") for _ in range(3)])
-
-    asyncio.run(main())
-    assert Busy.most == 6
+    run([busy, replace(busy, name="other")], [call(name) for name in ("busy", "other") for _ in range(3)])
+    assert Busy.most == 4, "another tool has a limit of its own"
 
 
 def test_queue_goes_on_when_calls_are_cancelled_time_out_or_fail(busy):
@@ -574,18 +546,6 @@ def test_repeats_end_with_the_calls_time():
         run(spec, [call()], default_timeout_s=1.0)
     assert time.monotonic() - started < 5
     assert 2 <= events.count("call") <= 6
-
-
-def test_repeat_that_hangs_leaves_the_failure_before_it():
-    async def hang_later(self, arguments):
-        self.events.append("call")
-        if self.events.count("call") == 1:
-            raise UnscoredError("down")
-        await asyncio.sleep(60)
-
-    spec, _ = repeating(call=hang_later)
-    with pytest.raises(UnscoredError, match="down"):
-        run(spec, [call()], default_timeout_s=0.5)
 
 
 def test_start_is_repeated_with_a_new_instance():
@@ -707,31 +667,6 @@ def test_invalid_arguments_are_explained(arguments, text):
     assert text in result.text
 
 
-KINDS = st.sampled_from(["string", "integer", "number", "boolean", "array", ["string", "null"]])
-PROPERTY = st.fixed_dictionaries({}, optional={"type": KINDS, "title": st.just("t"), "maxLength": st.just(1)})
-SCHEMAS = st.fixed_dictionaries(
-    {"type": st.just("object"), "properties": st.dictionaries(st.sampled_from("abc"), PROPERTY)},
-    optional={
-        "required": st.lists(st.sampled_from("abc"), unique=True),
-        "additionalProperties": st.sampled_from([False, True, {"type": "string"}]),
-    },
-)
-GIVEN = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "ab", "3", 3, True, 2.5, 2.0, None, [1]]))
-
-
-@given(schema=SCHEMAS, arguments=GIVEN)
-def test_what_is_plainly_valid_is_what_a_validator_finds_valid(schema, arguments):
-    validator = make_validator(schema)
-    whole = coerce(schema, copy.deepcopy(arguments))
-    if validator.is_valid(whole):
-        checked = check_arguments("f", validator, arguments)
-        assert (checked, [*map(type, checked.values())]) == (whole, [*map(type, whole.values())])
-        assert checked is not arguments
-    else:
-        with pytest.raises(InvalidArgumentsError):
-            check_arguments("f", validator, arguments)
-
-
 def test_arguments_that_cannot_be_read_are_the_policys_mistake():
     nested: list = []
     for _ in range(100_000):
@@ -764,24 +699,17 @@ def test_arguments_that_cannot_be_read_are_the_policys_mistake():
         (["integer", "null"], "null", None),
         (["string", "null"], "null", "null"),
         (["integer", "number"], 3.0, 3.0),
+        ({"anyOf": [{"type": ["integer", "number"]}, {"type": "null"}]}, "3", 3),
+        ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", "x"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "3", "3"),
+        ({"anyOf": [{"type": "integer"}, {"minLength": 1}]}, "3", "3"),
     ],
 )
 def test_coercion_loses_nothing(kind, value, expected):
-    result = coerce({"type": kind}, value)
+    result = coerce(kind if isinstance(kind, dict) else {"type": kind}, value)
     assert result == expected
     assert type(result) is type(expected)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [("3", 3), ("null", None), ("x", "x"), (3.0, 3.0), (True, True), (None, None)]
-)
-def test_coercion_knows_alternatives(value, expected):
-    for rule in ("anyOf", "oneOf"):
-        schema = {rule: [{"type": ["integer", "number"]}, {"type": "null"}]}
-        result = coerce(schema, value)
-        assert (result, type(result)) == (expected, type(expected))
-    assert coerce({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "3") == "3"
-    assert coerce({"anyOf": [{"type": "integer"}, {"minLength": 1}]}, "3") == "3"
 
 
 def test_coercion_reaches_nested_values():

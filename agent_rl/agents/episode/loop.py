@@ -22,9 +22,8 @@ from agent_rl.agents.episode.hooks import Hooks, load_hooks
 from agent_rl.agents.episode.policy import Policy
 from agent_rl.agents.users.user import User
 from agent_rl.errors import UnscoredError
-from agent_rl.settings import AgentRLSettings, CassetteSettings
+from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, ToolSpec
-from agent_rl.tools.cassette import Cassette
 from agent_rl.tools.declared import declared_functions
 from agent_rl.tools.truncation import ResultLimit, Tokenizer
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
@@ -82,7 +81,6 @@ class EpisodeLoop(ABC):
             ConfigError: `extra_info.functions` cannot be read.
         """
         tools, info = self.settings.tools, row.get("extra_info") or {}
-        cassette = _cassette(tools.cassette)
         return ToolSession(
             [*_selected(self.tools, info.get("tool_selection")), *declared_functions(info.get("functions"))],
             tools_kwargs=row.get("tools_kwargs") or {},
@@ -94,7 +92,6 @@ class EpisodeLoop(ABC):
                 tokenizer=self.tokenizer,
                 side=self.limits.tool_response_truncate_side,
             ),
-            cassette=cassette and cassette.scoped(_label(row)),
             settings=tools,
         )
 
@@ -184,20 +181,6 @@ def new_trajectory(row: Row, agent: str) -> Trajectory:
         row=columns,
         info={name: value.item() if hasattr(value, "item") else value for name, value in info.items()},  # for JSON
     )
-
-
-@cache
-def _cassette(settings: CassetteSettings) -> Cassette | None:
-    """The one cassette of a process: its trajectories share what has been replayed."""
-    if settings.mode is None or settings.path is None:
-        return None
-    return Cassette.record(settings.path) if settings.mode == "record" else Cassette.replay(settings.path)
-
-
-def _label(row: Row) -> str:
-    """The trajectory's name on a cassette, the same in every run over the same rows."""
-    split = (row.get("extra_info") or {}).get("split")
-    return "/".join(str(part) for part in (row.get("global_steps"), split, row.get("index"), row.get("session_id", 0)))
 
 
 def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[ToolSpec]:

@@ -46,6 +46,7 @@ from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._http.connection import HttpConnection, connect
 from agent_rl.tools.builtin._http.request import HttpEndpoint, HttpRequest, ResponseRule, build, check_request
 from agent_rl.tools.spec import Toolset, ToolSpec
+from agent_rl.tools.truncation import shortened
 
 __all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
 
@@ -168,8 +169,7 @@ def _refusal(response: Response, secrets: Secrets) -> str:
     if 300 <= response.status < 400:
         return f"{_status(response)}: a redirect that is not followed"
     body = secrets.hide(_show(response, ResponseRule()), cut=response.truncated) if response.content else ""
-    body = body if len(body) <= MAX_ERROR_CHARS else f"{body[:MAX_ERROR_CHARS]}..."
-    return f"{_status(response)}: {body}" if body else _status(response)
+    return f"{_status(response)}: {shortened(body, MAX_ERROR_CHARS)}" if body else _status(response)
 
 
 def _status(response: Response) -> str:

@@ -31,7 +31,6 @@ come back in a result or an error are replaced by `***`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +56,6 @@ __all__ = ["IdempotentMcpTool", "Mcp", "McpServer", "McpTool"]
 
 MAX_RESULT_CHARS = 100_000
 """Characters of a result that are kept; the middle of a longer one is cut."""
-_MAX_NAME = 64
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -97,8 +95,7 @@ class Mcp(Toolset):
             raise ConfigError("", str(error), "Start the server, or fix the entry") from error
         chosen = _choose([tool.name for tool in offered], declared.include, declared.exclude)
         server = {key: value for key, value in config.items() if key in McpServer.model_fields}
-        names = _names([tool.name for tool in offered], declared.prefix)
-        return [_spec(tool, names[tool.name], server) for tool in offered if tool.name in chosen]
+        return [_spec(tool, declared.prefix, server) for tool in offered if tool.name in chosen]
 
 
 class McpTool(Tool):
@@ -179,7 +176,8 @@ def _matches(offered: Sequence[str], patterns: Iterable[str], key: str) -> set[s
     return found
 
 
-def _spec(tool: RemoteTool, name: str, config: Mapping[str, Any]) -> ToolSpec:
+def _spec(tool: RemoteTool, prefix: str, config: Mapping[str, Any]) -> ToolSpec:
+    name = _NOT_IN_NAMES.sub("_", prefix + tool.name)
     description = (tool.description or "").strip() or tool.title or tool.name
     if not name.endswith(tool.name):
         description += f"\n(The server calls this tool {tool.name!r}.)"
@@ -187,18 +185,6 @@ def _spec(tool: RemoteTool, name: str, config: Mapping[str, Any]) -> ToolSpec:
     repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
     cls = IdempotentMcpTool if repeatable else McpTool
     return ToolSpec(name, description, _parameters(tool.input_schema), cls, {**config, "tool": tool.name})
-
-
-def _names(tools: Sequence[str], prefix: str) -> dict[str, str]:
-    """For each of the server's names one that a tool can have, different from all others and the same at each start."""
-    fitting = {prefix + tool: _NOT_IN_NAMES.sub("_", prefix + tool) for tool in tools}
-    names: dict[str, str] = {}
-    for tool in tools:
-        full, name = prefix + tool, fitting[prefix + tool]
-        if len(name) > _MAX_NAME or (name != full and list(fitting.values()).count(name) > 1):
-            name = f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
-        names[tool] = name
-    return names
 
 
 def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from agent_rl.sandbox import (
 )
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig
+from agent_rl.tools.truncation import shortened
 
 __all__ = ["Python", "PythonConfig"]
 
@@ -111,20 +112,16 @@ class Python(Tool):
     def _failure(self, execution: Execution, errors: _Errors) -> ToolError | ToolTimeoutError:
         """The error for a program that did not end well: what happened, what it printed, where it happened."""
         what, where = errors.exception or (f"the code ended with exit code {execution.exit_code}", errors.text)
-        if execution.status == ExecutionStatus.TIMEOUT:
-            what = f"the code was stopped: it did not finish within {self.settings.timeout_s:g} s"
-        elif execution.status == ExecutionStatus.OUTPUT_LIMIT:
-            what = "the code was stopped: it printed too much"
-        elif execution.status == ExecutionStatus.MEMORY:
-            what = f"MemoryError: the code needs more than {self.settings.memory_mb} MiB"
-        elif errors.remark:
-            what = errors.remark
-        parts = [errors.lost + what]
+        limits = {
+            ExecutionStatus.TIMEOUT: f"the code was stopped: it did not finish within {self.settings.timeout_s:g} s",
+            ExecutionStatus.OUTPUT_LIMIT: "the code was stopped: it printed too much",
+            ExecutionStatus.MEMORY: f"MemoryError: the code needs more than {self.settings.memory_mb} MiB",
+        }
+        parts = [errors.lost + (limits.get(execution.status) or errors.remark or what)]
         if errors.remark and self.session is not None:  # the sandbox's remark comes with the end of the process
             parts.append("All variables are lost; define them again.")
         if execution.stdout.strip():
-            shown = execution.stdout.rstrip()
-            parts.append(f"Output until then:\n{shown[:_MAX_ERROR_CHARS]}{'...' * (len(shown) > _MAX_ERROR_CHARS)}")
+            parts.append(f"Output until then:\n{shortened(execution.stdout.rstrip(), _MAX_ERROR_CHARS)}")
         if where:
             parts.append(where)
         kind = ToolTimeoutError if execution.status == ExecutionStatus.TIMEOUT else ToolError

@@ -20,6 +20,7 @@ from agent_rl.sandbox import TOOL_CONCURRENCY, Case, CaseResult, FunctionCase, g
 from agent_rl.settings.errors import Place
 from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin.python import unfenced
+from agent_rl.tools.truncation import shortened
 
 __all__ = ["RunTests", "RunTestsConfig"]
 
@@ -102,8 +103,4 @@ def _shown(case: Case, result: CaseResult) -> str:
         asked = f"{case.function}({', '.join(arguments)})"
     else:
         asked = f"input {case.stdin!r}"
-    return f"{_cut(asked)}: {result.reason}; expected {_cut(repr(case.expected))}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
+    return f"{shortened(asked, _MAX_CHARS)}: {result.reason}; expected {shortened(repr(case.expected), _MAX_CHARS)}"

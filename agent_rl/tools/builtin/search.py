@@ -38,6 +38,7 @@ from agent_rl.remote.http import bearer
 from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.builtin._bm25 import Bm25Index, Hit, open_index, read_document
+from agent_rl.tools.truncation import shortened
 
 __all__ = ["LocalSearchConfig", "RemoteSearchConfig", "Search"]
 
@@ -125,12 +126,10 @@ class Search(Tool):
     def _show(self, query: str, hits: list[Hit]) -> str:
         if not hits:
             return f"No document matches {query[:_MAX_ECHO]!r}. Try other words."
-        limit = self.settings.max_chars_per_document
         lines = []
         for number, hit in enumerate(hits, 1):
             title = f"(Title: {hit.title[:_MAX_ECHO]})" if hit.title else ":"
-            text = hit.text if len(hit.text) <= limit else f"{hit.text[:limit]}..."
-            lines.append(f"Doc {number}{title} {text}")
+            lines.append(f"Doc {number}{title} {shortened(hit.text, self.settings.max_chars_per_document)}")
         return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
     tools:
       - name: service
         config:
-          domain: retail            # a file of agent_rl/tools/builtin/_service: retail, mock (of tau2-bench), shop
+          domain: retail            # a file of agent_rl/tools/builtin/_service: retail (of tau2-bench), shop, household
           database: tau2/db.json    # {table: {key: record}}; it is never written
 
 What a call changes is changed for the rest of the episode. A row may begin elsewhere: `extra_info.tools_kwargs.<tool>.

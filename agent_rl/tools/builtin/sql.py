@@ -1,4 +1,4 @@
-"""`sql`: read-only queries on an SQLite or a DuckDB file.
+"""`sql`: read-only queries on an SQLite file.
 
     - name: sql
       config:
@@ -7,11 +7,11 @@
         timeout_s: 10                      # of a query; below the entry's or the run's own limit
 
 The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
-query give tables, columns, keys and row counts, on both engines alike. Only SELECT, WITH, VALUES
-and EXPLAIN are executed; other statements are refused.
+query give tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
+are refused.
 
-Engines run in processes of their own, in which the kernel limits time and memory (`_sql.worker`); each call opens the
-file again. The file must not change during a run: SQLite files are read as immutable, without a lock.
+SQLite runs in processes of its own, in which the kernel limits time and memory (`_sql.worker`); each call opens the
+file again. The file must not change during a run: it is read as immutable, without a lock.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError, ToolError
 from agent_rl.settings.errors import Place, validated
@@ -36,19 +36,15 @@ _LISTING = re.compile(
     r"""(?:\s+(?:(?P<plain>[\w.$-]+)|["'`\[](?P<quoted>[^"'`\]]+)["'`\]]))?)?""",
     re.IGNORECASE,
 )
-_HEADERS = {"sqlite": (0, b"SQLite format 3\0"), "duckdb": (8, b"DUCK")}
+_HEADER = b"SQLite format 3\0"
 
 
-class SqlConfig(BaseModel):
+class SqlConfig(ToolConfig):
     """The entry's `config`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     database: str | None = Field(default=None, min_length=1)
     root: str | None = Field(default=None, min_length=1)
     """The folder that contains the databases; null: any."""
-    engine: Literal["sqlite", "duckdb"] | None = None
-    """null: by the file's header."""
     max_rows: int = Field(default=50, ge=1)
     max_cell_chars: int = Field(default=200, ge=10)
     max_chars: int = Field(default=8000, ge=200)
@@ -91,7 +87,7 @@ class Sql(Tool):
         if settings.root is not None and not Path(settings.root).is_dir():
             raise ConfigError("root", f"{settings.root!r} is no folder", "Name the one that holds the databases")
         if settings.database is not None:
-            _locate(settings)
+            _locate(settings.database, settings.root)
 
     async def start(self) -> None:
         """Find the row's database.
@@ -103,7 +99,7 @@ class Sql(Tool):
         own = {} if self.settings.database is None else {"database": self.settings.database}
         database = validated(_Row, own | dict(self.create_kwargs), place).database
         with place.around():
-            self._path, self._engine = _locate(self.settings.model_copy(update={"database": database}))
+            self._path = _locate(database, self.settings.root)
 
     def call(self, arguments: dict[str, Any]) -> str:
         """The result as a table, or the listing of the schema; blocks for `timeout_s` at most."""
@@ -119,16 +115,15 @@ class Sql(Tool):
             "table": (listing["plain"] or listing["quoted"]) if listing else None,
             **self.settings.model_dump(include={"max_rows", "max_cell_chars", "max_chars", "timeout_s"}),
         }
-        return pool.ask(self._engine, self.settings.memory_mb, request)
+        return pool.ask(self.settings.memory_mb, request)
 
 
-def _locate(settings: SqlConfig) -> tuple[Path, str]:
-    """The database's path, free of links, and its engine.
+def _locate(name: str, root: str | None) -> Path:
+    """The database's path, free of links.
 
     Raises:
-        ConfigError: when it is not there, not below `root`, or not of a known kind.
+        ConfigError: when it is not there, not below `root`, or not SQLite's.
     """
-    name, root = settings.database or "", settings.root
     try:
         path = (Path(root or ".") / name).resolve()
         if root is not None and not path.is_relative_to(Path(root).resolve()):
@@ -139,14 +134,10 @@ def _locate(settings: SqlConfig) -> tuple[Path, str]:
             start = file.read(16)
     except (OSError, ValueError) as error:  # ValueError: a NUL character
         raise ConfigError("database", f"{name!r} cannot be read: {error}", "Name a readable file") from error
-    found = next((engine for engine, (at, magic) in _HEADERS.items() if start[at:].startswith(magic)), None)
-    if found is None or settings.engine not in (None, found):
-        expected = settings.engine or "SQLite or DuckDB"
-        raise ConfigError(
-            "database", f"{name!r} is no {expected} file ({found or 'unknown'})", "Name one, or fix engine"
-        )
-    if found == "sqlite" and pool.has_unwritten_changes(path):
+    if start != _HEADER:
+        raise ConfigError("database", f"{name!r} is no SQLite file", "Name one")
+    if pool.has_unwritten_changes(path):
         raise ConfigError(
             "database", f"{name!r} has changes not yet written (-wal or -journal)", "Open and close it once"
         )
-    return path, found
+    return path

@@ -71,15 +71,6 @@ def test_a_limit_in_tokens_needs_a_tokenizer():
         call([], sections={"tools": {"max_result_tokens": 40}})
 
 
-def test_a_cassette_answers_the_same_row_again(tmp_path):
-    def once(mode, greeting):
-        cassette = {"mode": mode, "path": str(tmp_path / "calls.jsonl")}
-        row = {"index": 3, "extra_info": {"split": "test"}}
-        return call([("echo", greeting)], row, sections={"tools": {"cassette": cassette}})[1][0].text
-
-    assert once("record", "first") == once("replay", "first") == "first"
-
-
 ROW = {
     "raw_prompt": [{"role": "user", "content": "?"}],
     "uid": "u",

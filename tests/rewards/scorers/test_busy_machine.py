@@ -55,7 +55,7 @@ TABLES = {"tables": {"t": [{"a": 1}]}}
 def test_a_query_has_its_seconds_however_long_that_takes(monkeypatch):
     long = ENDLESS.format("LIMIT 400000")
     assert score_now(SCORERS["sql_match"], long, long, TABLES) == 1.0
-    for _, process in sql_workers("sqlite", sql_match.MEMORY_MB).idle:
+    for _, process in sql_workers(sql_match.MEMORY_MB).idle:
         os.sched_setaffinity(process.pid, {CORE})
     monkeypatch.setattr(sql_match, "QUERY_S", 0.3)
     with busy_core():

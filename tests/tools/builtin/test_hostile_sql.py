@@ -8,13 +8,13 @@ import pytest
 
 from agent_rl.errors import ToolError, ToolTimeoutError
 from agent_rl.tools.builtin.sql import Sql
-from tests.tools.builtin.test_sql import make_databases
+from tests.tools.builtin.test_sql import make_database
 
 pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 0.4
 SECRET = "root:x:0:marker"
-BOTH = [
+QUERIES = [
     # writing
     "INSERT INTO singer VALUES (9, 'x', 1)",
     "DELETE FROM song",
@@ -58,8 +58,7 @@ BOTH = [
     "SELECT writefile('{new}', 'x')",
     "SELECT load_extension('{secret}')",
     "SELECT * FROM '{secret}'",
-]
-SQLITE = [
+    # functions
     "SELECT hex(zeroblob(900000000))",
     "SELECT length(hex(randomblob(1000000000)))",
     "SELECT printf('%1000000000d', 1)",
@@ -80,45 +79,13 @@ SQLITE = [
     "SELECT fts3_tokenizer('simple', x'41414141')",
     "SELECT edit('x', 'sh')",
 ]
-DUCKDB = [
-    "SELECT repeat('a', 1000000000)",
-    "SELECT levenshtein(repeat('ab', 100000), repeat('ba', 100000))",
-    "SELECT sleep_ms(100000)",
-    "SELECT list_sum(range(1000000000))",
-    "SELECT count(*) FROM range(1000000000000)",
-    "SELECT string_agg(repeat('z', 1000), ',') FROM range(100000000)",
-    "SELECT repeat('1', 100000000)::BIT",
-    "COPY song TO '{new}'",
-    "COPY song FROM '{secret}'",
-    "COPY (SELECT 1) TO PROGRAM 'sh'",
-    "EXPLAIN ANALYZE COPY song TO '{new}'",
-    "EXPORT DATABASE '{new}'",
-    "SELECT * FROM read_csv('{secret}')",
-    "SELECT * FROM read_text('{secret}')",
-    "SELECT * FROM query('SELECT * FROM read_text(''{secret}'')')",
-    "SELECT * FROM query_table('{secret}')",
-    "SELECT * FROM glob('{folder}/*')",
-    "SELECT * FROM 'https://example.com/x.csv'",
-    "SELECT getenv('HOSTILE_KEY')",
-    "INSTALL httpfs",
-    "SET enable_external_access = true",
-    "SET memory_limit = '100GB'",
-    "PRAGMA database_list",
-    "CALL enable_logging(storage = 'file', storage_path = '{new}')",
-    "PIVOT song ON title USING count(*)",
-    "WITH i AS (INSERT INTO singer VALUES (9, 'x', 1) RETURNING id) SELECT * FROM i",
-    "EXPLAIN ANALYZE DELETE FROM song",
-    "SELECT * FROM sys.modules",
-]
-CASES = [(engine, query) for engine in ("sqlite", "duckdb") for query in BOTH]
-CASES += [("sqlite", query) for query in SQLITE] + [("duckdb", query) for query in DUCKDB]
 
 
 class Target:
-    """A database of each engine in one folder, a file with a secret beside them, and how all that looked at first."""
+    """A database in a folder, a file with a secret beside them, and how all that looked at first."""
 
     def __init__(self, folder):
-        self.files = make_databases(folder)
+        self.database = make_database(folder)
         self.folder = folder
         self.places = {"{new}": f"{folder}/new", "{secret}": f"{folder}/secret.csv", "{folder}": str(folder)}
         (folder / "secret.csv").write_text(f"a,b\n{SECRET},1\n")
@@ -127,8 +94,8 @@ class Target:
     def look(self):
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self.folder.iterdir()}
 
-    def ask(self, engine, query, timeout_s):
-        tool = Sql({"database": str(self.files[engine]), "timeout_s": timeout_s, "memory_mb": 128}, {})
+    def ask(self, query, timeout_s):
+        tool = Sql({"database": str(self.database), "timeout_s": timeout_s, "memory_mb": 128}, {})
         asyncio.run(tool.start())
         return tool.call({"query": query})
 
@@ -140,17 +107,17 @@ def target(tmp_path_factory):
         yield Target(tmp_path_factory.mktemp("hostile"))
 
 
-@pytest.mark.parametrize(("engine", "query"), CASES, ids=lambda value: ascii(value[:40]))
-def test_hostile_queries_change_nothing_and_end_in_time(target, engine, query):
+@pytest.mark.parametrize("query", QUERIES, ids=lambda value: ascii(value[:40]))
+def test_hostile_queries_change_nothing_and_end_in_time(target, query):
     for place, path in target.places.items():
         query = query.replace(place, path)
     started = time.monotonic()
     try:
-        outcome = target.ask(engine, query, TIMEOUT_S)
+        outcome = target.ask(query, TIMEOUT_S)
     except (ToolError, ToolTimeoutError) as error:  # the policy's own mistake; anything else fails the test
         outcome = str(error)
     assert time.monotonic() - started < 20
     assert len(outcome) < 10_000
     assert SECRET not in outcome
     assert target.look() == target.before
-    assert target.ask(engine, "SELECT count(*) AS n FROM song", 60) == "n\n---\n200\n(1 row)"
+    assert target.ask("SELECT count(*) AS n FROM song", 60) == "n\n---\n200\n(1 row)"

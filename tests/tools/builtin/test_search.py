@@ -50,10 +50,7 @@ def test_local_search_ranks_and_shortens_documents(load, corpus):
     assert one.metrics["scores"][0] > one.metrics["scores"][1] > 0
     assert two.metrics["ids"] == ["b"]
     assert three.text == "Doc 1: Frankfurt lies on the Main."
-    assert run(spec, {"query": "goethe", "top_k": 50})[0].metrics["ids"] == [
-        "b",
-        "a",
-    ]  # top_k of the config is the most
+    assert len(run(spec, {"query": "goethe", "top_k": 50})[0].metrics["ids"]) == 2, "top_k of the config is the most"
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,6 @@ from tests.data.real import shared
 from tests.tools import use
 
 ORDERS = {"orders": {"10000": {"item": "lamp", "state": "open"}}}
-TASKS = {
-    "tasks": {"task_1": {"task_id": "task_1", "title": "A", "description": None, "status": "pending"}},
-    "users": {"user_1": {"user_id": "user_1", "name": "Ada", "tasks": ["task_1"]}},
-}
 
 
 @pytest.fixture
@@ -50,17 +46,15 @@ def test_the_tools_of_an_episode_share_a_database_that_no_other_episode_sees(sho
     assert (missing.status, missing.text) == (ToolStatus.ERROR, "Error: there is no '1' among the orders")
 
 
-def test_a_row_may_begin_elsewhere(tmp_path):
-    specs = ServiceDesk.tools({"domain": "mock", "database": written(tmp_path, TASKS)})
+def test_a_row_may_begin_elsewhere(shop):
+    specs = ServiceDesk.tools({"domain": "shop", "database": shop})
     initial = {
-        "tables": {"users": {"user_2": {"user_id": "user_2", "name": "Ben", "tasks": []}}},
-        "actions": [{"name": "create_task", "arguments": {"user_id": "user_2", "title": "B"}}],
+        "tables": {"orders": {"2": {"item": "desk", "state": "shipped"}}},
+        "actions": [{"name": "cancel_order", "arguments": {"number": "10000"}}],
     }
-    kwargs = {"create_kwargs": {"initial": initial}}
-    calls = [("update_task_status", {"task_id": "task_2", "status": "completed"}), ("get_users", {})]
-    done, users = run(specs, *calls, tools_kwargs={name: kwargs for name, _ in calls})
-    assert json.loads(done.text)["title"] == "B"
-    assert [user["tasks"] for user in json.loads(users.text)] == [["task_1"], ["task_2"]]
+    calls = [("get_order", {"number": "10000"}), ("get_order", {"number": "2"})]
+    orders = run(specs, *calls, tools_kwargs={"get_order": {"create_kwargs": {"initial": initial}}})
+    assert [json.loads(order.text)["state"] for order in orders] == ["cancelled", "shipped"]
 
 
 @pytest.mark.parametrize("domain", domain_names())
@@ -213,13 +207,12 @@ def test_what_the_shop_refuses_changes_nothing(desk, name, arguments, problem):
     assert desk.records.changes() == {}
 
 
-@pytest.mark.parametrize(("domain", "failing"), [("retail", 18), ("mock", 0)])
-def test_the_right_actions_of_tau2_go_through_the_tools_and_score_one(domain, failing):
+def test_the_right_actions_of_tau2_go_through_the_tools_and_score_one():
     """Those that fail are look-ups in vain, and two exchanges that the shop refuses."""
-    database = str(shared(f"service/tau2_{domain}_db.json"))
-    specs, failed = ServiceDesk.tools({"domain": domain, "database": database}), 0
-    for number, raw in enumerate(read_tasks(shared(f"service/tau2_{domain}_tasks.json"))):
-        row = to_row(raw.value, "test", number, domain=domain, database=database)
+    database = str(shared("service/tau2_retail_db.json"))
+    specs, failed = ServiceDesk.tools({"domain": "retail", "database": database}), 0
+    for number, raw in enumerate(read_tasks(shared("service/tau2_retail_tasks.json"))):
+        row = to_row(raw.value, "test", number, database=database)
         truth = row["reward_model"]["ground_truth"]
         actions = [(each["name"], each["arguments"]) for each in truth["actions"]]
         results = run(specs, *actions, tools_kwargs=row["extra_info"].get("tools_kwargs"))
@@ -227,7 +220,7 @@ def test_the_right_actions_of_tau2_go_through_the_tools_and_score_one(domain, fa
         done = [each for each, result in zip(truth["actions"], results, strict=True) if result.status is ToolStatus.OK]
         failed += len(actions) - len(done)
         assert score_service_state("", truth, {"executed_calls": done, "stop_reason": "answered"}) == 1.0
-    assert failed == failing
+    assert failed == 18
 
 
 HOUSE = {

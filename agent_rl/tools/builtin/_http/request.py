@@ -21,8 +21,10 @@ __all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_reques
 
 PLACES = ("path", "query", "header", "body", "whole_body")
 FRAMING_HEADERS = frozenset(
-    ("connection", "content-encoding", "content-length", "expect", "host", "te", "trailer")
-    + ("transfer-encoding", "upgrade")
+    (
+        *("connection", "content-encoding", "content-length", "expect", "host"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    )
 )
 CREDENTIAL_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"))
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+import tempfile
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -93,13 +94,13 @@ class McpConnection:
         try:
             limit_s = self._server.connect_timeout_s
             await asyncio.wait((opened, self._task), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            if opened.done():
-                return self
-            if not self._task.done():
-                self._problem = f"no answer within {limit_s:g} s"
         finally:
             if not opened.done():
                 self._task.cancel()
+        if opened.done():
+            return self
+        if not self._task.done():
+            self._problem = f"no answer within {limit_s:g} s"
         await asyncio.wait((self._task,))
         raise self._unscored("the connection could not be opened")
 
@@ -160,9 +161,13 @@ class McpConnection:
             parameters = StdioServerParameters(
                 command=program, args=arguments, env=env, cwd=server.cwd, encoding_error_handler="replace"
             )
-            with self._listened() as stderr:
-                async with stdio_client(parameters, stderr) as streams:
-                    yield streams
+            with tempfile.TemporaryFile("w") as stderr:
+                try:
+                    async with stdio_client(parameters, stderr) as streams:
+                        yield streams
+                finally:
+                    file = stderr.fileno()
+                    self._stderr = os.pread(file, _LAST_WORDS, max(0, os.fstat(file).st_size - _LAST_WORDS))
             return
         client = httpx2.AsyncClient(
             headers=headers,
@@ -177,26 +182,6 @@ class McpConnection:
                 server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
             ) as streams:
                 yield streams
-
-    @contextlib.contextmanager
-    def _listened(self) -> Iterator[TextIO]:
-        """The server's stderr, of which the end is kept for errors."""
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        loop = asyncio.get_running_loop()
-
-        def listen() -> None:
-            with contextlib.suppress(BlockingIOError):
-                self._stderr = (self._stderr + os.read(reading, 1 << 16))[-_LAST_WORDS:]
-
-        loop.add_reader(reading, listen)
-        try:
-            with open(writing, "w") as stderr:
-                yield stderr
-        finally:
-            loop.remove_reader(reading)
-            listen()
-            os.close(reading)
 
     async def _failure(self, error: MCPError, statuses: list[int]) -> ToolError | UnscoredError:
         if error.code == INVALID_PARAMS:

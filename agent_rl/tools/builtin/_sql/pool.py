@@ -1,4 +1,4 @@
-"""The side of the callers: worker processes, one kind for each engine and limit on memory.
+"""The side of the callers: worker processes, one kind for each limit on memory.
 
 A worker ends when its time is over, when it crashes, when its pipe closes, and by itself after a while without work, so
 after a killed process its workers soon end too.
@@ -19,25 +19,25 @@ from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
 
 __all__ = ["ask", "has_unwritten_changes", "rows", "workers"]
 
-_START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(sys.argv[2], int(sys.argv[3]))"
+_START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(int(sys.argv[2]))"
 _SLACK_S = 5.0  # until a worker is killed that has not ended itself
 
 
 @cache
-def workers(engine: str, memory_mb: int) -> Workers:
-    """The processes of `engine` in which a query may take `memory_mb` MiB."""
-    command = [sys.executable, "-I", "-c", _START, str(Path(__file__).parents[1]), engine, str(memory_mb)]
-    return Workers(f"runs {engine}", command, idle_s=IDLE_S / 2)
+def workers(memory_mb: int) -> Workers:
+    """The processes in which a query may take `memory_mb` MiB."""
+    command = [sys.executable, "-I", "-c", _START, str(Path(__file__).parents[1]), str(memory_mb)]
+    return Workers("runs SQLite", command, idle_s=IDLE_S / 2)
 
 
-def ask(engine: str, memory_mb: int, request: Mapping[str, Any]) -> str:
+def ask(memory_mb: int, request: Mapping[str, Any]) -> str:
     """The text that answers a request; blocks for at most its `timeout_s` and a worker's start.
 
     Raises:
         ToolError: for a query that fails, needs too long or too much memory, or crashes the engine.
         UnscoredError: when no worker can be started, or the database cannot be opened.
     """
-    reply = _reply(engine, memory_mb, request)
+    reply = _reply(memory_mb, request)
     if "unusable" in reply:
         raise UnscoredError(f"the database {request['database']} cannot be opened: {reply['unusable']}")
     return str(reply["text"])
@@ -46,7 +46,7 @@ def ask(engine: str, memory_mb: int, request: Mapping[str, Any]) -> str:
 def rows(
     tables: Mapping[str, Any] | str | Path, query: str, *, timeout_s: float, memory_mb: int, max_rows: int
 ) -> list[list[Any]]:
-    """What a query gives, in SQLite.
+    """What a query gives.
 
     Args:
         tables: name -> rows, an SQL script that makes the tables, or the path of a database.
@@ -63,7 +63,7 @@ def rows(
     if isinstance(tables, Path) and has_unwritten_changes(tables):
         raise ValueError(f"{tables} has changes not yet written (-wal or -journal)")
     made = {"database": str(tables.resolve())} if isinstance(tables, Path) else {"tables": _plain(tables)}
-    reply = _reply("sqlite", memory_mb, {**made, "query": query, "timeout_s": timeout_s, "max_rows": max_rows})
+    reply = _reply(memory_mb, {**made, "query": query, "timeout_s": timeout_s, "max_rows": max_rows})
     if "unusable" in reply:
         raise ValueError(reply["unusable"])
     found: list[list[Any]] = reply["rows"]
@@ -89,10 +89,10 @@ def has_unwritten_changes(path: Path) -> bool:
     return any(file.is_file() and file.stat().st_size for file in beside)
 
 
-def _reply(engine: str, memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
+def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
     limit_s = request["timeout_s"] + (SETUP_S if "tables" in request else 0.0) + _SLACK_S
     try:
-        reply: dict[str, Any] = workers(engine, memory_mb).ask(request, limit_s, _may_be_kept)
+        reply: dict[str, Any] = workers(memory_mb).ask(request, limit_s, _may_be_kept)
     except WorkerTimeout:
         raise _too_slow(request["timeout_s"]) from None
     except WorkerDied as died:

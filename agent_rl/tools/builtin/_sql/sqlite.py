@@ -35,9 +35,6 @@ class Sqlite:
         UnusableError: when it is no database.
     """
 
-    BASE_MB = 16
-    """MiB of writable memory that Python takes with the engine loaded."""
-
     def __init__(self, path: str | None, memory_mb: int) -> None:
         place = ":memory:" if path is None else f"{Path(path).as_uri()}?mode=ro&immutable=1"
         try:
@@ -98,20 +95,20 @@ class Sqlite:
         query = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type <> 'shadow' ORDER BY name"
         return [row[0] for row in self._connection.execute(query) if not row[0].startswith("sqlite_")]
 
-    def columns(self, name: str) -> list[tuple[str, str, bool]]:
-        """Name, type and whether it is of the primary key."""
-        facts = self._all("SELECT name, type, pk FROM pragma_table_info(?)", name)
-        return [(column, kind, key > 0) for column, kind, key in facts]
-
-    def references(self, name: str) -> dict[str, str]:
-        """Column in lower case -> `table.column` that it refers to."""
+    def describe(self, name: str) -> str:
+        """A table's name, rows and columns in one line."""
         facts = self._all('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', name)
-        return {column.lower(): f"{table}.{other}" if other else table for column, table, other in facts}
+        targets = {column.lower(): " -> " + ".".join(filter(None, target)) for column, *target in facts}
+        columns = [
+            f"{column} {kind}".rstrip() + (" PRIMARY KEY" if key else "") + targets.get(column.lower(), "")
+            for column, kind, key in self._all("SELECT name, type, pk FROM pragma_table_info(?)", name)
+        ]
+        return f"{name} ({self._count(name)}): {', '.join(columns)}"
 
     def _all(self, query: str, *values: str) -> list[Any]:
         return self._connection.execute(query, values).fetchall()
 
-    def count(self, name: str) -> str:
+    def _count(self, name: str) -> str:
         """The rows of a table, in words."""
         if self._all("SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ?", name):
             return "view"

@@ -51,8 +51,8 @@ def counted(rows: int) -> str:
 
 
 def one_line(error: object) -> str:
-    """The message without the echo of the query that DuckDB appends."""
-    text = " ".join(str(error).split("\nLINE ")[0].split())
+    """The message, cut."""
+    text = " ".join(str(error).split())
     return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
 
 

@@ -1,9 +1,8 @@
 """A process that answers SQL requests, one JSON line for another.
 
-It is a process of its own because neither engine can be bounded from within: `levenshtein`, `repeat` and `sleep_ms` in
-DuckDB and `instr` in SQLite ignore interrupts, and some allocate past the engine's own memory limit. Here the kernel
-bounds them: a timer whose signal ends the process, a limit on its memory, no file that could be written, and none that
-could be opened while a query runs. The engines' own switches stand before that.
+It is a process of its own because SQLite cannot be bounded from within: `instr` ignores interrupts. Here the kernel
+bounds it: a timer whose signal ends the process, a limit on its memory, no file that could be written, and none that
+could be opened while a query runs. SQLite's own switches stand before that.
 
 Every request opens the database again, so no state passes from one to the next. Not promised: that a database file
 which an attacker made is safe to open.
@@ -18,15 +17,10 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
+from .sqlite import Sqlite
 from .text import BYTES, QueryError, UnusableError, nearest, one_line, table
-
-if TYPE_CHECKING:
-    from .duckdb import DuckDB
-    from .sqlite import Sqlite
-
-    Engine = type[Sqlite] | type[DuckDB]
 
 __all__ = ["BYTES", "IDLE_S", "SETUP_S", "TOO_MUCH_MEMORY", "main"]
 
@@ -37,31 +31,27 @@ SETUP_S = 30.0
 MAX_ROWS_CHARS = 16 << 20
 """Characters of all rows together, as JSON, where a request wants them as they are."""
 TOO_MUCH_MEMORY = "the query needs too much memory"
+_BASE_MB = 16
+"""MiB of writable memory that Python takes with SQLite loaded."""
 
 
-def main(engine_name: str, memory_mb: int) -> None:
-    """Answer requests from stdin on stdout until stdin ends.
-
-    Args:
-        engine_name: `sqlite` or `duckdb`.
-        memory_mb: MiB that a query may take.
-    """
+def main(memory_mb: int) -> None:
+    """Answer requests from stdin on stdout until stdin ends; a query may take `memory_mb` MiB."""
     requests = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output of an engine must not mix with a reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output of SQLite must not mix with a reply
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGPROF})
     _end_in(IDLE_S)
-    engine = _engine(engine_name)
-    data = (memory_mb + engine.BASE_MB) << 20
+    data = (memory_mb + _BASE_MB) << 20
     limits = ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_DATA, data))
     for what, value in limits:
         resource.setrlimit(what, (value, value))
     _write(replies, json.dumps("ready"))
     for line in requests:
         _end_in(SETUP_S)
-        reply = json.dumps(_answer(engine, memory_mb, json.loads(line)))
+        reply = json.dumps(_answer(memory_mb, json.loads(line)))
         _end_in(IDLE_S)
         _write(replies, reply)
 
@@ -69,16 +59,6 @@ def main(engine_name: str, memory_mb: int) -> None:
 def _write(replies: BinaryIO, line: str) -> None:
     replies.write(line.encode() + b"\n")
     replies.flush()
-
-
-def _engine(name: str) -> Engine:
-    if name == "sqlite":
-        from .sqlite import Sqlite
-
-        return Sqlite
-    from .duckdb import DuckDB
-
-    return DuckDB
 
 
 def _end_in(seconds: float) -> None:
@@ -98,11 +78,10 @@ def _no_new_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
     """`text` or `rows`, or `error` for the policy, or `unusable` when the policy did not cause the failure."""
     try:
-        opened: Any = engine(request.get("database"), memory_mb)  # type: ignore[arg-type]  # only SQLite has tables
-        with contextlib.closing(opened) as database, _no_new_files():
+        with contextlib.closing(Sqlite(request.get("database"), memory_mb)) as database, _no_new_files():
             if "tables" in request:
                 database.fill(request["tables"])
             if "table" not in request:  # it is graded: seconds of the processor, and SETUP_S by the clock
@@ -123,7 +102,7 @@ def _answer(engine: Engine, memory_mb: int, request: dict[str, Any]) -> dict[str
         return {"error": one_line(f"{type(error).__name__}: {error}")}
 
 
-def _rows(database: Sqlite | DuckDB, query: str, max_rows: int) -> list[list[Any]]:
+def _rows(database: Sqlite, query: str, max_rows: int) -> list[list[Any]]:
     """The rows as they are, but for bytes."""
     found: list[list[Any]] = []
     room = MAX_ROWS_CHARS
@@ -135,7 +114,7 @@ def _rows(database: Sqlite | DuckDB, query: str, max_rows: int) -> list[list[Any
     return found
 
 
-def _listing(database: Sqlite | DuckDB, name: str | None, room: int) -> str:
+def _listing(database: Sqlite, name: str | None, room: int) -> str:
     """A line for every table, or for the one of this name."""
     names = database.names()
     if name is not None:
@@ -145,7 +124,7 @@ def _listing(database: Sqlite | DuckDB, name: str | None, room: int) -> str:
         names = wanted
     lines: list[str] = []
     for position, other in enumerate(names):
-        line = _description(database, other)
+        line = database.describe(other)
         if lines and len(line) > room:
             rest = ", ".join(names[position:])
             lines.append(f"... and {len(names) - position} more (.schema NAME describes one): {rest}"[:2000])
@@ -153,15 +132,3 @@ def _listing(database: Sqlite | DuckDB, name: str | None, room: int) -> str:
         lines.append(line[:room])
         room -= len(line) + 1
     return "\n".join(lines) or "(the database has no tables)"
-
-
-def _description(database: Sqlite | DuckDB, name: str) -> str:
-    """A table's name, rows and columns in one line."""
-    targets = database.references(name)
-    columns = [
-        f"{column} {kind}".rstrip()
-        + (" PRIMARY KEY" if is_key else "")
-        + (f" -> {targets[column.lower()]}" if column.lower() in targets else "")
-        for column, kind, is_key in database.columns(name)
-    ]
-    return f"{name} ({database.count(name)}): {', '.join(columns)}"
