@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-__all__ = ["Game", "Pair", "Scheme", "bradley_terry", "pairs_of", "win_rates"]
+__all__ = ["Game", "Pair", "Scheme", "bradley_terry", "pairs_of"]
 
 Pair = tuple[int, int]
 Scheme = Literal["all", "round_robin"]
@@ -43,19 +43,17 @@ def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
     return [(a, b) for a, b in combinations(range(players), 2) if min(b - a, players - b + a) <= reach]
 
 
-def win_rates(games: Sequence[Game], players: int) -> list[float | None]:
-    """Each player's share of won games, a tie counting half; None for a player without a game."""
-    won, played = _tallied(games, players)
-    return [score / count if count else None for score, count in zip(won, played, strict=True)]
-
-
 def bradley_terry(games: Sequence[Game], players: int) -> list[float | None]:
     """The probability of each player to beat one of average strength; None for a player without a game.
 
     Strengths by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). A tie
     with a player of strength 1 is added for each player, so that no strength is infinite and all are on one scale.
     """
-    won, played = _tallied(games, players)
+    won, played = [0.0] * players, [0] * players
+    for game in games:
+        for player, points in game.points.items():
+            won[player] += points
+            played[player] += 1
     strengths = [1.0] * players
     for _ in range(_ITERATIONS):
         weights = [1.0 / (strength + 1.0) for strength in strengths]
@@ -69,13 +67,3 @@ def bradley_terry(games: Sequence[Game], players: int) -> list[float | None]:
         if moved < _CONVERGED:
             break
     return [strength / (strength + 1.0) if count else None for strength, count in zip(strengths, played, strict=True)]
-
-
-def _tallied(games: Sequence[Game], players: int) -> tuple[list[float], list[int]]:
-    """Points and number of games of each player."""
-    won, played = [0.0] * players, [0] * players
-    for game in games:
-        for player, points in game.points.items():
-            won[player] += points
-            played[player] += 1
-    return won, played

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_rl.rewards.judge.tournament import Game, Scheme, bradley_terry, pairs_of, win_rates
+from agent_rl.rewards.judge.tournament import Game, Scheme, bradley_terry, pairs_of
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5, 7, 8, 16])
@@ -22,12 +22,6 @@ def test_every_sample_is_compared_and_no_pair_twice(scheme: Scheme, players: int
 def test_in_a_round_robin_all_have_equally_many_opponents() -> None:
     pairs = pairs_of("round_robin", 9, opponents=4)
     assert set(Counter(player for pair in pairs for player in pair).values()) == {4}
-
-
-def test_win_rates_count_a_tie_as_half() -> None:
-    games = [Game(0, 1, 1.0), Game(0, 2, 0.5), Game(1, 2, 0.0)]
-    assert win_rates(games, 4) == [0.75, 0.0, 0.75, None]
-    assert games[2].points == {1: 0.0, 2: 1.0}
 
 
 def test_bradley_terry_by_hand() -> None:
@@ -51,7 +45,6 @@ def test_a_win_over_a_winner_is_worth_more() -> None:
     games = [Game(0, 1, 1.0), Game(2, 3, 1.0), Game(1, 4, 1.0), Game(1, 5, 1.0), Game(1, 6, 1.0)]
     values = bradley_terry(games, 7)
     assert values[0] > values[2]  # type: ignore[operator]
-    assert win_rates(games, 7)[0] == win_rates(games, 7)[2]
 
 
 results = st.lists(
@@ -65,9 +58,8 @@ results = st.lists(
 def test_values_are_between_0_and_1_and_symmetric(found: list[tuple[int, int, float]]) -> None:
     games = [Game(*each) for each in found]
     mirrored = [Game(game.second, game.first, game.score) for game in games]
-    for rank in (win_rates, bradley_terry):
-        for value, other in zip(rank(games, 8), rank(mirrored, 8), strict=True):
-            assert (value is None) == (other is None)
-            if value is not None:
-                assert 0 <= value <= 1
-                assert value + (other or 0) == pytest.approx(1, abs=1e-3)
+    for value, other in zip(bradley_terry(games, 8), bradley_terry(mirrored, 8), strict=True):
+        assert (value is None) == (other is None)
+        if value is not None:
+            assert 0 <= value <= 1
+            assert value + (other or 0) == pytest.approx(1, abs=1e-3)

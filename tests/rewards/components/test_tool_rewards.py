@@ -1,4 +1,4 @@
-"""Step rewards of tools, and a potential: what they give, and what cannot be gained by them."""
+"""Step rewards of tools: what they give, and what cannot be gained by them."""
 
 import asyncio
 import math
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.rewards.components.shaping import Potential, PotentialConfig, ToolRewards, ToolRewardsConfig
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.components.tool_rewards import ToolRewards, ToolRewardsConfig
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
 
@@ -90,42 +90,3 @@ def test_the_step_rewards_of_a_real_tool():
     assert [turn.results[0].reward for turn in turns] == [0.0, 0.05, -0.05, -0.05]
     assert tool_rewards(*turns).value == pytest.approx(-0.05)
     assert tool_rewards(*turns, reduce="max").value == 0.05
-
-
-@pytest.fixture(scope="module")
-def phi(tmp_path_factory):
-    """A potential that reads how far a turn got from its notes."""
-    path = tmp_path_factory.mktemp("potential") / "mine.py"
-    path.write_text(
-        "def phi(trajectory, turns_done):\n"
-        "    return trajectory.turns[turns_done - 1].notes['phi'] if turns_done else 0.5\n"
-    )
-    return f"{path}:phi"
-
-
-def shaped(function, potentials, gamma=1.0):
-    component = Potential("progress", PotentialConfig(function=function, gamma=gamma))
-    turns = [Turn("", notes={"phi": potential}) for potential in potentials]
-    return asyncio.run(component.measure(trajectory(*turns)))
-
-
-@given(potentials=st.lists(rewards), gamma=st.floats(0.1, 1.0))
-def test_a_potential_telescopes(phi, potentials, gamma):
-    found = shaped(phi, potentials, gamma)
-    last = [0.5, *potentials][-1]
-    assert found.value == pytest.approx(gamma ** len(potentials) * last - 0.5, abs=1e-9)
-    assert found.notes == {"potentials": [0.5, *potentials]}
-
-
-def test_a_potential_that_is_no_number_is_never_a_zero(phi):
-    with pytest.raises(UnscoredError, match="the potential after 2 turns is inf"):
-        shaped(phi, [0.0, math.inf])
-
-
-@pytest.mark.parametrize(
-    ("function", "problem"), [("nowhere.py:phi", "there is no file"), ("math.nothing", "has no 'nothing'")]
-)
-def test_a_potential_that_is_not_there_is_named(function, problem):
-    with pytest.raises(ConfigError, match=problem) as caught:
-        shaped(function, [])
-    assert caught.value.key == "agent_rl.reward.components.progress.config.function"
