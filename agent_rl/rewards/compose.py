@@ -11,7 +11,7 @@ that raises anything else than `UnscoredError`, a timeout or a failed connection
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
@@ -19,9 +19,9 @@ from typing import Any
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
-from agent_rl.rewards.components.correctness import Correctness
+from agent_rl.rewards.components.correctness import Correctness, Custom
 from agent_rl.rewards.metrics import counted
-from agent_rl.rewards.source_reward import Measurement, SourceReward
+from agent_rl.rewards.source_reward import Measurement, SourceReward, Term
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place, validated
@@ -46,6 +46,7 @@ class Reward:
         settings: the section.
         max_response_tokens: the episodes' limit on response tokens; only the overlong penalty needs it.
         judged: whether each trajectory comes with a verdict.
+        custom: gives the verdict on a trajectory and further numbers for its notes, in place of a scorer.
         fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:
@@ -64,8 +65,10 @@ class Reward:
         *,
         max_response_tokens: int | None = None,
         judged: bool = False,
+        custom: Custom | None = None,
         fusion: FusionServer | None = None,
     ) -> None:
+        judged = judged or custom is not None
         made: dict[str, Component | GroupComponent] = {}
         self.max_response_tokens = max_response_tokens
         default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
@@ -80,7 +83,7 @@ class Reward:
         answers = [source.answers for source in sources if source.answers is not None]
         self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
         for each in answers:
-            each.fusion = fusion
+            each.custom, each.fusion = custom, fusion
         terms = [term for source in sources for term in source.terms]
         self.needs_groups = any(term.needs_groups for term in terms)
         self._names = list(dict.fromkeys(term.name for term in terms))
@@ -135,13 +138,8 @@ class Reward:
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
         """The score by `TERMS` alone; any other component counts with the value 0 where its gate is open."""
-        source, measured = self.sources[pattern], Measurement(trajectory, verdict)
-        for term in chain(*source.waves):
-            if term.name in TERMS:
-                await term.measure([measured])
-            elif term.open(measured):
-                measured.values[term.name] = 0.0
-        return self._total(source, measured)
+        measured = Measurement(trajectory, verdict)
+        return await self._filled(self.sources[pattern], measured, lambda term: None if term.name in TERMS else 0.0)
 
     async def reweigh(self, trajectory: Trajectory) -> Score:
         """The score that a scored trajectory would have with these settings, without measuring again.
@@ -154,17 +152,17 @@ class Reward:
         """
         if trajectory.score is None:
             raise UnscoredError("it has no stored score")
-        stored, measured = trajectory.score.components, Measurement(trajectory)
-        source = self._source(trajectory.data_source)
+        stored = trajectory.score.components
         logged = (trajectory.info.get("reward") or {}).get("logged", {})
-        for term in chain(*source.waves):
+
+        def value(term: Term) -> float | None:
             if term.name in _COUNTED and term.settings.normalize != "group":
-                await term.measure([measured])
-            elif term.open(measured):
-                if term.name not in stored or logged.get(f"{term.name}_open") == 0.0:
-                    raise UnscoredError(f"{term.name}: it was not measured then")
-                measured.values[term.name] = term.clipped(stored[term.name])
-        return self._total(source, measured)
+                return None
+            if term.name not in stored or logged.get(f"{term.name}_open") == 0.0:
+                raise UnscoredError(f"{term.name}: it was not measured then")
+            return term.clipped(stored[term.name])
+
+        return await self._filled(self._source(trajectory.data_source), Measurement(trajectory), value)
 
     async def close(self) -> None:
         """Release the components' resources."""
@@ -173,6 +171,19 @@ class Reward:
 
     def _source(self, data_source: str) -> SourceReward:
         return next(source for pattern, source in self.sources.items() if fnmatchcase(data_source, pattern))
+
+    async def _filled(
+        self, source: SourceReward, measured: Measurement, value: Callable[[Term], float | None]
+    ) -> Score:
+        """The score by a value for each component whose gate is open; None: it is measured."""
+        for term in chain(*source.waves):
+            if term.open(measured):
+                given = value(term)
+                if given is None:
+                    await term.measure([measured])
+                else:
+                    measured.values[term.name] = given
+        return self._total(source, measured)
 
     def _result(self, source: SourceReward, measured: Measurement) -> Score | Exception:
         noted = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}

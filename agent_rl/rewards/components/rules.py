@@ -33,6 +33,7 @@ class RulesConfig(TextRules, ComponentConfig):
 
     where: Where = "answer"
 
+
 class TagsConfig(ComponentConfig):
     """The tags, in their order."""
 

@@ -10,8 +10,7 @@
 
 The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers tie
 without a request. A pair without a verdict is skipped; a trajectory without any pair left is unscored. Values are from
-0 to 1 (0.5 for the only trajectory of a group) and rank the trajectories within a group: they cannot be compared between
-prompts.
+0 to 1 (0.5 for a lone trajectory) and rank the trajectories within a group: they cannot be compared between prompts.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 import anyio
 
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.components.correctness import Custom
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
 from agent_rl.rewards.user_function import UserFunction
@@ -61,12 +62,8 @@ class RewardEndpoint:
         max_concurrent: int = 256,
         timeout_s: float = 300.0,
     ) -> None:
-        self._function: UserFunction | None = None
-        if rules_file is not None:
-            place = Place("rules_file")
-            self._function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
-            self._threads = ThreadPoolExecutor(max_concurrent, "rules")  # so that a slow call does not delay others
-        self._reward = _reward(section, settings, max_response_tokens, judged=rules_file is not None)
+        self._custom = None if rules_file is None else _function(rules_file, max_concurrent)
+        self._reward = _reward(section, settings, max_response_tokens, self._custom)
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout_s = timeout_s
 
@@ -94,21 +91,26 @@ class RewardEndpoint:
 
     async def _measure(self, trajectory: Trajectory) -> Scored:
         trajectory.info.pop("reward", None)  # from an earlier scoring
-        verdict, logged = None, dict[str, float]()
-        if self._function is not None:
-            verdict, logged = await self._function.judge(trajectory, trajectory.answer or "", self._threads)
-        score = await self._reward.score(trajectory, verdict=verdict)
+        score = await self._reward.score(trajectory)
         found = trajectory.info.get("reward") or {}
-        logged |= found.get("logged", {})
-        numbers = {"score": score.total, **score.components, **logged}
-        if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
+        notes = dict(found.get("notes", {}))
+        numbers = {} if self._custom is None else notes.pop("correctness", {}).get("numbers", {})
+        logged = {**numbers, **found.get("logged", {})}
+        if wrong := [name for name, value in logged.items() if not math.isfinite(value)]:
             raise UnscoredError(f"{', '.join(wrong)}: not a number")
-        return Scored(score=score.total, components=score.components, logged=logged, notes=found.get("notes", {}))
+        return Scored(score=score.total, components=score.components, logged=logged, notes=notes)
 
 
-def _reward(section: str, settings: RewardSettings, max_response_tokens: int | None, *, judged: bool) -> Reward:
+def _function(rules_file: str, max_concurrent: int) -> Custom:
+    """The file's `compute_score`, in threads of its own, so that a slow call does not delay others."""
+    place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
+    function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
+    return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads)
+
+
+def _reward(section: str, settings: RewardSettings, max_response_tokens: int | None, custom: Custom | None) -> Reward:
     try:
-        reward = Reward(settings, max_response_tokens=max_response_tokens, judged=judged)
+        reward = Reward(settings, max_response_tokens=max_response_tokens, custom=custom)
     except ConfigError as error:
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:
