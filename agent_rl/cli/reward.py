@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
-    from agent_rl.rewards.lab import Attack
+    from agent_rl.rewards.lab.mutations import Attack
 
 __all__ = ["GROUP", "app"]
 
@@ -128,7 +128,7 @@ def attack(
     """
     from rich.console import Console
 
-    from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
+    from agent_rl.rewards.lab.attack import attack_table, run_attacks
 
     found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
     chosen = _attacks(own or [], only or [])
@@ -143,11 +143,11 @@ def attack(
     counts = f"{report.trajectories:,} trajectories, {report.wrong:,} wrong, {report.unscored:,} unscored"
     console.print(attack_table(report, f"{trajectories}: {counts}"))
     for name, outcome in report.outcomes.items():
-        finding = example(outcome)
+        finding = outcome.example
         if finding is not None:
             paid = finding.error or f"{finding.before:.3f} -> {finding.after:.3f}"
             risen = ", ".join(f"{key} {a:.3f} -> {b:.3f}" for key, (a, b) in finding.components.items())
-            text = f"{name} ({report.purposes[name]}): {finding.trajectory}, {paid}; {risen}\n  {finding.answer!r}"
+            text = f"{name} ({outcome.purpose}): {finding.trajectory}, {paid}; {risen}\n  {finding.answer!r}"
             console.print(text, markup=False, highlight=False)
     raise typer.Exit(not report.ok)
 
@@ -161,7 +161,6 @@ def what_if(
     remeasure: Annotated[
         bool, typer.Option(help="Measure every component again, in place of the stored values")
     ] = False,
-    metric: Annotated[str, typer.Option(help="algorithm.filter_groups.metric: reward, acc, or a component")] = "reward",
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,
@@ -172,12 +171,11 @@ def what_if(
       agent-rl reward what-if trajectories.jsonl agent_rl.reward.efficiency.weight=2
       agent-rl reward what-if trajectories.jsonl --config recipes/gsm8k_calculator --remeasure
 
-    It reports advantages that change their sign, groups without variance, and groups that algorithm.filter_groups
-    drops. Of pairs, the first is before and the second after.
+    It reports advantages that change their sign, and groups without variance. Of pairs, the first is before and the
+    second after.
 
-    --json: `trajectories`, `unscored`, `groups`, `compared`, `before` and `after` (each with `without_variance`,
-    `filtered`), `flips` (each with `trajectory`, `data_source`, `reward`, `advantage`), `gained`, `lost`, `reward`,
-    `components`.
+    --json: `trajectories`, `unscored`, `groups`, `compared`, `without_variance`, `flips` (each with `trajectory`,
+    `data_source`, `reward`, `advantage`), `reward`, `components`.
     """
     from rich.console import Console
 
@@ -189,7 +187,7 @@ def what_if(
     with kept_pieces("groups", len(groups), config, overrides, work) as kept:
         measured = score_groups(groups, reward, concurrency, kept) if remeasure else None
         after = asyncio.run(_closed(reward, measured or reweighed(groups, reward.reweigh)))
-    report = what_if(groups, after, metric)
+    report = what_if(groups, after)
     if as_json:
         print_json(report.to_dict())
         return

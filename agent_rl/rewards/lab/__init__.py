@@ -6,21 +6,3 @@
 
 It must not know verl; the commands `agent-rl reward score`, `attack` and `what-if` print its results.
 """
-
-from agent_rl.rewards.lab.attack import AttackReport, run_attacks
-from agent_rl.rewards.lab.groups import GroupScorer, group_key, score_groups
-from agent_rl.rewards.lab.mutations import ATTACKS, Attack, attack
-from agent_rl.rewards.lab.what_if import WhatIf, what_if
-
-__all__ = [
-    "ATTACKS",
-    "Attack",
-    "AttackReport",
-    "GroupScorer",
-    "WhatIf",
-    "attack",
-    "group_key",
-    "run_attacks",
-    "score_groups",
-    "what_if",
-]

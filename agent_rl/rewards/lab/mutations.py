@@ -38,6 +38,12 @@ class Attack:
     purpose: str = ""
     """What it does, in a few words."""
 
+    def variants(self, trajectory: Trajectory, guesses: Sequence[str]) -> list[Trajectory]:
+        """The changed trajectory, or one for each rotation of the guesses; empty where the attack does not apply."""
+        arguments = [[[*guesses[at:], *guesses[:at]]] for at in range(len(guesses))] if self.guesses else [[]]
+        changed = [self.function(trajectory, *each) for each in arguments]
+        return [variant for variant in changed if variant is not None]
+
 
 def attack(function: Callable[..., Trajectory | None]) -> Callable[..., Trajectory | None]:
     """Register an attack under its function's name; see the module for the two kinds."""
