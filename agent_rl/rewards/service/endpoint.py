@@ -23,6 +23,7 @@ import anyio
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.components.correctness import Custom
 from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
 from agent_rl.rewards.user_function import UserFunction
 from agent_rl.settings import RewardSettings
@@ -41,31 +42,20 @@ class RewardEndpoint:
     """Scores items by a reward section.
 
     Args:
-        section: the name of the section, for messages.
-        settings: the section.
-        rules_file: a file with a `compute_score` that gives the correctness; None: as in the section.
-        max_response_tokens: see `Reward`.
-        max_concurrent: trajectories that are measured at the same time.
-        timeout_s: seconds for one trajectory.
+        section: `rules` or `judge`.
+        settings: of the service, which has this section.
 
     Raises:
         ConfigError: a setting cannot be used.
     """
 
-    def __init__(
-        self,
-        section: str,
-        settings: RewardSettings,
-        *,
-        rules_file: str | None = None,
-        max_response_tokens: int | None = None,
-        max_concurrent: int = 256,
-        timeout_s: float = 300.0,
-    ) -> None:
-        self._custom = None if rules_file is None else _function(rules_file, max_concurrent)
-        self._reward = _reward(section, settings, max_response_tokens, self._custom)
-        self._slots = asyncio.Semaphore(max_concurrent)
-        self._timeout_s = timeout_s
+    def __init__(self, section: str, settings: ServiceSettings) -> None:
+        self._custom = None
+        if section == "rules" and settings.rules_file is not None:
+            self._custom = _function(settings.rules_file, settings.max_concurrent)
+        self._reward = _reward(section, settings, self._custom)
+        self._slots = asyncio.Semaphore(settings.max_concurrent)
+        self._timeout_s = settings.timeout_s
 
     async def answer(self, items: Sequence[Arguments | Whole]) -> list[Answer]:
         """One answer for each, in order."""
@@ -76,7 +66,7 @@ class RewardEndpoint:
         await self._reward.close()
 
     async def _answer(self, item: Arguments | Whole) -> Answer:
-        trajectory = item.to_trajectory()
+        trajectory = item.trajectory if isinstance(item, Whole) else item.to_trajectory()
         problem = f"not scored within {self._timeout_s:g} s"
         async with self._slots:
             try:
@@ -108,9 +98,13 @@ def _function(rules_file: str, max_concurrent: int) -> Custom:
     return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads)
 
 
-def _reward(section: str, settings: RewardSettings, max_response_tokens: int | None, custom: Custom | None) -> Reward:
+def _reward(section: str, settings: ServiceSettings, custom: Custom | None) -> Reward:
     try:
-        reward = Reward(settings, max_response_tokens=max_response_tokens, custom=custom)
+        reward = Reward(
+            settings.reward(section) or RewardSettings(),
+            max_response_tokens=settings.max_response_tokens,
+            custom=custom,
+        )
     except ConfigError as error:
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:

@@ -34,7 +34,7 @@ def test_a_prompt_is_a_question_or_a_conversation(prompt: Any) -> None:
 def test_a_trajectory_arrives_as_it_was() -> None:
     body = BODY.validate_python({"trajectory": TRAJECTORY.to_dict()})
     assert isinstance(body, Whole)
-    assert body.to_trajectory() == TRAJECTORY
+    assert body.trajectory == TRAJECTORY
 
 
 def test_a_batch_may_mix_both() -> None:
