@@ -133,19 +133,15 @@ def compute_score(
         place = f"{data_source}, {info.get('split', '')} row {info.get('index')}, ground_truth"
         raise ConfigError(place, problem, "Give the truth, or leave the row out") from error
     logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": 1.0 if kind == "pairwise" else high - low}
-    value = form = 0.0
     try:
         verdict = _verdict(kind, template.read(solution_str, judged), truth, low, high)
     except VerdictError:
-        pass
-    else:
-        value, distance = _compared(kind, reward, verdict, truth, low, high)
-        strict = float(template.is_strict(solution_str))
-        logged |= {"parsed": 1.0, "strict": strict, "absolute_error": distance, "accuracy": float(distance == 0.0)}
-        form = (1.0 + strict) / 2
-    if format_weight:
-        value = (1.0 - format_weight) * value + format_weight * form
-    return {"score": value, **logged}
+        return {"score": 0.0, **logged}
+    value, distance = _compared(kind, reward, verdict, truth, low, high)
+    strict = float(template.is_strict(solution_str))
+    score = (1.0 - format_weight) * value + format_weight * (1.0 + strict) / 2
+    numbers = {"score": score, "parsed": 1.0, "strict": strict, "absolute_error": distance}
+    return {**numbers, "accuracy": float(distance == 0.0)}
 
 
 def _error(predicted: float, true: float) -> float:
