@@ -152,53 +152,6 @@ def attack(
     raise typer.Exit(not report.ok)
 
 
-@app.command("what-if")
-def what_if(
-    trajectories: Trajectories,
-    overrides: Overrides = None,
-    config: Config = None,
-    data: Data = None,
-    remeasure: Annotated[
-        bool, typer.Option(help="Measure every component again, in place of the stored values")
-    ] = False,
-    concurrency: Concurrency = 32,
-    limit: Limit = None,
-    as_json: Json = False,
-) -> None:
-    r"""Recompute the rewards of stored groups with other weights, and report how their advantages change.
-
-    \b
-      agent-rl reward what-if trajectories.jsonl agent_rl.reward.efficiency.weight=2
-      agent-rl reward what-if trajectories.jsonl --config recipes/gsm8k_calculator --remeasure
-
-    It reports advantages that change their sign, and groups without variance. Of pairs, the first is before and the
-    second after.
-
-    --json: `trajectories`, `unscored`, `groups`, `compared`, `without_variance`, `flips` (each with `trajectory`,
-    `data_source`, `reward`, `advantage`), `reward`, `components`.
-    """
-    from rich.console import Console
-
-    from agent_rl.rewards.lab.groups import grouped, score_groups
-    from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
-
-    groups, reward = grouped(stored_trajectories(trajectories, limit, data)), configured(config, overrides or [])
-    work = ["what-if", trajectories, limit, data, remeasure]
-    with kept_pieces("groups", len(groups), config, overrides, work) as kept:
-        measured = score_groups(groups, reward, concurrency, kept) if remeasure else None
-        after = asyncio.run(_closed(reward, measured or reweighed(groups, reward.reweigh)))
-    report = what_if(groups, after)
-    if as_json:
-        print_json(report.to_dict())
-        return
-    console = Console()
-    console.print(what_if_table(report, str(trajectories)))
-    for flip in report.flips[:5]:
-        (was, would_be), (a, b) = flip.reward, flip.advantage
-        text = f"{flip.trajectory}: reward {was:.3f} -> {would_be:.3f}, advantage {a:+.2f} -> {b:+.2f}"
-        console.print(text, markup=False, highlight=False)
-
-
 @app.command()
 def serve(
     config: Annotated[Path, typer.Option(help="YAML file of the service, for example recipes/reward_api/service.yaml")],

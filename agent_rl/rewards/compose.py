@@ -11,7 +11,7 @@ that raises anything else than `UnscoredError`, a timeout or a failed connection
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.correctness import Correctness, Custom
 from agent_rl.rewards.metrics import counted
-from agent_rl.rewards.source_reward import Measurement, SourceReward, Term
+from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.host.fusion import FusionServer
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place, validated
@@ -31,9 +31,6 @@ from agent_rl.user_code import sort_out
 __all__ = ["Reward", "extra_info"]
 
 SECTION = "agent_rl.reward"
-
-_COUNTED = ("efficiency", "format", "overlong")
-"""Components that are functions of the trajectory alone."""
 
 _FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")
 """Keys that cannot differ between data sources."""
@@ -138,31 +135,13 @@ class Reward:
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
         """The score by `TERMS` alone; any other component counts with the value 0 where its gate is open."""
-        measured = Measurement(trajectory, verdict)
-        return await self._filled(self.sources[pattern], measured, lambda term: None if term.name in TERMS else 0.0)
-
-    async def reweigh(self, trajectory: Trajectory) -> Score:
-        """The score that a scored trajectory would have with these settings, without measuring again.
-
-        Efficiency, format and overlong are computed again; other values are the stored ones, which are already
-        normalized, clipped by these settings.
-
-        Raises:
-            UnscoredError: there is no stored score, or it lacks a value that these settings need.
-        """
-        if trajectory.score is None:
-            raise UnscoredError("it has no stored score")
-        stored = trajectory.score.components
-        logged = (trajectory.info.get("reward") or {}).get("logged", {})
-
-        def value(term: Term) -> float | None:
-            if term.name in _COUNTED and term.settings.normalize != "group":
-                return None
-            if term.name not in stored or logged.get(f"{term.name}_open") == 0.0:
-                raise UnscoredError(f"{term.name}: it was not measured then")
-            return term.clipped(stored[term.name])
-
-        return await self._filled(self._source(trajectory.data_source), Measurement(trajectory), value)
+        source, measured = self.sources[pattern], Measurement(trajectory, verdict)
+        for term in chain(*source.waves):
+            if term.name in TERMS:
+                await term.measure([measured])
+            elif term.open(measured):
+                measured.values[term.name] = 0.0
+        return self._total(source, measured)
 
     async def close(self) -> None:
         """Release the components' resources."""
@@ -171,19 +150,6 @@ class Reward:
 
     def _source(self, data_source: str) -> SourceReward:
         return next(source for pattern, source in self.sources.items() if fnmatchcase(data_source, pattern))
-
-    async def _filled(
-        self, source: SourceReward, measured: Measurement, value: Callable[[Term], float | None]
-    ) -> Score:
-        """The score by a value for each component whose gate is open; None: it is measured."""
-        for term in chain(*source.waves):
-            if term.open(measured):
-                given = value(term)
-                if given is None:
-                    await term.measure([measured])
-                else:
-                    measured.values[term.name] = given
-        return self._total(source, measured)
 
     def _result(self, source: SourceReward, measured: Measurement) -> Score | Exception:
         noted = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}

@@ -146,8 +146,9 @@ class Term:
                 remedy = f"The trajectory is {one.trajectory.id!r}"
                 one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self._code)
         numbers = normalized(self.settings.normalize, [value.value for _, value in valued])
+        low, high = self.settings.clip or (-math.inf, math.inf)
         for (one, value), number in zip(valued, numbers, strict=True):
-            one.values[self.name] = self.clipped(number)
+            one.values[self.name] = min(max(number, low), high) + 0.0
             logged = {**value.logged, "raw": value.value, "open": 1.0}
             one.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
             one.notes |= {self.name: dict(value.notes)} if value.notes else {}
@@ -169,11 +170,6 @@ class Term:
         """Whether the gate is open, by the values that were measured before."""
         values = measurement.values
         return all(each.name in values and each.holds(values[each.name]) for each in self.gate)
-
-    def clipped(self, value: float) -> float:
-        """The value within the bounds of `clip`."""
-        low, high = self.settings.clip or (-math.inf, math.inf)
-        return min(max(value, low), high) + 0.0
 
 
 async def _measured(component: Component | Correctness, one: Measurement) -> Value:

@@ -1,4 +1,4 @@
-"""`agent-rl reward score`, `attack` and `what-if` as a user runs them, on trajectories of real episodes."""
+"""`agent-rl reward score` and `attack` as a user runs them, on trajectories of real episodes."""
 
 from __future__ import annotations
 
@@ -163,26 +163,6 @@ def test_an_attack_from_a_file_is_run_by_its_name(stored: Path) -> None:
     found = data("attack", stored, "--attack", shout, "--only", "shout")
     assert list(found["attacks"]) == ["shout"]
     assert found["attacks"]["shout"]["raised"] == 16
-
-
-def test_what_if_weighs_stored_groups(stored: Path) -> None:
-    scored = stored.parent / "scored.jsonl"
-    format = "agent_rl.reward.format.weight=0.2"
-    run("score", stored, format, "--out", scored)
-    same = data("what-if", scored, format)
-    assert (same["groups"], same["compared"], same["flips"]) == (8, 32, [])
-    assert same["without_variance"][0] == same["without_variance"][1]
-    less = ["agent_rl.reward.correctness.weight=0", format]
-    flat = data("what-if", scored, *less)
-    assert flat["flips"]
-    assert flat["reward"][1]["mean"] < flat["reward"][0]["mean"]
-    assert data("what-if", scored, *less, "--remeasure") == flat
-    off = data("what-if", scored, less[0])
-    assert off["without_variance"][1] == 8
-    shown = run("what-if", scored, "agent_rl.reward.correctness.weight=-1")
-    assert shown.exit_code == 0
-    assert "sign flips" in shown.stdout
-    assert "advantage" in shown.stdout
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""The reward lab: finds reward hacks in stored trajectories, and shows how other weights change the advantages.
+"""The reward lab: scores stored trajectories, and finds reward hacks in them.
 
 - `attack` mutates stored trajectories by the attacks in `mutations` and reports every one that raises the reward.
-- `what_if` recomputes the rewards of stored groups and reports how their advantages change.
 - `groups` reads a file of trajectories, groups them by prompt and scores them.
 
-It must not know verl; the commands `agent-rl reward score`, `attack` and `what-if` print its results.
+It must not know verl; the commands `agent-rl reward score` and `attack` print its results.
 """
