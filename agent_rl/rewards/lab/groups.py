@@ -7,7 +7,7 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,7 @@ from agent_rl.pieces import Pieces
 from agent_rl.rewards.compose import Reward
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
-__all__ = ["Spread", "group_key", "grouped", "read_trajectories", "score_groups", "spread", "summary", "summary_table"]
+__all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary", "summary_table"]
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
@@ -105,25 +105,6 @@ def _changed(before: Trajectory, change: dict[str, Any]) -> Trajectory:
     return replace(before, **{**change, "score": change["score"] and Score(**change["score"])})
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and standard deviation over trajectories."""
-
-    mean: float
-    std: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.3f} ± {self.std:.3f}"
-
-
-def spread(scores: Sequence[Score | None], name: str | None = None) -> Spread | None:
-    """Mean and standard deviation of the totals, or of the component `name`; None if no score has it."""
-    known = [score for score in scores if score is not None]
-    totals = [score.total for score in known]
-    values = totals if name is None else [score.components[name] for score in known if name in score.components]
-    return Spread(statistics.fmean(values), statistics.pstdev(values)) if values else None
-
-
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     """JSON data: counts, means and standard deviations for `all` and each data source, and the most frequent errors."""
     sources: dict[str, list[Trajectory]] = {}
@@ -154,15 +135,21 @@ def summary_table(summary: dict[str, Any], title: str) -> Table:
 
 def _part(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     scores = [trajectory.score for trajectory in trajectories if trajectory.score is not None]
-    names = dict.fromkeys(name for score in scores for name in score.components)
-    total = spread(scores)
+    components: dict[str, list[float]] = {}
+    for score in scores:
+        for name, value in score.components.items():
+            components.setdefault(name, []).append(value)
     return {
         "scored": len(scores),
         "unscored": len(trajectories) - len(scores),
-        "reward": total and asdict(total),
-        "components": {name: asdict(found) for name in names if (found := spread(scores, name))},
+        "reward": _spread([score.total for score in scores]) if scores else None,
+        "components": {name: _spread(values) for name, values in components.items()},
     }
 
 
-def _cell(found: dict[str, float] | None) -> str:
-    return "-" if found is None else str(Spread(**found))
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": statistics.fmean(values), "std": statistics.pstdev(values)}
+
+
+def _cell(spread: dict[str, float] | None) -> str:
+    return "-" if spread is None else f"{spread['mean']:+.3f} ± {spread['std']:.3f}"
