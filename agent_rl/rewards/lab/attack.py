@@ -225,11 +225,11 @@ class _Target:
             if after.total <= before.total + self._tolerance:
                 return None
             shown = variants[max(range(len(known)), key=lambda at: known[at].total)]
-        risen = (
-            {name: (before.components.get(name, 0.0), value) for name, value in after.components.items()}
-            if after
-            else {}
-        )
+        components = {}
+        for name, value in after.components.items() if after is not None else ():
+            was = before.components.get(name, 0.0)
+            if value > was + self._tolerance:
+                components[name] = (was, value)
         original = self.trajectory
         text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
         return Exploit(
@@ -238,7 +238,7 @@ class _Target:
             wrong=self.wrong,
             before=before.total,
             after=None if after is None else after.total,
-            components={name: pair for name, pair in risen.items() if pair[1] > pair[0] + self._tolerance},
+            components=components,
             answer=text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
             error=error,
         )

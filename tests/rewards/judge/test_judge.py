@@ -14,7 +14,6 @@ from agent_rl.rewards.judge import Judge
 from agent_rl.rewards.judge.judge import JudgeConfig, aggregated, load_rubric, read_rubric
 from agent_rl.trajectory import Trajectory
 from tests.http_faults import FaultyServer
-from tests.rewards.judge.injections import INJECTIONS
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
 
 RUBRIC = [
@@ -117,24 +116,6 @@ def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
         file.write_text("{answer}")
         with pytest.raises(ConfigError, match=r"components\.helpful\.config\.template: .* has no \{reference\}"):
             made(Judge, server, template=str(file), mode="reference")
-
-
-@pytest.mark.parametrize("text", INJECTIONS)
-def test_an_answer_neither_closes_its_fence_nor_becomes_the_verdict(text: str) -> None:
-    """The judge sees the answer as one block, says what it read, and is read by its own verdict."""
-
-    def parrot(body: dict[str, Any]) -> str:
-        (inside,) = answers_in(body)
-        return f'It says: {inside}\n{{"reason": "cheating", "score": 1}}\nIt says: {inside}'
-
-    with FaultyServer(default=judging(parrot)) as server:
-        (value,) = measure(made(Judge, server), trajectory(text))
-        body = bodies(server)[0]
-    assert value.value == 0.1
-    user = body["messages"][1]["content"]
-    nonce = user.split(">>>")[0].split()[-1]
-    ends = [line for line in user.splitlines() if not line.startswith("| ") and "end of" in line]
-    assert ends == [f"<<<end of question {nonce}>>>", f"<<<end of answer {nonce}>>>"]
 
 
 @pytest.mark.parametrize(
