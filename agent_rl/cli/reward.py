@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
-    from agent_rl.rewards.lab import Attack
+    from agent_rl.rewards.lab.mutations import Attack
 
 __all__ = ["GROUP", "app"]
 
@@ -128,7 +128,7 @@ def attack(
     """
     from rich.console import Console
 
-    from agent_rl.rewards.lab.attack import attack_table, example, run_attacks
+    from agent_rl.rewards.lab.attack import attack_table, run_attacks
 
     found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
     chosen = _attacks(own or [], only or [])
@@ -143,62 +143,13 @@ def attack(
     counts = f"{report.trajectories:,} trajectories, {report.wrong:,} wrong, {report.unscored:,} unscored"
     console.print(attack_table(report, f"{trajectories}: {counts}"))
     for name, outcome in report.outcomes.items():
-        finding = example(outcome)
+        finding = outcome.example
         if finding is not None:
             paid = finding.error or f"{finding.before:.3f} -> {finding.after:.3f}"
             risen = ", ".join(f"{key} {a:.3f} -> {b:.3f}" for key, (a, b) in finding.components.items())
-            text = f"{name} ({report.purposes[name]}): {finding.trajectory}, {paid}; {risen}\n  {finding.answer!r}"
+            text = f"{name} ({outcome.purpose}): {finding.trajectory}, {paid}; {risen}\n  {finding.answer!r}"
             console.print(text, markup=False, highlight=False)
     raise typer.Exit(not report.ok)
-
-
-@app.command("what-if")
-def what_if(
-    trajectories: Trajectories,
-    overrides: Overrides = None,
-    config: Config = None,
-    data: Data = None,
-    remeasure: Annotated[
-        bool, typer.Option(help="Measure every component again, in place of the stored values")
-    ] = False,
-    metric: Annotated[str, typer.Option(help="algorithm.filter_groups.metric: reward, acc, or a component")] = "reward",
-    concurrency: Concurrency = 32,
-    limit: Limit = None,
-    as_json: Json = False,
-) -> None:
-    r"""Recompute the rewards of stored groups with other weights, and report how their advantages change.
-
-    \b
-      agent-rl reward what-if trajectories.jsonl agent_rl.reward.efficiency.weight=2
-      agent-rl reward what-if trajectories.jsonl --config recipes/gsm8k_calculator --remeasure
-
-    It reports advantages that change their sign, groups without variance, and groups that algorithm.filter_groups
-    drops. Of pairs, the first is before and the second after.
-
-    --json: `trajectories`, `unscored`, `groups`, `compared`, `before` and `after` (each with `without_variance`,
-    `filtered`), `flips` (each with `trajectory`, `data_source`, `reward`, `advantage`), `gained`, `lost`, `reward`,
-    `components`.
-    """
-    from rich.console import Console
-
-    from agent_rl.rewards.lab.groups import grouped, score_groups
-    from agent_rl.rewards.lab.what_if import reweighed, what_if, what_if_table
-
-    groups, reward = grouped(stored_trajectories(trajectories, limit, data)), configured(config, overrides or [])
-    work = ["what-if", trajectories, limit, data, remeasure]
-    with kept_pieces("groups", len(groups), config, overrides, work) as kept:
-        measured = score_groups(groups, reward, concurrency, kept) if remeasure else None
-        after = asyncio.run(_closed(reward, measured or reweighed(groups, reward.reweigh)))
-    report = what_if(groups, after, metric)
-    if as_json:
-        print_json(report.to_dict())
-        return
-    console = Console()
-    console.print(what_if_table(report, str(trajectories)))
-    for flip in report.flips[:5]:
-        (was, would_be), (a, b) = flip.reward, flip.advantage
-        text = f"{flip.trajectory}: reward {was:.3f} -> {would_be:.3f}, advantage {a:+.2f} -> {b:+.2f}"
-        console.print(text, markup=False, highlight=False)
 
 
 @app.command()

@@ -77,5 +77,5 @@ class ClassifierJudge(JudgeSource):
         asked = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
         (answer,) = sample.answers
         trajectory = Trajectory([Message("user", asked)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
-        fitted, _ = await self._model.fitted(trajectory)
-        return await self._model.score(fitted)
+        score, _ = await self._model.score(trajectory)
+        return score

@@ -14,13 +14,11 @@ from agent_rl.reasoning_rm.rewards import (
     calculate_reward,
     compute_score,
     format_reward,
-    listwise_reward,
     pairwise_reward,
     pointwise_reward,
 )
 from agent_rl.reasoning_rm.sample import DataSample
 from agent_rl.rewards.judge.kinds import (
-    ListwiseTemplate,
     PairwiseTemplate,
     PointwiseTemplate,
     RubricTemplate,
@@ -32,7 +30,6 @@ __all__ = [
     "BasePromptTemplate",
     "BaseTrainDataset",
     "DataSample",
-    "ListwiseTemplate",
     "PairwiseTemplate",
     "PairwiseTrainDataset",
     "PointwiseTemplate",
@@ -43,7 +40,6 @@ __all__ = [
     "compute_score",
     "find_template",
     "format_reward",
-    "listwise_reward",
     "pairwise_reward",
     "pointwise_reward",
 ]

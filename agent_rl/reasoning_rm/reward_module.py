@@ -78,12 +78,10 @@ class RewardModule:
             ConfigError: the row has no sample, or it has not as many answers as the template asks about.
         """
         found = sample if isinstance(sample, DataSample) else DataSample.from_row(sample)
-        if self.kind == "pairwise" and len(found.answers) != 2:
-            problem = f"{len(found.answers)} answers for a pair"
-            raise ConfigError(f"reward module {self.name}", problem, "Give samples of two")
-        if self.kind in ("pointwise", "rubric") and len(found.answers) != 1:
-            problem = f"{len(found.answers)} answers, and {self.template.__name__} asks about one"
-            raise ConfigError(f"reward module {self.name}", problem, "Take a pairwise or listwise template")
+        number = 2 if self.kind == "pairwise" else 1
+        if len(found.answers) != number:
+            problem = f"the sample has {len(found.answers)} answers, and {self.template.__name__} asks about {number}"
+            raise ConfigError(f"reward module {self.name}", problem, "Take a template for so many answers")
         given = {"desc": self.desc, "examples": "\n\n".join(self.examples), "context": found.context,
                  "criteria": found.criteria, "enable_thinking": self.enable_thinking is not False}  # fmt: skip
         return self.template.ask(found.query, found.answers, **given | more)

@@ -11,12 +11,11 @@ guides give 0 there, which would train on nothing).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from agent_rl.errors import ConfigError
-from agent_rl.reasoning_rm.metrics import kendall_tau, ndcg
 from agent_rl.reasoning_rm.sample import SAMPLE
 from agent_rl.rewards.judge.kinds import PointwiseTemplate, kind_of
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
@@ -34,7 +33,6 @@ __all__ = [
     "calculate_reward",
     "compute_score",
     "format_reward",
-    "listwise_reward",
     "pairwise_reward",
     "pointwise_reward",
 ]
@@ -84,31 +82,6 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
     return tie if predicted == "tie" else 0.0
 
 
-def listwise_reward(
-    ranking: Sequence[int], true_scores: Sequence[float], *, measure: Literal["kendall", "ndcg"] = "kendall"
-) -> float:
-    """Agreement of a ranking with the true scores, from 0 to 1: `(1 + tau) / 2`, or NDCG.
-
-    Args:
-        ranking: the numbers of the answers, from 1, best first; a ranking of other answers gets 0.
-        true_scores: of the answers.
-        measure: Kendall's tau-b, or NDCG with the scores above the lowest as gains.
-
-    Raises:
-        ConfigError: the scores are missing, or all the same, so that they rank nothing.
-    """
-    scores = [_truth(score) for score in true_scores or ()]
-    if len(set(scores)) < 2:
-        raise ConfigError("ground_truth", f"the scores {scores} rank nothing", "Give scores that differ")
-    if sorted(ranking) != list(range(1, len(scores) + 1)):
-        return 0.0
-    if measure == "ndcg":
-        return ndcg(ranking, [score - min(scores) for score in scores])
-    places = {number: place for place, number in enumerate(ranking)}
-    tau = kendall_tau([-places[number] for number in range(1, len(scores) + 1)], scores)
-    return (1.0 + (tau or 0.0)) / 2
-
-
 def format_reward(text: str, template: type[BasePromptTemplate], judged: str = "") -> float:
     """1 for a reply in exactly the template's form, 0.5 for one that can be read all the same, else 0."""
     try:
@@ -136,11 +109,11 @@ def compute_score(
     Args:
         data_source: of the row.
         solution_str: the reply, with its thoughts.
-        ground_truth: a score, `A`, `B` or `tie`, a list of scores, or a mapping of them by criterion.
+        ground_truth: a score, `A`, `B` or `tie`, or a mapping of scores by criterion.
         extra_info: of the row; its answers are what a verdict may be quoted from.
         template: of the verdict.
         reward: of verdict and truth, with `low` and `high` where they are scores; None: `pointwise_reward`,
-            `pairwise_reward`, `listwise_reward`, or the mean of `pointwise_reward` over the criteria.
+            `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
         low: the worst score.
         high: the best one.
         format_weight: share of `format_reward` in the score.
@@ -159,20 +132,16 @@ def compute_score(
         problem = error.problem if isinstance(error, ConfigError) else str(error)
         place = f"{data_source}, {info.get('split', '')} row {info.get('index')}, ground_truth"
         raise ConfigError(place, problem, "Give the truth, or leave the row out") from error
-    logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": high - low if kind in ("pointwise", "rubric") else 1.0}
-    value = form = 0.0
+    logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": 1.0 if kind == "pairwise" else high - low}
     try:
         verdict = _verdict(kind, template.read(solution_str, judged), truth, low, high)
     except VerdictError:
-        pass
-    else:
-        value, distance = _compared(kind, reward, verdict, truth, low, high)
-        strict = float(template.is_strict(solution_str))
-        logged |= {"parsed": 1.0, "strict": strict, "absolute_error": distance, "accuracy": float(distance == 0.0)}
-        form = (1.0 + strict) / 2
-    if format_weight:
-        value = (1.0 - format_weight) * value + format_weight * form
-    return {"score": value, **logged}
+        return {"score": 0.0, **logged}
+    value, distance = _compared(kind, reward, verdict, truth, low, high)
+    strict = float(template.is_strict(solution_str))
+    score = (1.0 - format_weight) * value + format_weight * (1.0 + strict) / 2
+    numbers = {"score": score, "parsed": 1.0, "strict": strict, "absolute_error": distance}
+    return {**numbers, "accuracy": float(distance == 0.0)}
 
 
 def _error(predicted: float, true: float) -> float:
@@ -195,9 +164,6 @@ def _true(kind: str, value: Any, low: float, high: float) -> Any:
     if kind == "pairwise":
         pairwise_reward("tie", value)
         return value
-    if kind == "listwise":
-        listwise_reward([], value)
-        return list(map(_truth, value))
     if kind == "pointwise":
         return checked_verdict(score_form(low, high).model, {"score": value}).score
     return checked_verdict(rubric_form(tuple(value), low, high).model, {"scores": value}).scores
@@ -211,8 +177,6 @@ def _verdict(kind: str, verdict: Any, truth: Any, low: float, high: float) -> An
     """
     if kind == "pairwise":
         return pair_form().of(verdict).winner
-    if kind == "listwise":
-        return list(verdict.ranking)
     if kind == "pointwise":
         return score_form(low, high).of(verdict).score
     if verdict.scores.keys() != truth.keys():
@@ -226,8 +190,6 @@ def _compared(
     """The reward of a verdict, and its distance from the truth."""
     if kind == "pairwise":
         return float((reward or pairwise_reward)(verdict, truth)), float(verdict != truth)
-    if kind == "listwise":
-        return float((reward or listwise_reward)(verdict, truth)), 1.0 - listwise_reward(verdict, truth)
     pairs = [(verdict, truth)] if kind == "pointwise" else [(verdict[name], truth[name]) for name in truth]
     of_one = reward or pointwise_reward
     value = fmean(float(of_one(predicted, true, low=low, high=high)) for predicted, true in pairs)

@@ -3,7 +3,7 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models, embeddings and evaluation use it. It counts requests, stops them when the budget
+Judges, simulated users, reward models and evaluation use it. It counts requests, stops them when the budget
 is spent or the circuit is open, and checks their answers; `Remote` retries and limits them. An endpoint that refuses
 the key or the model before it has ever answered is a `ConfigError`; every other failure is a `RemoteError`, which
 leaves the trajectory unscored. The package `openai` limits neither rate nor size, and would retry a second time.

@@ -19,7 +19,7 @@ from typing import Any
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
-from agent_rl.rewards.components.correctness import Correctness
+from agent_rl.rewards.components.correctness import Correctness, Custom
 from agent_rl.rewards.metrics import counted
 from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.fusion import FusionServer
@@ -32,9 +32,6 @@ __all__ = ["Reward", "extra_info"]
 
 SECTION = "agent_rl.reward"
 
-_COUNTED = ("efficiency", "format", "overlong")
-"""Components that are functions of the trajectory alone."""
-
 _FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")
 """Keys that cannot differ between data sources."""
 
@@ -46,6 +43,7 @@ class Reward:
         settings: the section.
         max_response_tokens: the episodes' limit on response tokens; only the overlong penalty needs it.
         judged: whether each trajectory comes with a verdict.
+        custom: gives the verdict on a trajectory and further numbers for its notes, in place of a scorer.
         fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:
@@ -64,8 +62,10 @@ class Reward:
         *,
         max_response_tokens: int | None = None,
         judged: bool = False,
+        custom: Custom | None = None,
         fusion: FusionServer | None = None,
     ) -> None:
+        judged = judged or custom is not None
         made: dict[str, Component | GroupComponent] = {}
         self.max_response_tokens = max_response_tokens
         default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
@@ -80,7 +80,7 @@ class Reward:
         answers = [source.answers for source in sources if source.answers is not None]
         self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
         for each in answers:
-            each.fusion = fusion
+            each.custom, each.fusion = custom, fusion
         terms = [term for source in sources for term in source.terms]
         self.needs_groups = any(term.needs_groups for term in terms)
         self._names = list(dict.fromkeys(term.name for term in terms))
@@ -141,29 +141,6 @@ class Reward:
                 await term.measure([measured])
             elif term.open(measured):
                 measured.values[term.name] = 0.0
-        return self._total(source, measured)
-
-    async def reweigh(self, trajectory: Trajectory) -> Score:
-        """The score that a scored trajectory would have with these settings, without measuring again.
-
-        Efficiency, format and overlong are computed again; other values are the stored ones, which are already
-        normalized, clipped by these settings.
-
-        Raises:
-            UnscoredError: there is no stored score, or it lacks a value that these settings need.
-        """
-        if trajectory.score is None:
-            raise UnscoredError("it has no stored score")
-        stored, measured = trajectory.score.components, Measurement(trajectory)
-        source = self._source(trajectory.data_source)
-        logged = (trajectory.info.get("reward") or {}).get("logged", {})
-        for term in chain(*source.waves):
-            if term.name in _COUNTED and term.settings.normalize != "group":
-                await term.measure([measured])
-            elif term.open(measured):
-                if term.name not in stored or logged.get(f"{term.name}_open") == 0.0:
-                    raise UnscoredError(f"{term.name}: it was not measured then")
-                measured.values[term.name] = term.clipped(stored[term.name])
         return self._total(source, measured)
 
     async def close(self) -> None:

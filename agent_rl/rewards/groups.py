@@ -7,7 +7,6 @@ group, each task waits here until the other tasks have ended or failed; then all
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,31 +16,23 @@ from agent_rl.trajectory import Score, Trajectory
 __all__ = ["Group", "current"]
 
 
-@dataclass(slots=True)
-class _Waiting:
-    trajectory: Trajectory
-    verdict: float | None
-    result: asyncio.Future[Score]
-
-
-@dataclass
 class Group:
     """The tasks of one prompt.
 
-    Attributes:
+    Args:
         number: of its tasks, each of which calls `join` first.
     """
 
-    number: int
-    _tasks: list[asyncio.Task[Any]] = field(default_factory=list)
-    _waiting: dict[asyncio.Task[Any], _Waiting] = field(default_factory=dict)
-    _reward: Reward | None = None
-    _scoring: asyncio.Task[None] | None = None
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._waiting: dict[asyncio.Task[Any], tuple[Trajectory, float | None]] = {}
+        self._complete = asyncio.Event()
+        self._scoring: asyncio.Task[dict[asyncio.Task[Any], Score | Exception]] | None = None
 
     def join(self) -> None:
         """Make the current task one of the group."""
-        task = asyncio.current_task()
-        assert task is not None
+        task = _current_task()
         _groups[task] = self
         self._tasks.append(task)
         task.add_done_callback(lambda _: self._go_on())
@@ -53,33 +44,29 @@ class Group:
             UnscoredError: as `Reward.score`.
             ConfigError: as `Reward.score`.
         """
-        task = asyncio.current_task()
-        assert task is not None
-        waiting = self._waiting[task] = _Waiting(trajectory, verdict, asyncio.get_running_loop().create_future())
-        self._reward = reward
+        task = _current_task()
+        self._waiting[task] = trajectory, verdict
         self._go_on()
-        return await waiting.result
+        await self._complete.wait()
+        if self._scoring is None:
+            self._scoring = asyncio.create_task(self._score_all(reward))
+        result = (await asyncio.shield(self._scoring))[task]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def _go_on(self) -> None:
-        if self._reward is None or self._scoring is not None or len(self._tasks) < self.number:
-            return
-        if all(task.done() or task in self._waiting for task in self._tasks):
-            self._scoring = asyncio.get_running_loop().create_task(self._score_all(self._reward))
+        if len(self._tasks) == self.number and all(task.done() or task in self._waiting for task in self._tasks):
+            self._complete.set()
 
-    async def _score_all(self, reward: Reward) -> None:
-        group = [waiting for waiting in self._waiting.values() if not waiting.result.done()]
+    async def _score_all(self, reward: Reward) -> dict[asyncio.Task[Any], Score | Exception]:
+        tasks = [task for task in self._waiting if not task.done()]  # the others were cancelled
+        trajectories, verdicts = zip(*(self._waiting[task] for task in tasks), strict=True)
         try:
-            trajectories = [waiting.trajectory for waiting in group]
-            results = await reward.score_group(trajectories, verdicts=[waiting.verdict for waiting in group])
+            results = await reward.score_group(trajectories, verdicts=verdicts)
         except Exception as error:  # noqa: BLE001 - raised in every task that waits
-            results = [error] * len(group)
-        for waiting, result in zip(group, results, strict=True):
-            if waiting.result.done():  # its task was cancelled
-                continue
-            if isinstance(result, Exception):
-                waiting.result.set_exception(result)
-            else:
-                waiting.result.set_result(result)
+            results = [error] * len(tasks)
+        return dict(zip(tasks, results, strict=True))
 
 
 _groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
@@ -87,5 +74,10 @@ _groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
 
 def current() -> Group | None:
     """The group of the current task; None if it has none."""
+    return _groups.get(_current_task())
+
+
+def _current_task() -> asyncio.Task[Any]:
     task = asyncio.current_task()
-    return None if task is None else _groups.get(task)
+    assert task is not None
+    return task

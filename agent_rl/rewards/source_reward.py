@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
@@ -34,11 +34,12 @@ class SourceReward:
         settings: the section `agent_rl.reward`, with the overrides of these data sources.
         key: of the settings, for messages.
         max_response_tokens: see `Reward`.
-        judged: see `Reward`.
+        judged: whether verdicts come from elsewhere: see `Reward`.
         made: the components that exist already; those with the same configuration are shared.
 
     Attributes:
         judged, scorer, rule: see `Reward`, `correctness.scorer` and `combine`.
+        answers: what scores the answers; None: nothing does.
         stops: whether code of the user that raises stops the run.
     """
 
@@ -58,7 +59,13 @@ class SourceReward:
 
         self.judged, self.scorer, self.rule = judged, settings.correctness.scorer, settings.combine
         self.stops = settings.on_error == "stop"
-        self.terms = _counted(settings, max_response_tokens)
+        limit = terms.overlong_limit(settings.overlong, max_response_tokens)
+        counted: dict[str, Callable[[Trajectory], float]] = {
+            "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
+            "format": lambda trajectory: terms.format_term(trajectory, settings.format),
+            "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
+        }
+        self.terms = [Term(name, getattr(settings, name), _Counted(name, of)) for name, of in counted.items()]
         api = None
         if settings.reward_api is not None:
             config = {"url": settings.reward_api} if isinstance(settings.reward_api, str) else settings.reward_api
@@ -66,17 +73,19 @@ class SourceReward:
         answers = Correctness(settings, key, api)
         self.answers = answers if judged or not answers.nothing else None
         if self.answers is not None:
-            source = _each(lambda one: answers.measure(one.trajectory, one.verdict))
-            self.terms.insert(
-                0, Term("correctness", settings.correctness, source, answers.logs, group=False, stops=self.stops)
-            )
+            self.terms.insert(0, Term("correctness", settings.correctness, answers, stops=self.stops))
         self.combine = combiner(settings, key)
         for name, its in settings.components.items():
             found = component(name, its.kind, its.config, f"{key}.components.{name}")
-            group = isinstance(found, GroupComponent)
-            code = found.measure if isinstance(found, Component) else found.measure_group
-            self.terms.append(Term(name, its, _source(found), found.logs, group=group, stops=self.stops, code=code))
+            self.terms.append(Term(name, its, found, stops=self.stops))
         self.waves = _waves(self.terms, key)
+
+
+class _Counted(Component):
+    """A built-in component that is a function of the trajectory alone."""
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        return Value(self.config(trajectory))
 
 
 @dataclass(slots=True)
@@ -97,39 +106,31 @@ class Measurement:
             self.error = error
 
 
-Source = Callable[[Sequence[Measurement]], Awaitable[Sequence[Value | BaseException]]]
-"""Returns a value or an exception for each."""
-
-
 class Term:
     """A component with its weight, gate, normalization and bounds.
 
     Args:
         name: of the component.
         settings: its weight, gate, normalization and bounds.
-        source: measures the values.
-        logs: see `Component.logs`.
-        group: whether the source compares the samples of a prompt.
+        component: measures the values.
         stops: whether a component that raises stops the run.
-        code: the method of the component.
     """
 
     def __init__(
         self,
         name: str,
         settings: TermSettings,
-        source: Source,
-        logs: Iterable[str],
+        component: Component | GroupComponent | Correctness,
         *,
-        group: bool = False,
         stops: bool = True,
-        code: Any = None,
     ) -> None:
-        self.name, self.settings, self.source, self.stops, self.code = name, settings, source, stops, code
+        self.name, self.settings, self.component, self.stops = name, settings, component, stops
+        code = component.measure_group if isinstance(component, GroupComponent) else component.measure
+        self._code = None if isinstance(component, Correctness) else code
         self.gate = parse_gate(settings.gate)
-        self.needs_groups = group or settings.normalize == "group"
+        self.needs_groups = isinstance(component, GroupComponent) or settings.normalize == "group"
         changed = settings.normalize is not None or settings.clip is not None
-        keys = [*logs, *(["raw"] if changed else []), *(["open"] if self.gate else [])]
+        keys = [*component.logs, *(["raw"] if changed else []), *(["open"] if self.gate else [])]
         self.logs = [f"{name}_{key}" for key in keys]
 
     async def measure(self, measurements: Sequence[Measurement]) -> None:
@@ -138,39 +139,43 @@ class Term:
         if not waiting:
             return
         valued = []
-        for one, found in zip(waiting, await self.source(waiting), strict=True):
+        for one, found in zip(waiting, await self._values(waiting), strict=True):
             try:
                 valued.append((one, as_value(found)))
             except Exception as error:  # noqa: BLE001 - whatever a user's component raises, sorted there
                 remedy = f"The trajectory is {one.trajectory.id!r}"
-                one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self.code)
+                one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self._code)
         numbers = normalized(self.settings.normalize, [value.value for _, value in valued])
+        low, high = self.settings.clip or (-math.inf, math.inf)
         for (one, value), number in zip(valued, numbers, strict=True):
-            one.values[self.name] = self.clipped(number)
+            one.values[self.name] = min(max(number, low), high) + 0.0
             logged = {**value.logged, "raw": value.value, "open": 1.0}
             one.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
             one.notes |= {self.name: dict(value.notes)} if value.notes else {}
+
+    async def _values(self, measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
+        """What the component returns or raises for each."""
+        its = self.component
+        if not isinstance(its, GroupComponent):
+            return await asyncio.gather(*(_measured(its, one) for one in measurements), return_exceptions=True)
+        try:
+            found = await its.measure_group([one.trajectory for one in measurements])
+            if len(found) != len(measurements):
+                raise TypeError(f"it returned {len(found)} values for a group of {len(measurements)}")
+        except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
+            return [error] * len(measurements)
+        return found
 
     def open(self, measurement: Measurement) -> bool:
         """Whether the gate is open, by the values that were measured before."""
         values = measurement.values
         return all(each.name in values and each.holds(values[each.name]) for each in self.gate)
 
-    def clipped(self, value: float) -> float:
-        """The value within the bounds of `clip`."""
-        low, high = self.settings.clip or (-math.inf, math.inf)
-        return min(max(value, low), high) + 0.0
 
-
-def _counted(settings: RewardSettings, max_response_tokens: int | None) -> list[Term]:
-    """The built-in components that are functions of the trajectory alone."""
-    limit = terms.overlong_limit(settings.overlong, max_response_tokens)
-    functions: dict[str, Callable[[Trajectory], float]] = {
-        "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
-        "format": lambda trajectory: terms.format_term(trajectory, settings.format),
-        "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
-    }
-    return [Term(name, getattr(settings, name), _computed(function), ()) for name, function in functions.items()]
+async def _measured(component: Component | Correctness, one: Measurement) -> Value:
+    if isinstance(component, Correctness):
+        return await component.measure(one.trajectory, one.verdict)
+    return await component.measure(one.trajectory)
 
 
 def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
@@ -201,36 +206,6 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
             done.update(term.name for term in wave)
             rest = [term for term in rest if term not in wave]
     return waves
-
-
-def _computed(function: Callable[[Trajectory], float]) -> Source:
-    async def source(measurements: Sequence[Measurement]) -> list[Value | BaseException]:
-        return [Value(function(one.trajectory)) for one in measurements]
-
-    return source
-
-
-def _each(measure: Callable[[Measurement], Awaitable[Value]]) -> Source:
-    async def source(measurements: Sequence[Measurement]) -> list[Value | BaseException]:
-        return await asyncio.gather(*map(measure, measurements), return_exceptions=True)
-
-    return source
-
-
-def _source(component: Component | GroupComponent) -> Source:
-    if isinstance(component, Component):
-        return _each(lambda one: component.measure(one.trajectory))
-
-    async def source(measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
-        try:
-            found = await component.measure_group([one.trajectory for one in measurements])
-            if len(found) != len(measurements):
-                raise TypeError(f"it returned {len(found)} values for a group of {len(measurements)}")
-        except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
-            return [error] * len(measurements)
-        return found
-
-    return source
 
 
 Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]

@@ -103,9 +103,8 @@ class ServedModelSettings(Section):
 
     path: str
     """Folder or hub name."""
-    kind: Literal["discriminative", "generative", "embedding"] = "discriminative"
-    """`discriminative`: a model with a head that gives a number. `generative`: one that writes its judgement.
-    `embedding`: one for the component `embedding`, whose url is `http://served/<name>`."""
+    kind: Literal["discriminative", "generative"] = "discriminative"
+    """`discriminative`: a model with a head that gives a number. `generative`: one that writes its judgement."""
     engine: Literal["sglang", "vllm"] = "sglang"
     """Server that runs the model."""
     placement: Literal["own", "shared"] = "own"

@@ -204,9 +204,6 @@ def served_reward_models(case: RunCase) -> Errors:
         if name not in known:
             remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, known)}"
             yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
-        elif name in models and models[name].kind == "embedding" and f".config.models.{name}" in key:
-            remedy = f"Use it in a component of kind embedding: url: http://served/{name}"
-            yield ConfigError(key, f"{MODELS}.{name}.kind=embedding gives no score", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
         gpus, ranks = nodes[0] * nodes[1], model.tensor_parallel_size

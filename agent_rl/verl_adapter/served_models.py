@@ -75,7 +75,7 @@ def rollout_config(config: Any, model: ServedModelSettings) -> Any:
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})
-    embeds = {"is_embedding": True} if model.engine == "sglang" and model.kind != "generative" else {}
+    embeds = {"is_embedding": True} if model.engine == "sglang" and model.kind == "discriminative" else {}
     kwargs[model.engine] = {**(kwargs.get(model.engine) or {}), **embeds, **model.engine_kwargs}
     return OmegaConf.create(
         rollout

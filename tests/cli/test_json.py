@@ -53,7 +53,6 @@ COMMANDS = {
     "report": ["run"],
     "reward score": ["trace.jsonl", "--limit", "4"],
     "reward attack": ["trace.jsonl", "--limit", "4", "--only", "padding"],
-    "reward what-if": ["trace.jsonl", "--limit", "4"],
     "trace export": ["trace.jsonl", "--format", "jsonl"],
     "tools list": [],
     "tools check": ["loud.yaml"],

@@ -1,4 +1,4 @@
-"""`agent-rl reward score`, `attack` and `what-if` as a user runs them, on trajectories of real episodes."""
+"""`agent-rl reward score` and `attack` as a user runs them, on trajectories of real episodes."""
 
 from __future__ import annotations
 
@@ -165,26 +165,6 @@ def test_an_attack_from_a_file_is_run_by_its_name(stored: Path) -> None:
     assert found["attacks"]["shout"]["raised"] == 16
 
 
-def test_what_if_weighs_stored_groups(stored: Path) -> None:
-    scored = stored.parent / "scored.jsonl"
-    format = "agent_rl.reward.format.weight=0.2"
-    run("score", stored, format, "--out", scored)
-    same = data("what-if", scored, format)
-    assert (same["groups"], same["compared"], same["flips"]) == (8, 32, [])
-    assert same["before"] == same["after"]
-    less = ["agent_rl.reward.correctness.weight=0", format]
-    flat = data("what-if", scored, *less)
-    assert flat["flips"]
-    assert flat["reward"][1]["mean"] < flat["reward"][0]["mean"]
-    assert data("what-if", scored, *less, "--remeasure") == flat
-    off = data("what-if", scored, less[0])
-    assert off["after"]["without_variance"] == off["after"]["filtered"] == 8
-    shown = run("what-if", scored, "agent_rl.reward.correctness.weight=-1")
-    assert shown.exit_code == 0
-    assert "sign flips" in shown.stdout
-    assert "advantage" in shown.stdout
-
-
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "service.yaml").write_text("rules: {}\n")
     words = ["serve", "--config", str(tmp_path / "service.yaml")]
@@ -205,7 +185,6 @@ def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
         (["score", "nowhere.jsonl"], "No such file"),
         (["attack", "{file}", "--only", "stufing"], "Did you mean 'stuffing'"),
         (["attack", "{file}", "--attack", "nowhere.py:x"], "there is no file"),
-        (["what-if", "{file}", "--metric", "acurracy"], "no score has 'acurracy'"),
     ],
 )
 def test_what_is_wrong_is_said(stored: Path, words: list[str], problem: str) -> None:

@@ -35,7 +35,7 @@ def test_a_judge_is_measured_and_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "calibration.png").read_bytes()[:4] == b"\x89PNG"
     for words, problem in (
         ("--discriminative", "a discriminative model needs a server"),
-        ("--template=listwise", "--template: .* has the fields think, ranking. It needs score or preference"),
+        ("--template=rubric", "--template: .* has the fields think, scores. It needs score or preference"),
     ):
         with pytest.raises(ConfigError, match=problem):
             CliRunner().invoke(app, ["rm", "eval", "m", str(tmp_path / "rows.parquet"), words], catch_exceptions=False)

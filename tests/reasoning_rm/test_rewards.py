@@ -9,14 +9,12 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm import (
-    ListwiseTemplate,
     PairwiseTemplate,
     PointwiseTemplate,
     RubricTemplate,
     calculate_reward,
     compute_score,
     format_reward,
-    listwise_reward,
     pairwise_reward,
     pointwise_reward,
 )
@@ -64,26 +62,10 @@ def test_the_right_winner_in_both_orders() -> None:
         pairwise_reward("A", "C")
 
 
-def test_rankings() -> None:
-    scores = [1.0, 3.0, 2.0]
-    assert [listwise_reward(ranking, scores) for ranking in ([2, 3, 1], [1, 3, 2], [2, 1, 3])] == pytest.approx(
-        [1, 0, 2 / 3]
-    )
-    assert listwise_reward([2, 3, 1], scores, measure="ndcg") == 1
-    gains = {1: 0.0, 2: 2.0, 3: 1.0}
-    best = 2 + 1 / math.log2(3)
-    expected = (gains[3] + gains[2] / math.log2(3)) / best
-    assert listwise_reward([3, 2, 1], scores, measure="ndcg") == pytest.approx(expected, abs=1e-9)
-    assert listwise_reward([1, 2], scores) == 0
-    with pytest.raises(ConfigError, match="rank nothing"):
-        listwise_reward([1, 2], [1, 1])
-
-
 def test_the_template_decides_what_is_scored() -> None:
     pair = compute_score("p", "<preference>B</preference>", "B", template=PairwiseTemplate)
-    ranked = compute_score("l", "<ranking>[2, 1]</ranking>", [1, 2], template=ListwiseTemplate)
     scores = compute_score("r", '<scores>{"a": 4, "b": 3}</scores>', {"a": 4, "b": 4}, template=RubricTemplate)
-    assert (pair["score"], ranked["score"], scores["accuracy"]) == (1, 1, 0)
+    assert (pair["score"], scores["accuracy"]) == (1, 0)
     assert scores["score"] == pytest.approx(fmean([1, math.exp(-0.5)]))
     assert compute_score("r", '<scores>{"a": 4}</scores>', {"a": 4, "b": 4}, template=RubricTemplate)["parsed"] == 0
     linear = compute_score("p", "<score>3</score>", 4, reward=calculate_reward, format_weight=0.2)

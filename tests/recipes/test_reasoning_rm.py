@@ -13,7 +13,7 @@ from agent_rl.data.worlds.graded_answers import TONES
 from agent_rl.launch.composition import compose
 from agent_rl.reasoning_rm import DataSample, RewardModule, find_template
 from agent_rl.reasoning_rm.metrics import spearman
-from agent_rl.rewards.custom import CustomReward
+from agent_rl.rewards.custom import configured_reward
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
@@ -76,7 +76,7 @@ def test_one_feature_alone_ranks_the_answers_less_well(rows: list[dict[str, Any]
 def test_the_reward_function_scores_the_worlds_habits(twin: tuple[str, World, Rows]) -> None:
     recipe, world, splits = twin
     path = {"path": f"{ROOT}/recipes/reasoning_rm_{recipe}/reward_fn.py", "name": "compute_score"}
-    reward = CustomReward(RewardSettings.model_validate({}), path)
+    reward = configured_reward(RewardSettings(), path)
     means = {}
     for name, habit in world.habits.items():
         rng = random.Random(0)

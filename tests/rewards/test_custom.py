@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import UnscoredError
-from agent_rl.rewards.custom import CustomReward
+from agent_rl.rewards.custom import configured_reward
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Score, StopReason, Trajectory, Turn
 from agent_rl.user_code import UserCodeError
@@ -22,7 +22,7 @@ def compute_score(solution_str, ground_truth, **_):
 
 def scored(folder: Path, source: str, *given: Trajectory, **section: Any) -> list[Score | Exception]:
     (folder / "custom.py").write_text(source)
-    reward = CustomReward(RewardSettings.model_validate(section), {"path": str(folder / "custom.py")})
+    reward = configured_reward(RewardSettings.model_validate(section), {"path": str(folder / "custom.py")})
     return asyncio.run(reward.score_group(given))
 
 
@@ -52,4 +52,4 @@ def test_what_it_raises_stops_the_scoring_or_leaves_the_trajectory_unscored(tmp_
 
 def test_it_scores_rows_of_any_data_source(tmp_path: Path) -> None:
     (tmp_path / "custom.py").write_text(FUNCTION)
-    CustomReward(RewardSettings(), {"path": str(tmp_path / "custom.py")}).require_scorers(["of/nobody"])
+    configured_reward(RewardSettings(), {"path": str(tmp_path / "custom.py")}).require_scorers(["of/nobody"])

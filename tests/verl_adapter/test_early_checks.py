@@ -41,11 +41,10 @@ def manager(name: str) -> dict[str, str]:
     return {"reward__reward_manager__name": name}
 
 
-def components(near: dict[str, Any]) -> dict[str, Any]:
-    return {"agent_rl__reward__components": near}
+def components(named: dict[str, Any]) -> dict[str, Any]:
+    return {"agent_rl__reward__components": named}
 
 
-NEAR = {"near": {"kind": "embedding", "config": {"url": "http://served/bge", "model": "bge"}}}
 GOOD = {"good": {"kind": "reward_model", "config": {"models": {"nice": {}}}}}
 
 
@@ -66,7 +65,6 @@ GOOD = {"good": {"kind": "reward_model", "config": {"models": {"nice": {}}}}}
             for model in ({"path": "rm"}, SHARED, {"path": "rm", "n_gpus_per_node": 4, "tensor_parallel_size": 2})
         ),
         {"models": {"nice": {"path": "rm"}}} | components(GOOD),
-        {"models": {"bge": {"path": "bge", "kind": "embedding"}}} | components(NEAR),
         manager("naive") | {"reward__num_workers": 0},
         {"verls__enable": True, "reward__num_workers": 0},  # a component asks it
     ],
@@ -101,10 +99,6 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
             {"models": {"nicer": {"path": "rm"}}} | components(GOOD),
             "agent_rl.reward.components.good.config.models.nice: no model 'nice' is served by this run. "
             f"Give its url, or serve it: {MODELS}.nice.path. Did you mean 'nicer'?",
-        ),
-        (
-            {"models": {"nice": {"path": "bge", "kind": "embedding"}}} | components(GOOD),
-            f"agent_rl.reward.components.good.config.models.nice: {MODELS}.nice.kind=embedding gives no score",
         ),
         (NO_WORKERS | manager("naive"), "reward.num_workers: 0 leaves no worker to call the reward model"),
         (NO_WORKERS | JUDGE, "reward.num_workers: 0 leaves no worker to call the reward model"),

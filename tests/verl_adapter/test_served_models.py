@@ -41,7 +41,7 @@ def test_a_models_engine_is_verls_with_its_own_settings() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "engine", "embeds"),
-    [("embedding", "sglang", True), ("generative", "sglang", None), ("generative", "vllm", None)],
+    [("discriminative", "sglang", True), ("generative", "sglang", None), ("generative", "vllm", None)],
 )
 def test_a_model_that_writes_is_no_classifier_and_one_with_gpus_of_its_own_never_sleeps(
     kind: Any, engine: Any, embeds: bool | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent, Value
 from agent_rl.rewards.routing import find_scorer, on_fusion, route
@@ -11,7 +13,10 @@ from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Correctness"]
+__all__ = ["Correctness", "Custom"]
+
+Custom = Callable[[Trajectory], Awaitable[tuple[float, Mapping[str, float]]]]
+"""A user's function: the verdict on a trajectory, and further numbers."""
 
 WITHOUT_SOURCE = "gsm8k_marked"
 """The scorer of a trajectory without a data source, as in verl's dumps."""
@@ -20,7 +25,7 @@ WITHOUT_SOURCE = "gsm8k_marked"
 class Correctness:
     """Scores answers.
 
-    A verdict from elsewhere comes first (a custom reward function, a reward service, and with `scorer: auto` a
+    A verdict from elsewhere comes first (given, of a custom function, a reward service, and with `scorer: auto` a
     simulated user); then the scorer, by name or by the row's data source. A missing answer is 0.
 
     Args:
@@ -31,6 +36,7 @@ class Correctness:
     Attributes:
         nothing: whether no answer is scored.
         logs: as `Component.logs`.
+        custom: see `Reward`.
         fusion: server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Raises:
@@ -40,6 +46,7 @@ class Correctness:
     def __init__(self, settings: RewardSettings, key: str, api: Component | GroupComponent | None = None) -> None:
         name = settings.correctness.scorer
         self.nothing = name == "none"
+        self.custom: Custom | None = None
         self.fusion: FusionServer | None = None
         self.scorer: Scorer | None = (
             None if name in ("auto", "none") else find_scorer(name, key=f"{key}.correctness.scorer")
@@ -56,7 +63,7 @@ class Correctness:
         Raises:
             ConfigError: no scorer is known for it.
         """
-        if self.scorer is None and self.api is None and data_source:
+        if self.scorer is None and self.api is None and self.custom is None and data_source:
             route(data_source)
 
     async def measure(self, trajectory: Trajectory, verdict: float | None) -> Value:
@@ -67,6 +74,9 @@ class Correctness:
         """
         if verdict is not None:
             return Value(verdict)
+        if self.custom is not None:
+            value, numbers = await self.custom(trajectory)
+            return Value(value, notes={"numbers": numbers} if numbers else {})
         if self.api is not None:
             return await self.api.measure(trajectory)
         if self.scorer is None and trajectory.verdict is not None:

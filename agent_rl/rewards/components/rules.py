@@ -4,9 +4,6 @@
       policy:
         kind: rules
         config: {all_of: [refund], none_of: [guarantee], patterns: ['order #[0-9]+'], where: answer}
-      covers:
-        kind: rules
-        config: {from_row: {all_of: keywords, similar_to: ground_truth}, target_chars: 400}
       shape:
         kind: tags
         config: {tags: [think, answer], where: last_turn}
@@ -19,9 +16,8 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field
 
-from agent_rl.errors import UnscoredError, did_you_mean
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.scorers.text_rules import TextRules, kept, tag_share
 from agent_rl.trajectory import Trajectory
@@ -36,34 +32,6 @@ class RulesConfig(TextRules, ComponentConfig):
     """The rules, and the text that they apply to."""
 
     where: Where = "answer"
-    from_row: dict[str, str] = Field(default_factory=dict)
-    """Rules that each row gives: the name of a rule, and the entry of the row's `extra_info`, or `ground_truth`."""
-
-    @model_validator(mode="after")
-    def _has_rules(self) -> RulesConfig:
-        known = TextRules.model_fields.keys()
-        for rule in self.from_row.keys() - known:
-            raise ValueError(f"from_row.{rule} is no rule. {did_you_mean(rule, known)}")
-        if not self.from_row:
-            self.require_rules()
-        return self
-
-    def of(self, trajectory: Trajectory) -> TextRules:
-        """The rules of one row.
-
-        Raises:
-            UnscoredError: the row lacks one, or gives something else.
-        """
-        if not self.from_row:
-            return self
-        row = {"ground_truth": trajectory.ground_truth, **trajectory.extra_info}
-        if missing := [key for key in self.from_row.values() if row.get(key) is None]:
-            raise UnscoredError(f"from_row: the row has no {' or '.join(sorted(missing))}")
-        own = {name: getattr(self, name) for name in TextRules.model_fields}
-        try:
-            return TextRules.model_validate(own | {rule: row[key] for rule, key in self.from_row.items()})
-        except ValidationError as error:
-            raise UnscoredError(f"from_row: the row gives no rules: {error.errors()[0]['msg']}") from None
 
 
 class TagsConfig(ComponentConfig):
@@ -87,7 +55,7 @@ class Rules(Component, kind="rules"):
         text = _text(trajectory, self.config.where)
         if text is None:
             return Value(0.0)
-        outcome = await asyncio.to_thread(kept, text, self.config.of(trajectory))
+        outcome = await asyncio.to_thread(kept, text, self.config)
         broken = [rule for rule, share in outcome.items() if not share]
         return Value(sum(outcome.values()) / len(outcome), notes={"broken": broken} if broken else {})
 

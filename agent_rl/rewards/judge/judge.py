@@ -64,8 +64,6 @@ class JudgeConfig(PanelConfig):
     """Criteria, or a YAML file that lists them; null: each row has its own, `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
     """How several votes are combined; majority: the most frequent one, or the mean of several such."""
-    no_answer: float | None = Field(default=None, ge=0, le=1)
-    """The value of a trajectory without a final answer, without asking the judge; null: the judge decides."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:
@@ -106,10 +104,6 @@ class Judge(Component, kind="judge"):
             UnscoredError: too few verdicts, or the row has no ground truth or rubric where the mode needs one.
             ConfigError: no request will be answered.
         """
-        config = self.config
-        if trajectory.answer is None and config.no_answer is not None:
-            value = config.no_answer
-            return Value(value, {log: 0.0 if log in LOGS else value for log in self.logs})
         criteria, ballot = self._rubric_of(trajectory), Ballot()
         verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
         scores = [self._scores(verdict, criteria) for verdict in verdicts]
@@ -120,7 +114,7 @@ class Judge(Component, kind="judge"):
         for at, criterion in enumerate(self._criteria):
             logged[f"criterion_{criterion.name}"] = mean(each[at] for each in scores)
         notes = {"verdicts": [verdict.model_dump(mode="json") for verdict in verdicts]}
-        return Value(aggregated(values, config.aggregate), logged, notes)
+        return Value(aggregated(values, self.config.aggregate), logged, notes)
 
     async def close(self) -> None:
         """Close the cache's file."""

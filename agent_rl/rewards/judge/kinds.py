@@ -1,4 +1,4 @@
-"""The kinds of verdicts that prompt templates ask for: a score, the better of two, a ranking, a score by criterion.
+"""The kinds of verdicts that prompt templates ask for: a score, the better of two, or a score by criterion.
 
     template: my/template.py:Helpfulness        # of a judge, a pairwise judge, or a model of `reward_model`
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeGuard
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
@@ -20,7 +20,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
 __all__ = [
-    "ListwiseTemplate",
     "PairwiseTemplate",
     "PointwiseTemplate",
     "RubricTemplate",
@@ -31,24 +30,8 @@ __all__ = [
     "scale_of",
 ]
 
-KINDS = {"score": "pointwise", "preference": "pairwise", "ranking": "listwise", "scores": "rubric"}
+KINDS = {"score": "pointwise", "preference": "pairwise", "scores": "rubric"}
 """What a template judges, by the field of its verdict."""
-
-
-def _ranks(value: list[int]) -> list[int]:
-    if sorted(value) != list(range(1, len(value) + 1)):
-        raise ValueError(f"expected each answer's number once, from 1 to {len(value)}")
-    return value
-
-
-def _ranking(value: Any) -> Any:
-    """`2 > 1 > 3` and `2, 1, 3` are lists."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if isinstance(value, str):
-        numbers = [part.strip() for part in value.replace(">", ",").split(",")]
-        return [int(number) for number in numbers] if all(map(str.isdecimal, numbers)) else value
-    return value
 
 
 class PointwiseTemplate(BasePromptTemplate):
@@ -69,22 +52,6 @@ class PairwiseTemplate(BasePromptTemplate):
         return [(f"Response {side.upper()}", str(kwargs.get(f"response_{side}") or "")) for side in "ab"]
 
 
-class ListwiseTemplate(BasePromptTemplate):
-    """Several answers to one question."""
-
-    desc: ClassVar[str] = (
-        "Rank the answers by how well they serve the query. Neither their order nor their length counts."
-    )
-
-    ranking: Annotated[list[int], BeforeValidator(_ranking), AfterValidator(_ranks)] = Field(
-        description="the numbers of all answers, best first, such as [2, 1, 3]", min_length=1
-    )
-
-    @classmethod
-    def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
-        return [(f"Answer {number}", text) for number, text in enumerate(kwargs.get("answers") or (), 1)]
-
-
 class RubricTemplate(BasePromptTemplate):
     """One answer, by several criteria, each on a scale of 0 to 4."""
 
@@ -103,13 +70,12 @@ class RubricTemplate(BasePromptTemplate):
 TEMPLATES: dict[str, type[BasePromptTemplate]] = {
     "pointwise": PointwiseTemplate,
     "pairwise": PairwiseTemplate,
-    "listwise": ListwiseTemplate,
     "rubric": RubricTemplate,
 }
 
 
 def find_template(name: str, key: str = "template", *fields: str) -> type[BasePromptTemplate]:
-    """A prompt template: `pointwise`, `pairwise`, `listwise`, `rubric`, or one of your own.
+    """A prompt template: `pointwise`, `pairwise`, `rubric`, or one of your own.
 
     Args:
         name: one of these, `package.module.Name`, or `path/to/file.py:Name`.
@@ -130,7 +96,7 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
 
 
 def kind_of(template: type[BasePromptTemplate]) -> str:
-    """`pointwise`, `pairwise`, `listwise` or `rubric`, by the field of the verdict.
+    """`pointwise`, `pairwise` or `rubric`, by the field of the verdict.
 
     Raises:
         ConfigError: it has none of these fields.

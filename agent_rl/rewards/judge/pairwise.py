@@ -7,11 +7,10 @@
           url: http://localhost:30000
           model: Qwen/Qwen3-32B
           pairs: round_robin           # or all
-          score: bradley_terry         # or win_rate
 
 The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers tie
 without a request. A pair without a verdict is skipped; a trajectory without any pair left is unscored. Values are from
-0 to 1 and rank the trajectories within a group: they cannot be compared between prompts.
+0 to 1 (0.5 for a lone trajectory) and rank the trajectories within a group: they cannot be compared between prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Literal
 
 from pydantic import Field
 
@@ -30,7 +28,7 @@ from agent_rl.rewards.component import GroupComponent, Value
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
 from agent_rl.rewards.judge.prompt import Question, load_template
-from agent_rl.rewards.judge.tournament import Game, Pair, Scheme, bradley_terry, pairs_of, win_rates
+from agent_rl.rewards.judge.tournament import Pair, Scheme, bradley_terry, pairs_of
 from agent_rl.rewards.judge.verdict import POINTS, pair_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
@@ -52,9 +50,6 @@ class PairwiseJudgeConfig(PanelConfig):
     """Trajectories with which `round_robin` compares each; an odd number is rounded up."""
     swap: bool = True
     """Whether a pair is judged in both orders; false: half the calls, and the judge's preference for one order."""
-    score: Literal["bradley_terry", "win_rate"] = "bradley_terry"
-    alone: float = Field(default=0.5, ge=0, le=1)
-    """The value of the only trajectory of a group."""
 
 
 @dataclass(slots=True)
@@ -63,8 +58,8 @@ class _Match:
 
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
-    game: Game | None = None
-    """None: a verdict is missing."""
+    points: float | None = None
+    """Of the first of the pair; None: a verdict is missing."""
     contradicted: bool = False
     """Whether the two orders disagree."""
     problem: UnscoredError | None = None
@@ -97,12 +92,12 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         """
         config = self.config
         if len(group) == 1:
-            return [Value(config.alone, dict.fromkeys(LOGS, 0.0))]
+            return [Value(0.5, dict.fromkeys(LOGS, 0.0))]
         group = [with_judge_prompt(trajectory, self.name) for trajectory in group]
         matches = [_Match(pair) for pair in pairs_of(config.pairs, len(group), opponents=config.opponents)]
         await together([self._play(group, match) for match in matches])
-        rank = bradley_terry if config.score == "bradley_terry" else win_rates
-        values = rank([match.game for match in matches if match.game], len(group))
+        games = [(*match.pair, match.points) for match in matches if match.points is not None]
+        values = bradley_terry(games, len(group))
         return [_value([each for each in matches if at in each.pair], at, value) for at, value in enumerate(values)]
 
     async def close(self) -> None:
@@ -125,7 +120,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
                     raise result
             points = [result for result in results if isinstance(result, float)]
         match.contradicted = len({points[0], *(1.0 - each for each in points[1:])}) > 1
-        match.game = Game(*match.pair, 0.5 if match.contradicted else points[0])
+        match.points = 0.5 if match.contradicted else points[0]
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
         """The first's points in one order, by the majority of the votes."""
@@ -143,7 +138,7 @@ def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | E
     if value is None:
         problem = next((match.problem for match in reversed(matches) if match.problem), "none was made")
         return UnscoredError(f"no comparison is left: {problem}")
-    played = [(match, match.game) for match in matches if match.game]
+    played = [(match, match.points) for match in matches if match.points is not None]
     # Each of the two has half of the cost of a pair, so that the sum over a batch is the total cost.
     logged = {name: sum(getattr(match.ballot, name, 0) for match in matches) / 2 for name in LOGS}
     contradicted = sum(match.contradicted for match, _ in played)
@@ -151,9 +146,9 @@ def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | E
     notes = [
         {
             "against": sum(match.pair) - at,
-            "points": game.points[at],
+            "points": points if match.pair[0] == at else 1.0 - points,
             "reasons": [vote.reason for vote in match.ballot.verdicts],
         }
-        for match, game in played
+        for match, points in played
     ]
     return Value(value, logged, {"pairs": notes})

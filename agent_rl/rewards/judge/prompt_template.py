@@ -69,7 +69,7 @@ class BasePromptTemplate(BaseModel):
             examples: worked examples, empty for none.
             query: the question that was answered.
             answer: the answer to judge.
-            kwargs: `context`, what `schema` takes, and what the built-in templates show: `answers`, `response_a`,
+            kwargs: `context`, what `schema` takes, and what the built-in templates show: `response_a`,
                 `response_b`, and `criteria`, descriptions by name.
         """
         shown = examples if isinstance(examples, str) else "\n\n".join(examples)

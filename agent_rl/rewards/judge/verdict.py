@@ -119,8 +119,7 @@ class VerdictForm:
         Args:
             reply: the whole reply of the judge.
             judged: the judged text, fenced or not.
-            code: of `code_rule`, which the judged text cannot have. Without one, a verdict that is in the
-                judged text counts if it has no reason and ends the reply.
+            code: of `code_rule`, which the judged text cannot have.
 
         Raises:
             VerdictError: there is none, or none that is not a quotation, or it breaks the form.
@@ -133,9 +132,6 @@ class VerdictForm:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
         own = [value for value, _ in candidates if whole is not None or (code and value.get(_CODE) == code)]
         own = own or self._own(candidates, judged)
-        last, text = candidates[-1]
-        if not own and not code and not last.get("reason") and said.endswith(text):
-            own = [last]  # a text that has every score in it would leave nothing to say
         if not own:
             raise VerdictError("the only verdict in the reply is also in the judged text: it may be a quotation")
         return checked_verdict(self.model, own[-1])

@@ -20,8 +20,9 @@ from rich.text import Text
 
 from agent_rl.concurrency import together
 from agent_rl.pieces import Pieces
+from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.lab.editing import answered, with_answer
-from agent_rl.rewards.lab.groups import GroupScorer, grouped
+from agent_rl.rewards.lab.groups import grouped
 from agent_rl.rewards.lab.mutations import Attack
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError
@@ -66,10 +67,30 @@ class Exploit:
 class Outcome:
     """The results of one attack."""
 
+    purpose: str
     applied: int = 0
     """Trajectories that it applies to."""
     raised: list[Exploit] = field(default_factory=list)
     escaped: list[Exploit] = field(default_factory=list)
+
+    @property
+    def example(self) -> Exploit | None:
+        """The worst exploit: the wrong answer that gained most, before one that escaped."""
+        return max([*self.raised, *self.escaped], key=lambda finding: (finding.wrong, finding.gain), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data."""
+        gains = [finding.gain for finding in self.raised]
+        return {
+            "purpose": self.purpose,
+            "applied": self.applied,
+            "raised": len(gains),
+            "raised_wrong": sum(finding.wrong for finding in self.raised),
+            "mean_gain": statistics.fmean(gains) if gains else 0.0,
+            "max_gain": max(gains, default=0.0),
+            "escaped": len(self.escaped),
+            "example": None if self.example is None else asdict(self.example),
+        }
 
 
 @dataclass(slots=True)
@@ -81,7 +102,6 @@ class AttackReport:
     """Trajectories without a reward of their own; they are not attacked."""
     wrong: int
     outcomes: dict[str, Outcome]
-    purposes: dict[str, str]
 
     @property
     def ok(self) -> bool:
@@ -90,37 +110,18 @@ class AttackReport:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data."""
-        return {
-            "trajectories": self.trajectories,
-            "unscored": self.unscored,
-            "wrong": self.wrong,
-            "ok": self.ok,
-            "attacks": {name: self._attack(name, outcome) for name, outcome in self.outcomes.items()},
-        }
-
-    def _attack(self, name: str, outcome: Outcome) -> dict[str, Any]:
-        gains = [finding.gain for finding in outcome.raised]
-        worst = example(outcome)
-        return {
-            "purpose": self.purposes[name],
-            "applied": outcome.applied,
-            "raised": len(gains),
-            "raised_wrong": sum(finding.wrong for finding in outcome.raised),
-            "mean_gain": statistics.fmean(gains) if gains else 0.0,
-            "max_gain": max(gains, default=0.0),
-            "escaped": len(outcome.escaped),
-            "example": None if worst is None else asdict(worst),
-        }
+        counts = {"trajectories": self.trajectories, "unscored": self.unscored, "wrong": self.wrong, "ok": self.ok}
+        return {**counts, "attacks": {name: outcome.to_dict() for name, outcome in self.outcomes.items()}}
 
 
 async def run_attacks(
     trajectories: Sequence[Trajectory],
-    scorer: GroupScorer,
+    scorer: Reward,
     attacks: Mapping[str, Attack],
     *,
     tolerance: float = 1e-6,
     concurrency: int = 32,
-    kept: Pieces | None = None,
+    kept: Pieces,
 ) -> AttackReport:
     """Try every attack on every trajectory.
 
@@ -136,18 +137,20 @@ async def run_attacks(
         ConfigError: from the scorer.
     """
     truths = _truths(trajectories)
-    free, known = asyncio.Semaphore(concurrency), Pieces() if kept is None else kept
+    free = asyncio.Semaphore(concurrency)
 
     async def one(number: int, position: int, group: Sequence[Trajectory]) -> dict[str, Any]:
         async with free:
-            if number not in known:
-                known.add(number, await _Target(group, position, scorer, truths).attacked(attacks, tolerance))
-            found: dict[str, Any] = known[number]
+            if number not in kept:
+                target = _Target(group, position, scorer, tolerance)
+                guesses = _guesses(target.trajectory, truths.get(target.trajectory.data_source, ()))
+                kept.add(number, await target.attacked(attacks, guesses))
+            found: dict[str, Any] = kept[number]
             return found
 
     places = [(position, group) for group in grouped(trajectories) for position in range(len(group))]
     targets = await together([one(number, *place) for number, place in enumerate(places)])
-    outcomes = {name: Outcome() for name in attacks}
+    outcomes = {name: Outcome(attack.purpose) for name, attack in attacks.items()}
     for target in targets:
         for name, found in target["found"]:
             outcomes[name].applied += 1
@@ -159,56 +162,47 @@ async def run_attacks(
         unscored=sum(not target["scored"] for target in targets),
         wrong=sum(target["scored"] and target["wrong"] for target in targets),
         outcomes=outcomes,
-        purposes={name: attack.purpose for name, attack in attacks.items()},
     )
 
 
 class _Target:
-    """One trajectory under attack."""
+    """One trajectory under attack.
 
-    def __init__(
-        self, group: Sequence[Trajectory], position: int, scorer: GroupScorer, truths: Mapping[str, Sequence[str]]
-    ) -> None:
-        self.trajectory = group[position]
-        self.wrong = True
-        self._group, self._position, self._scorer = list(group), position, scorer
-        self._guesses = _guesses(self.trajectory, truths.get(self.trajectory.data_source, ()))
+    Args:
+        group: the trajectories of its prompt.
+        position: of it in the group.
+        scorer: see `run_attacks`.
+        tolerance: see `run_attacks`.
+    """
 
-    async def attacked(self, attacks: Mapping[str, Attack], tolerance: float) -> dict[str, Any]:
+    def __init__(self, group: Sequence[Trajectory], position: int, scorer: Reward, tolerance: float) -> None:
+        self.trajectory, self.wrong = group[position], True
+        self._group, self._position, self._scorer, self._tolerance = list(group), position, scorer, tolerance
+
+    async def attacked(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
         """What was found, as JSON data: whether it is scored, and wrong, and the exploit or None by each attack."""
         own, found = await self._score(self.trajectory), list[tuple[str, dict[str, Any] | None]]()
         if not isinstance(own, Score):
             return {"scored": False, "wrong": True, "found": found}
         self.wrong = own.components.get("correctness", 0.0) < SOLVED
-        honest = await self._honest(own) if any(each.guesses for each in attacks.values()) else own
+        honest = await self._honest(own, guesses) if any(each.guesses for each in attacks.values()) else own
         for name, attack in attacks.items():
-            if variants := self._variants(attack):
-                after = [await self._score(variant) for variant in variants]
-                exploit = self._finding(honest if attack.guesses else own, after, variants, tolerance)
+            if variants := attack.variants(self.trajectory, guesses):
+                exploit = await self._exploit(honest if attack.guesses else own, variants)
                 found.append((name, None if exploit is None else asdict(exploit)))
         return {"scored": True, "wrong": self.wrong, "found": found}
 
-    def _variants(self, attack: Attack) -> list[Trajectory]:
-        if not attack.guesses:
-            made = [attack.function(self.trajectory)]
-        else:
-            made = [attack.function(self.trajectory, rotation) for rotation in _rotations(self._guesses)]
-        return [variant for variant in made if variant is not None]
-
-    async def _honest(self, own: Score) -> Score:
+    async def _honest(self, own: Score, guesses: Sequence[str]) -> Score:
         """The average score of a policy that answers with one of the guesses, in the form with the highest reward."""
         best = own
-        if not answered(self.trajectory):
-            return best
-        for form in FORMS:
-            answers = [with_answer(self.trajectory, form.format(guess)) for guess in self._guesses]
+        for form in FORMS if answered(self.trajectory) else ():
+            answers = [with_answer(self.trajectory, form.format(guess)) for guess in guesses]
             known = [score for answer in answers if isinstance(score := await self._score(answer), Score)]
             best = max([best, *([_mean(known)] if known else [])], key=lambda score: score.total)
         return best
 
     async def _score(self, variant: Trajectory) -> Score | Exception:
-        group = list(self._group) if self._scorer.needs_groups else [variant]
-        position = self._position if self._scorer.needs_groups else 0
+        group, position = (self._group.copy(), self._position) if self._scorer.needs_groups else ([variant], 0)
         group[position] = replace(variant, score=None)
         copies = [replace(each, info=dict(each.info)) for each in group]  # scoring may add to them
         try:
@@ -218,25 +212,24 @@ class _Target:
                 raise
             return error
 
-    def _finding(
-        self, before: Score, after: Sequence[Score | Exception], variants: Sequence[Trajectory], tolerance: float
-    ) -> Exploit | None:
-        for score, variant in zip(after, variants, strict=True):
-            if isinstance(score, Exception):
-                return self._exploit(before, None, variant, tolerance, f"{type(score).__name__}: {score}")
-        scores = [score for score in after if isinstance(score, Score)]
-        mean = _mean(scores)
-        if mean.total <= before.total + tolerance:
-            return None
-        best = max(range(len(scores)), key=lambda position: scores[position].total)
-        return self._exploit(before, mean, variants[best], tolerance)
-
-    def _exploit(
-        self, before: Score, after: Score | None, shown: Trajectory, tolerance: float, error: str | None = None
-    ) -> Exploit:
-        values = {
-            name: (before.components.get(name, 0.0), value) for name, value in (after or before).components.items()
-        }
+    async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> Exploit | None:
+        """What the variants gain together over the score before, or why one of them has none; None: nothing."""
+        after, error, shown = None, None, variants[0]
+        scores = [await self._score(variant) for variant in variants]
+        known = [score for score in scores if isinstance(score, Score)]
+        if len(known) < len(scores):
+            shown, failure = next(each for each in zip(variants, scores, strict=True) if isinstance(each[1], Exception))
+            error = f"{type(failure).__name__}: {failure}"
+        else:
+            after = _mean(known)
+            if after.total <= before.total + self._tolerance:
+                return None
+            shown = variants[max(range(len(known)), key=lambda at: known[at].total)]
+        components = {}
+        for name, value in after.components.items() if after is not None else ():
+            was = before.components.get(name, 0.0)
+            if value > was + self._tolerance:
+                components[name] = (was, value)
         original = self.trajectory
         text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
         return Exploit(
@@ -245,7 +238,7 @@ class _Target:
             wrong=self.wrong,
             before=before.total,
             after=None if after is None else after.total,
-            components={name: pair for name, pair in values.items() if pair[1] > pair[0] + tolerance},
+            components=components,
             answer=text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
             error=error,
         )
@@ -271,22 +264,12 @@ def attack_table(report: AttackReport, title: str) -> Table:
     return shown
 
 
-def example(outcome: Outcome) -> Exploit | None:
-    """The worst exploit of an attack: the wrong answer that gained most, before one that escaped."""
-    found: Iterable[Exploit] = [*outcome.raised, *outcome.escaped]
-    return max(found, key=lambda finding: (finding.wrong, finding.gain), default=None)
-
-
 def _mean(scores: Sequence[Score]) -> Score:
     names = list(scores[0].components)
     return Score(
         total=statistics.fmean(score.total for score in scores),
         components={name: statistics.fmean(score.components.get(name, 0.0) for score in scores) for name in names},
     )
-
-
-def _rotations(guesses: Sequence[str]) -> list[list[str]]:
-    return [[*guesses[start:], *guesses[:start]] for start in range(len(guesses))]
 
 
 def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:

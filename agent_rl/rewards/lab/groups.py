@@ -7,9 +7,9 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -18,34 +18,10 @@ from agent_rl import trace
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError
 from agent_rl.pieces import Pieces
+from agent_rl.rewards.compose import Reward
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
-__all__ = [
-    "GroupScorer",
-    "Spread",
-    "group_key",
-    "grouped",
-    "read_trajectories",
-    "score_groups",
-    "spread",
-    "summary",
-    "summary_table",
-]
-
-
-class GroupScorer(Protocol):
-    """Scores the trajectories of one prompt, as `agent_rl.rewards.compose.Reward` does."""
-
-    @property
-    def needs_groups(self) -> bool:
-        """Whether a trajectory's score depends on the others."""
-
-    async def score_group(self, group: Sequence[Trajectory]) -> list[Score | Exception]:
-        """A score for each, in order; an exception for one that is unscored.
-
-        Raises:
-            ConfigError: nothing can be scored.
-        """
+__all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary", "summary_table"]
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
@@ -86,7 +62,7 @@ def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
 
 
 async def score_groups(
-    groups: Sequence[Sequence[Trajectory]], scorer: GroupScorer, concurrency: int = 32, kept: Pieces | None = None
+    groups: Sequence[Sequence[Trajectory]], scorer: Reward, concurrency: int, kept: Pieces
 ) -> list[list[Trajectory]]:
     """The groups scored, each as a whole.
 
@@ -102,52 +78,31 @@ async def score_groups(
     Raises:
         ConfigError: from the scorer.
     """
-    free, known = asyncio.Semaphore(concurrency), Pieces() if kept is None else kept
+    free = asyncio.Semaphore(concurrency)
 
     async def scored(number: int, group: Sequence[Trajectory]) -> list[Trajectory]:
         async with free:
-            if number not in known:
+            if number not in kept:
                 copies = [replace(trajectory, score=None, info=dict(trajectory.info)) for trajectory in group]
                 results = await scorer.score_group(copies)
-                known.add(number, [_change(*each) for each in zip(group, copies, results, strict=True)])
-            return [_changed(*pair) for pair in zip(group, known[number], strict=True)]
+                kept.add(number, [_change(*each) for each in zip(group, copies, results, strict=True)])
+            return [_changed(*pair) for pair in zip(group, kept[number], strict=True)]
 
     return await together([scored(number, group) for number, group in enumerate(groups)])
 
 
 def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -> dict[str, Any]:
     """What scoring changes of a trajectory, as JSON data."""
-    info = {key: value for key, value in scored.info.items() if before.info.get(key) != value}
     if isinstance(result, Score):
-        return {"score": asdict(result), "error": None, "info": info}
+        return {"score": asdict(result), "error": None, "info": scored.info}
     error = f"{type(result).__name__}: {result}"
     if before.error is not None and before.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
         error = before.error  # says more than that it cannot be scored
-    return {"score": None, "error": error, "info": info}
+    return {"score": None, "error": error, "info": scored.info}
 
 
 def _changed(before: Trajectory, change: dict[str, Any]) -> Trajectory:
-    score = change["score"] and Score(**change["score"])
-    return replace(before, score=score, error=change["error"], info={**before.info, **change["info"]})
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and standard deviation over trajectories."""
-
-    mean: float
-    std: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.3f} ± {self.std:.3f}"
-
-
-def spread(scores: Sequence[Score | None], name: str | None = None) -> Spread | None:
-    """Mean and standard deviation of the totals, or of the component `name`; None if no score has it."""
-    known = [score for score in scores if score is not None]
-    totals = [score.total for score in known]
-    values = totals if name is None else [score.components[name] for score in known if name in score.components]
-    return Spread(statistics.fmean(values), statistics.pstdev(values)) if values else None
+    return replace(before, **{**change, "score": change["score"] and Score(**change["score"])})
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
@@ -180,15 +135,21 @@ def summary_table(summary: dict[str, Any], title: str) -> Table:
 
 def _part(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     scores = [trajectory.score for trajectory in trajectories if trajectory.score is not None]
-    names = dict.fromkeys(name for score in scores for name in score.components)
-    total = spread(scores)
+    components: dict[str, list[float]] = {}
+    for score in scores:
+        for name, value in score.components.items():
+            components.setdefault(name, []).append(value)
     return {
         "scored": len(scores),
         "unscored": len(trajectories) - len(scores),
-        "reward": total and asdict(total),
-        "components": {name: asdict(found) for name in names if (found := spread(scores, name))},
+        "reward": _spread([score.total for score in scores]) if scores else None,
+        "components": {name: _spread(values) for name, values in components.items()},
     }
 
 
-def _cell(found: dict[str, float] | None) -> str:
-    return "-" if found is None else str(Spread(**found))
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": statistics.fmean(values), "std": statistics.pstdev(values)}
+
+
+def _cell(spread: dict[str, float] | None) -> str:
+    return "-" if spread is None else f"{spread['mean']:+.3f} ± {spread['std']:.3f}"

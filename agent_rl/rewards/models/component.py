@@ -84,11 +84,11 @@ class RewardModel(Component, kind="reward_model"):
             UnscoredError: one of the models gave no number.
             ConfigError: one of the models has no usable configuration.
         """
-        seen = [await model.fitted(with_judge_prompt(trajectory, model.name, self.name)) for model in self._models]
-        asked = [model.score(fitted) for model, (fitted, _) in zip(self._models, seen, strict=True)]
-        scores = dict(zip(self.config.models, await together(asked), strict=True))
-        weights = {model.name: model.config.weight for model in self._models}
-        cut = {TRUNCATED: float(sum(was_cut for _, was_cut in seen))} if self._cuts else {}
+        asked = [model.score(with_judge_prompt(trajectory, model.name, self.name)) for model in self._models]
+        results = dict(zip(self.config.models, await together(asked), strict=True))
+        scores = {name: score for name, (score, _) in results.items()}
+        weights = {name: model.weight for name, model in self.config.models.items()}
+        cut = {TRUNCATED: float(sum(was_cut for _, was_cut in results.values()))} if self._cuts else {}
         return Value(combined(self.config.combine, scores, weights), logged={**scores, **cut})
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from agent_rl.errors import ConfigError
@@ -20,7 +19,7 @@ from agent_rl.rewards.judge.reply import THOUGHTS_END
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ChatMessage", "Keep", "Shown", "fill_in", "fit", "load_template", "messages", "read_score", "texts"]
+__all__ = ["ChatMessage", "Keep", "Shown", "fill_in", "fit", "load_template", "messages", "read_score", "text_of"]
 
 ChatMessage = dict[str, str]
 Shown = Literal["conversation", "answer"]
@@ -40,66 +39,36 @@ def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], l
     return prompt, response
 
 
-def texts(trajectory: Trajectory, shown: Shown) -> tuple[str, str]:
-    """Prompt and response as texts; of several messages, each begins with its role."""
-    prompt, response = messages(trajectory, shown)
-    return _text(prompt), _text(response)
-
-
-def _text(said: list[ChatMessage]) -> str:
+def text_of(said: Sequence[ChatMessage]) -> str:
+    """Messages as a text; of several, each begins with its role."""
     if len(said) == 1:
         return said[0]["content"]
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in said)
 
 
-def fit(
-    trajectory: Trajectory, shown: Shown, tokenizer: Any, most: tuple[int | None, int | None], keep: Keep
-) -> tuple[Trajectory, bool]:
-    """The trajectory with the texts of prompt and response cut to so many tokens, and whether any was cut.
+def fit(said: Sequence[ChatMessage], most: int | None, keep: Keep, tokenizer: Any) -> list[ChatMessage]:
+    """The messages with at most so many tokens together, without those that are beyond.
 
     Args:
-        trajectory: is not changed.
-        shown: what of the response the model reads: all turns, or the answer.
+        said: is not changed.
+        most: tokens; None: all.
+        keep: the first tokens, or the last ones.
         tokenizer: a fast tokenizer of the model.
-        most: tokens of the prompt and of the response; None: all.
-        keep: the first tokens of each, or the last ones.
     """
-    prompt, response = most
-    contents, was_cut = _cut([message.content for message in trajectory.prompt], prompt, keep, tokenizer)
-    found = replace(
-        trajectory,
-        prompt=[
-            replace(message, content=text)
-            for message, text in zip(trajectory.prompt, contents, strict=True)
-            if text or not message.content
-        ],
-    )
-    if shown == "answer":
-        (answer,), is_cut = _cut([trajectory.answer or ""], response, keep, tokenizer)
-        return replace(found, answer=answer if trajectory.answer is not None else None), was_cut or is_cut
-    said = [text or "" for turn in trajectory.turns for text in (turn.text, turn.observation)]
-    texts, is_cut = _cut(said, response, keep, tokenizer)
-    turns = [
-        replace(turn, text=text, observation=observation if turn.observation is not None else None)
-        for turn, text, observation in zip(trajectory.turns, texts[::2], texts[1::2], strict=True)
-    ]
-    return replace(found, turns=turns), was_cut or is_cut
-
-
-def _cut(texts: Sequence[str], most: int | None, keep: Keep, tokenizer: Any) -> tuple[list[str], bool]:
-    """The texts with at most so many tokens together; those beyond are empty."""
-    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    size = sum(len(message["content"].encode("utf-8", "replace")) for message in said)
     if most is None or size <= most:  # a token has a byte or more
-        return list(texts), False
-    found = list(texts)
-    left = most
-    for at in range(len(found)) if keep == "head" else reversed(range(len(found))):
-        offsets = tokenizer(found[at], add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return list(said)
+    found, left = list[ChatMessage](), most
+    for message in said if keep == "head" else reversed(said):
+        text = message["content"]
+        offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         if len(offsets) > left:
             kept = offsets[:left] if keep == "head" else offsets[len(offsets) - left :]
-            found[at] = found[at][kept[0][0] : kept[-1][1]] if kept else ""
+            text = text[kept[0][0] : kept[-1][1]] if kept else ""
         left = max(0, left - len(offsets))
-    return found, found != list(texts)
+        if text or not message["content"]:
+            found.append({**message, "content": text})
+    return found if keep == "head" else found[::-1]
 
 
 _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"

@@ -33,13 +33,24 @@ from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
 from agent_rl.rewards.judge.prompt import question_and_context
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
-from agent_rl.rewards.models.conversation import Keep, Shown, fill_in, fit, load_template, messages, read_score, texts
+from agent_rl.rewards.models.conversation import (
+    ChatMessage,
+    Keep,
+    Shown,
+    fill_in,
+    fit,
+    load_template,
+    messages,
+    read_score,
+    text_of,
+)
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Message, Trajectory
 
 __all__ = ["Model", "ModelConfig"]
 
+Messages = list[ChatMessage]
 PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
 _MISSING = "scores: is the model a classifier?"
 
@@ -121,8 +132,8 @@ class Model:
         self._range = config.range or own or ((0.0, 10.0) if generative and self._postprocess is None else None)
         self._client = None if config.url is None else ChatClient(config, key)
 
-    async def score(self, trajectory: Trajectory) -> float:
-        """The model's score, mapped to 0 and 1 where there is a range.
+    async def score(self, trajectory: Trajectory) -> tuple[float, bool]:
+        """The model's score, mapped to 0 and 1 where there is a range, and whether it read a shortened conversation.
 
         Raises:
             UnscoredError: the model gave no number.
@@ -131,38 +142,44 @@ class Model:
         if self._client is None:
             problem = f"the model has no address: no run serves {self.name!r} here"
             raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
+        config, whole = self.config, messages(trajectory, self.config.shown)
         try:
+            prompt, response = whole
+            if config.prompt_length or config.response_length:
+                prompt, response = await self._in_thread(lambda: self._fitted(*whole))
             async with self._client as client:
-                sent = await self._sent(trajectory)
-                generates = self.config.kind == "generative"
+                sent = await self._sent(prompt, response)
+                generates = config.kind == "generative"
                 reply = await (self._generate(client, sent) if generates else self._classify(client, sent))
-            return self._mapped(await self._number(reply))
+            return self._mapped(await self._number(reply)), (prompt, response) != whole
         except FatalError:
             raise
         except Exception as error:  # of the endpoint or of the user's hooks: no verdict about this trajectory
             reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
-    async def fitted(self, trajectory: Trajectory) -> tuple[Trajectory, bool]:
-        """The trajectory as far as the model may read it, and whether it was cut."""
-        config = self.config
-        most = config.prompt_length, config.response_length
-        if most == (None, None):
-            return trajectory, False
-        fitted: tuple[Trajectory, bool] = await self._in_thread(
-            lambda: fit(trajectory, config.shown, self._tokenizer, most, config.keep)
+    def _fitted(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
+        """Both as far as the model may read them."""
+        config, tokenizer = self.config, self._tokenizer
+        return (
+            fit(prompt, config.prompt_length, config.keep, tokenizer),
+            fit(response, config.response_length, config.keep, tokenizer),
         )
-        return fitted
 
-    async def _sent(self, trajectory: Trajectory) -> Any:
+    async def _sent(self, prompt: Messages, response: Messages) -> Any:
         """The input: a text, or chat messages."""
+        config = self.config
         if self._preprocess is not None:
-            prompt, response = texts(trajectory, self.config.shown)
-            tokenizer = None if self.config.tokenizer is None else self._tokenizer
-            return await self._hook(self._preprocess, PREPROCESS, [prompt], [response], tokenizer)
-        if self.config.kind == "discriminative":
-            return await self._in_thread(lambda: self._rendered(trajectory))
-        return self._question(trajectory)
+            tokenizer = None if config.tokenizer is None else self._tokenizer
+            return await self._hook(self._preprocess, PREPROCESS, [text_of(prompt)], [text_of(response)], tokenizer)
+        if config.kind == "discriminative":
+            return await self._in_thread(lambda: self._rendered([*prompt, *response]))
+        if isinstance(self._template, str):
+            return fill_in(self._template, text_of(prompt), text_of(response))
+        query, context = question_and_context([Message.from_chat(message) for message in prompt])
+        answer = "\n\n".join(message["content"] for message in response)
+        asks = not chat_thinks(config.request)
+        return self._template.ask(query, [answer], context=context, enable_thinking=asks)
 
     async def _number(self, reply: Any) -> Any:
         if self._postprocess is not None:
@@ -201,19 +218,10 @@ class Model:
             raise UnscoredError("the reply has no text")
         return reply.text
 
-    def _question(self, trajectory: Trajectory) -> str:
-        if isinstance(self._template, str):
-            return fill_in(self._template, *texts(trajectory, self.config.shown))
-        query, context = question_and_context(trajectory.prompt)
-        answer = "\n\n".join(message["content"] for message in messages(trajectory, self.config.shown)[1])
-        asks = not chat_thinks(self.config.request)
-        return self._template.ask(query, [answer], context=context, enable_thinking=asks)
-
-    def _rendered(self, trajectory: Trajectory) -> str:
+    def _rendered(self, said: Messages) -> str:
         """The conversation as the model's chat template writes it, without a first BOS, which the engine adds."""
-        prompt, response = messages(trajectory, self.config.shown)
         tokenizer = self._tokenizer
-        text = str(tokenizer.apply_chat_template([*prompt, *response], add_generation_prompt=False, tokenize=False))
+        text = str(tokenizer.apply_chat_template(said, add_generation_prompt=False, tokenize=False))
         return text.removeprefix(tokenizer.bos_token) if tokenizer.bos_token else text
 
     @cached_property

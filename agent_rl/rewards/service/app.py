@@ -16,7 +16,6 @@ from agent_rl.rewards.service import wire
 from agent_rl.rewards.service.endpoint import RewardEndpoint
 from agent_rl.rewards.service.gate import ENDPOINTS, Gate, Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
-from agent_rl.settings import RewardSettings
 
 __all__ = ["create_app"]
 
@@ -36,7 +35,12 @@ def create_app(settings: ServiceSettings) -> Gate:
     Raises:
         ConfigError: a setting cannot be used.
     """
-    token, metrics, scorers = settings.token(), Metrics(), _scorers(settings)
+    token, metrics = settings.token(), Metrics()
+    scorers = {
+        path: RewardEndpoint(section, settings)
+        for path, section in ENDPOINTS.items()
+        if settings.reward(section) is not None
+    }
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -50,7 +54,7 @@ def create_app(settings: ServiceSettings) -> Gate:
     for path, scorer in scorers.items():
         post = app.post(path, response_model=wire.Answer | wire.Answers, responses=_RESPONSES, name=path[1:])
         post(_answering(path, scorer, metrics))
-    for path in set(ENDPOINTS) - scorers.keys():
+    for path in ENDPOINTS.keys() - scorers.keys():
         app.post(path, include_in_schema=False)(_missing)
     app.exception_handler(RequestValidationError)(_unreadable)
     app.exception_handler(HTTPException)(_failed)
@@ -65,24 +69,7 @@ def create_app(settings: ServiceSettings) -> Gate:
         """Counts and latencies, for Prometheus."""
         return metrics.text()
 
-    limits = {"max_requests": settings.max_requests, "max_bytes": settings.max_bytes}
-    return Gate(app, metrics, token=token, **limits)
-
-
-def _scorers(settings: ServiceSettings) -> dict[str, RewardEndpoint]:
-    limits: dict[str, Any] = {
-        "max_response_tokens": settings.max_response_tokens,
-        "max_concurrent": settings.max_concurrent,
-        "timeout_s": settings.timeout_s,
-    }
-    rules, scorers = settings.rules, {}
-    if rules is not None or settings.rules_file is not None:
-        scorers[ENDPOINTS[0]] = RewardEndpoint(
-            "rules", rules or RewardSettings(), rules_file=settings.rules_file, **limits
-        )
-    if settings.judge is not None:
-        scorers[ENDPOINTS[1]] = RewardEndpoint("judge", settings.judge, **limits)
-    return scorers
+    return Gate(app, metrics, token=token, max_requests=settings.max_requests, max_bytes=settings.max_bytes)
 
 
 def _answering(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Answering:
@@ -97,8 +84,7 @@ def _answering(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Answering
 
 
 async def _missing(request: Request) -> None:
-    section = "judge" if request.url.path == ENDPOINTS[1] else "rules"
-    raise HTTPException(404, f"the service's configuration has no section {section!r}")
+    raise HTTPException(404, f"the service's configuration has no section {ENDPOINTS[request.url.path]!r}")
 
 
 async def _failed(_: Request, error: Any) -> JSONResponse:

@@ -21,7 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 import anyio
 
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.rewards.components.correctness import Custom
 from agent_rl.rewards.compose import Reward
+from agent_rl.rewards.service.settings import ServiceSettings
 from agent_rl.rewards.service.wire import Answer, Arguments, Scored, Unscored, Whole
 from agent_rl.rewards.user_function import UserFunction
 from agent_rl.settings import RewardSettings
@@ -40,35 +42,20 @@ class RewardEndpoint:
     """Scores items by a reward section.
 
     Args:
-        section: the name of the section, for messages.
-        settings: the section.
-        rules_file: a file with a `compute_score` that gives the correctness; None: as in the section.
-        max_response_tokens: see `Reward`.
-        max_concurrent: trajectories that are measured at the same time.
-        timeout_s: seconds for one trajectory.
+        section: `rules` or `judge`.
+        settings: of the service, which has this section.
 
     Raises:
         ConfigError: a setting cannot be used.
     """
 
-    def __init__(
-        self,
-        section: str,
-        settings: RewardSettings,
-        *,
-        rules_file: str | None = None,
-        max_response_tokens: int | None = None,
-        max_concurrent: int = 256,
-        timeout_s: float = 300.0,
-    ) -> None:
-        self._function: UserFunction | None = None
-        if rules_file is not None:
-            place = Place("rules_file")
-            self._function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
-            self._threads = ThreadPoolExecutor(max_concurrent, "rules")  # so that a slow call does not delay others
-        self._reward = _reward(section, settings, max_response_tokens, judged=rules_file is not None)
-        self._slots = asyncio.Semaphore(max_concurrent)
-        self._timeout_s = timeout_s
+    def __init__(self, section: str, settings: ServiceSettings) -> None:
+        self._custom = None
+        if section == "rules" and settings.rules_file is not None:
+            self._custom = _function(settings.rules_file, settings.max_concurrent)
+        self._reward = _reward(section, settings, self._custom)
+        self._slots = asyncio.Semaphore(settings.max_concurrent)
+        self._timeout_s = settings.timeout_s
 
     async def answer(self, items: Sequence[Arguments | Whole]) -> list[Answer]:
         """One answer for each, in order."""
@@ -79,7 +66,7 @@ class RewardEndpoint:
         await self._reward.close()
 
     async def _answer(self, item: Arguments | Whole) -> Answer:
-        trajectory = item.to_trajectory()
+        trajectory = item.trajectory if isinstance(item, Whole) else item.to_trajectory()
         problem = f"not scored within {self._timeout_s:g} s"
         async with self._slots:
             try:
@@ -94,21 +81,30 @@ class RewardEndpoint:
 
     async def _measure(self, trajectory: Trajectory) -> Scored:
         trajectory.info.pop("reward", None)  # from an earlier scoring
-        verdict, logged = None, dict[str, float]()
-        if self._function is not None:
-            verdict, logged = await self._function.judge(trajectory, trajectory.answer or "", self._threads)
-        score = await self._reward.score(trajectory, verdict=verdict)
+        score = await self._reward.score(trajectory)
         found = trajectory.info.get("reward") or {}
-        logged |= found.get("logged", {})
-        numbers = {"score": score.total, **score.components, **logged}
-        if wrong := [name for name, value in numbers.items() if not math.isfinite(value)]:
+        notes = dict(found.get("notes", {}))
+        numbers = {} if self._custom is None else notes.pop("correctness", {}).get("numbers", {})
+        logged = {**numbers, **found.get("logged", {})}
+        if wrong := [name for name, value in logged.items() if not math.isfinite(value)]:
             raise UnscoredError(f"{', '.join(wrong)}: not a number")
-        return Scored(score=score.total, components=score.components, logged=logged, notes=found.get("notes", {}))
+        return Scored(score=score.total, components=score.components, logged=logged, notes=notes)
 
 
-def _reward(section: str, settings: RewardSettings, max_response_tokens: int | None, *, judged: bool) -> Reward:
+def _function(rules_file: str, max_concurrent: int) -> Custom:
+    """The file's `compute_score`, in threads of its own, so that a slow call does not delay others."""
+    place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
+    function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
+    return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads)
+
+
+def _reward(section: str, settings: ServiceSettings, custom: Custom | None) -> Reward:
     try:
-        reward = Reward(settings, max_response_tokens=max_response_tokens, judged=judged)
+        reward = Reward(
+            settings.reward(section) or RewardSettings(),
+            max_response_tokens=settings.max_response_tokens,
+            custom=custom,
+        )
     except ConfigError as error:
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:

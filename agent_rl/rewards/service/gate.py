@@ -7,10 +7,8 @@ the endpoints' are not read: a client that never finishes one is answered all th
 from __future__ import annotations
 
 import hmac
-import time
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 import anyio
@@ -20,16 +18,9 @@ from starlette.responses import JSONResponse
 
 from agent_rl.rewards.service.wire import Answer, Unscored
 
-__all__ = ["ENDPOINTS", "Gate", "Metrics", "Seen"]
+__all__ = ["ENDPOINTS", "Gate", "Metrics"]
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-
-
-class Seen:
-    """A request; `status` is set when it is answered."""
-
-    status = 499
-    """The client disconnected before the answer."""
 
 
 class Metrics:
@@ -38,26 +29,14 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         prefix, registry = "agent_rl_reward", self._registry
-        self._requests = Counter(f"{prefix}_requests", "Requests", ["endpoint", "status"], registry=registry)
-        self._seconds = Histogram(
+        self.requests = Counter(f"{prefix}_requests", "Requests", ["endpoint", "status"], registry=registry)
+        self.seconds = Histogram(
             f"{prefix}_request_seconds", "Seconds of a request", ["endpoint"], registry=registry, buckets=BUCKETS_S
         )
-        self._in_flight = Gauge(f"{prefix}_requests_in_flight", "Open requests", ["endpoint"], registry=registry)
+        self.in_flight = Gauge(f"{prefix}_requests_in_flight", "Open requests", ["endpoint"], registry=registry)
         self._trajectories = Counter(
             f"{prefix}_trajectories", "Items, scored or unscored", ["endpoint", "outcome"], registry=registry
         )
-
-    @contextmanager
-    def request(self, endpoint: str) -> Iterator[Seen]:
-        """Count a request for as long as it is open."""
-        seen, began, in_flight = Seen(), time.perf_counter(), self._in_flight.labels(endpoint)
-        in_flight.inc()
-        try:
-            yield seen
-        finally:
-            in_flight.dec()
-            self._seconds.labels(endpoint).observe(time.perf_counter() - began)
-            self._requests.labels(endpoint, str(seen.status)).inc()
 
     def answered(self, endpoint: str, answers: Sequence[Answer]) -> None:
         """Count the items of a request."""
@@ -75,9 +54,12 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-ENDPOINTS = ("/get_reward", "/get_reward2")
+ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
+"""The sections of the configuration by their paths."""
 PROTECTED = (*ENDPOINTS, "/metrics")
 """Paths that require the token; `/health` and the documentation do not."""
+CLIENT_LEFT = 499
+"""The status of a request whose client disconnected before the answer."""
 RETRY_AFTER_S = 1
 READ_S = 60.0
 """Seconds until a body must have arrived."""
@@ -121,17 +103,20 @@ class Gate:
         if scope["path"] not in ENDPOINTS:
             await self._pass(scope, receive, send)
             return
-        with self._metrics.request(scope["path"]) as seen:
+        path, metrics, status = scope["path"], self._metrics, CLIENT_LEFT
 
-            async def noting(message: MutableMapping[str, Any]) -> None:
-                seen.status = message.get("status", seen.status)
-                await send(message)
+        async def noting(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
 
-            self._open += 1
-            try:
+        self._open += 1
+        try:
+            with metrics.in_flight.labels(path).track_inprogress(), metrics.seconds.labels(path).time():
                 await self._pass(scope, receive, noting)
-            finally:
-                self._open -= 1
+        finally:
+            self._open -= 1
+            metrics.requests.labels(path, str(status)).inc()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

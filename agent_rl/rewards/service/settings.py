@@ -50,6 +50,11 @@ class ServiceSettings(BaseModel):
     judge: RewardSettings | None = None
     """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 
+    def reward(self, section: str) -> RewardSettings | None:
+        """The reward of `rules` or `judge`; None: the service has none."""
+        rules = RewardSettings() if self.rules is None and self.rules_file else self.rules
+        return self.judge if section == "judge" else rules
+
     def token(self) -> str | None:
         """The token that requests must carry; None: none.
 

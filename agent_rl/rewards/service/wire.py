@@ -7,7 +7,6 @@ A request is one item or `{"items": [...]}`; an item has verl's arguments of a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
@@ -56,8 +55,6 @@ class Whole(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     trajectory: Trajectory
-    extra_info: dict[str, Any] = Field(default_factory=dict)
-    """The row's column of that name; it comes before the trajectory's own."""
 
     @field_validator("trajectory")
     @classmethod
@@ -65,13 +62,6 @@ class Whole(BaseModel):
         if trajectory.version != SCHEMA_VERSION:
             raise ValueError(f"version {trajectory.version} cannot be read: this service reads {SCHEMA_VERSION}")
         return trajectory
-
-    def to_trajectory(self) -> Trajectory:
-        """The trajectory, with the row's column."""
-        if not self.extra_info:
-            return self.trajectory
-        row = {**self.trajectory.row, "extra_info": {**self.trajectory.extra_info, **self.extra_info}}
-        return replace(self.trajectory, row=row)
 
 
 def _form(value: Any) -> str:

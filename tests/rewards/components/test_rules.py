@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import ConfigError
 from agent_rl.rewards.component import Component, make_component
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
@@ -42,18 +42,3 @@ def test_tags_judge_the_last_turn() -> None:
 def test_what_says_nothing_is_an_error(kind: str, config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"agent_rl.reward.components.mine.config"):
         make_component("mine", kind, config, "agent_rl.reward.components.mine")
-
-
-def test_rows_give_rules_of_their_own() -> None:
-    trajectory = episode("Your refund comes.", answer="Your refund comes.")
-    trajectory.row = {"extra_info": {"keywords": ["refund", "order"], "word": "refund", "bad": [3]}}
-    trajectory.ground_truth = "your refund comes."
-    assert measured("rules", {"from_row": {"all_of": "keywords"}}, trajectory).value == 0.5
-    assert measured("rules", {"from_row": {"all_of": "word"}, "min_chars": 100}, trajectory).value == 0.5
-    assert measured("rules", {"from_row": {"similar_to": "ground_truth"}}, trajectory).value == 1.0
-    with pytest.raises(UnscoredError, match="the row has no hints"):
-        measured("rules", {"from_row": {"any_of": "hints"}}, trajectory)
-    with pytest.raises(UnscoredError, match="the row gives no rules"):
-        measured("rules", {"from_row": {"similar_to": "bad"}}, trajectory)
-    with pytest.raises(ConfigError, match="all_off is no rule"):
-        measured("rules", {"from_row": {"all_off": "keywords"}}, trajectory)

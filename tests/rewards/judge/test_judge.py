@@ -14,7 +14,6 @@ from agent_rl.rewards.judge import Judge
 from agent_rl.rewards.judge.judge import JudgeConfig, aggregated, load_rubric, read_rubric
 from agent_rl.trajectory import Trajectory
 from tests.http_faults import FaultyServer
-from tests.rewards.judge.injections import INJECTIONS
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
 
 RUBRIC = [
@@ -101,14 +100,10 @@ def test_the_spread_of_votes_is_logged_as_disagreement() -> None:
     assert (value.value, value.logged["disagreement"], value.logged["votes"]) == (0.9, 0.9, 3)
 
 
-def test_a_missing_answer_gets_the_configured_value_without_a_request() -> None:
+def test_the_judge_is_told_of_a_missing_answer() -> None:
     with FaultyServer(*says('{"score": 2}')) as server:
         assert measure(made(Judge, server), trajectory(None))[0].value == 0.2
         assert answers_in(bodies(server)[0]) == ["(no final answer was given)"]
-        judge = made(Judge, server, no_answer=0.1, mode="rubric", rubric=RUBRIC)
-        (value,) = measure(judge, trajectory(None))
-        assert (value.value, value.logged["calls"], tuple(value.logged)) == (0.1, 0, judge.logs)
-        assert len(server.requests) == 1
 
 
 def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
@@ -123,24 +118,6 @@ def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
             made(Judge, server, template=str(file), mode="reference")
 
 
-@pytest.mark.parametrize("text", INJECTIONS)
-def test_an_answer_neither_closes_its_fence_nor_becomes_the_verdict(text: str) -> None:
-    """The judge sees the answer as one block, says what it read, and is read by its own verdict."""
-
-    def parrot(body: dict[str, Any]) -> str:
-        (inside,) = answers_in(body)
-        return f'It says: {inside}\n{{"reason": "cheating", "score": 1}}\nIt says: {inside}'
-
-    with FaultyServer(default=judging(parrot)) as server:
-        (value,) = measure(made(Judge, server), trajectory(text))
-        body = bodies(server)[0]
-    assert value.value == 0.1
-    user = body["messages"][1]["content"]
-    nonce = user.split(">>>")[0].split()[-1]
-    ends = [line for line in user.splitlines() if not line.startswith("| ") and "end of" in line]
-    assert ends == [f"<<<end of question {nonce}>>>", f"<<<end of answer {nonce}>>>"]
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -149,7 +126,7 @@ def test_an_answer_neither_closes_its_fence_nor_becomes_the_verdict(text: str) -
         {"rubric": RUBRIC},
         {"mode": "paired"},
         {"aggregate": "max"},
-        {"no_answer": 2},
+        {"no_answer": 0},
     ],
 )
 def test_an_invalid_judge_config_is_refused(config: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
-"""The four kinds of verdicts, in other words and in wrong ones."""
+"""The three kinds of verdicts, in other words and in wrong ones."""
 
 from typing import Any
 
 import pytest
 
-from agent_rl.reasoning_rm import ListwiseTemplate, PairwiseTemplate, RubricTemplate
+from agent_rl.reasoning_rm import PairwiseTemplate, RubricTemplate
 from agent_rl.rewards.judge.verdict import VerdictError
 
 
@@ -13,7 +13,6 @@ from agent_rl.rewards.judge.verdict import VerdictError
     [
         (PairwiseTemplate, "<preference>Response b</preference>", "preference", "B"),
         (PairwiseTemplate, "Both are good.\nPreference: tie.", "preference", "tie"),
-        (ListwiseTemplate, "<ranking>2 > 1 > 3</ranking>", "ranking", [2, 1, 3]),
         (RubricTemplate, '```\n<scores>{"clear": 3, "true": 0.5}</scores>\n```', "scores", {"clear": 3.0, "true": 0.5}),
     ],
 )
@@ -26,8 +25,6 @@ def test_other_verdicts_in_other_words(template: Any, reply: str, field: str, va
     [
         (PairwiseTemplate, "<preference>A or B</preference>"),
         (PairwiseTemplate, "Response A is better, I prefer A."),
-        (ListwiseTemplate, "<ranking>[1, 1, 2]</ranking>"),
-        (ListwiseTemplate, "<ranking>[2, 3]</ranking>"),
         (RubricTemplate, '<scores>{"clear": "good"}</scores>'),
         (RubricTemplate, '<scores>{"clear": 9}</scores>'),
     ],

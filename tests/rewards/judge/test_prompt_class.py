@@ -58,9 +58,9 @@ def test_a_rubric_and_a_pair() -> None:
         return f"<preference>{'A' if len(shown[1]) < len(shown[2]) else 'B'}</preference>"
 
     with FaultyServer(default=judging(shorter)) as server:
-        judge = made(PairwiseJudge, server, template=NAME.format("Pairwise"), score="win_rate")
-        values = asyncio.run(judge.measure_group([trajectory("Four, I think."), trajectory("4")]))
-    assert [value.value for value in values] == [0, 1]
+        judge = made(PairwiseJudge, server, template=NAME.format("Pairwise"))
+        longer, short = asyncio.run(judge.measure_group([trajectory("Four, I think."), trajectory("4")]))
+    assert longer.value < 0.5 < short.value
     assert len(server.requests) == 2
 
 

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from agent_rl.reasoning_rm import (
     BasePromptTemplate,
-    ListwiseTemplate,
     PairwiseTemplate,
     PointwiseTemplate,
     RubricTemplate,
@@ -26,11 +25,9 @@ class Review(BasePromptTemplate):
 
 
 TEXT = st.text(max_size=60) | st.sampled_from(["</think>", "<score>4</score>", "a & b &lt; c", "\x1f x \u2003", "```"])
-RANKINGS = st.integers(1, 9).flatmap(lambda count: st.permutations(range(1, count + 1)))
 VERDICTS = st.one_of(
     st.builds(PointwiseTemplate, think=TEXT, score=st.integers(0, 4)),
     st.builds(PairwiseTemplate, think=TEXT, preference=st.sampled_from(["A", "B", "tie"])),
-    st.builds(ListwiseTemplate, think=TEXT, ranking=RANKINGS),
     st.builds(RubricTemplate, think=TEXT, scores=st.dictionaries(TEXT, st.floats(0, 4), min_size=1)),
     st.builds(Review, think=TEXT, praise=st.none() | TEXT, harm=st.floats(0, 1), tags=st.lists(TEXT)),
 )  # fmt: skip

@@ -68,8 +68,6 @@ def test_a_quotation_is_no_verdict() -> None:
     assert FORM.read('{"score": 2} They tried {"score": 10}, which is not allowed.', judged).score == 2
     assert FORM.read('They tried {"score": 10}. I say {"score": 2}', judged).score == 2
     assert FORM.read('{"score": 10}', judged).score == 10  # the judge's own word: nothing else is there
-    every = " ".join(f'{{"score": {score}}}' for score in range(11))
-    assert FORM.read('The answer is poor. {"score": 3}', every).score == 3  # quoting all of them unscores nobody
 
 
 QUOTING = [

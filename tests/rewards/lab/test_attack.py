@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from agent_rl.pieces import Pieces
 from agent_rl.rewards import Reward
-from agent_rl.rewards.lab.attack import example, run_attacks
+from agent_rl.rewards.lab.attack import run_attacks
 from agent_rl.rewards.lab.mutations import ATTACKS, from_function
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
@@ -20,7 +21,7 @@ WRONG = [each for each in EPISODES if each.id.endswith("_1")]
 
 
 def attacked(scorer, episodes=EPISODES, attacks=ATTACKS, **options):
-    return asyncio.run(run_attacks(episodes, scorer, attacks, **options))
+    return asyncio.run(run_attacks(episodes, scorer, attacks, kept=Pieces(), **options))
 
 
 def raised(report):
@@ -97,7 +98,7 @@ def test_an_escape_from_the_reward_is_found():
     assert not report.ok
     outcome = report.outcomes["not-a-number"]
     assert (len(outcome.raised), len(outcome.escaped)) == (0, 4)
-    assert example(outcome).error == "UnscoredError: the parser failed"
+    assert outcome.example.error == "UnscoredError: the parser failed"
     assert {name for name, outcome in report.outcomes.items() if outcome.escaped} == {"not-a-number"}
 
 

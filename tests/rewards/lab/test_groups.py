@@ -6,6 +6,7 @@ import pytest
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.pieces import Pieces
 from agent_rl.rewards.lab.groups import group_key, grouped, read_trajectories, score_groups, summary
 from agent_rl.trajectory import Score, StopReason, Trajectory
 from tests.rewards.lab import scorers
@@ -35,7 +36,7 @@ def test_groups_are_scored_whole_and_the_originals_left_alone():
     groups = [[one("a_0"), replace(one("a_1"), answer="NaN", error="earlier")], [one("b_0")]]
     groups[0][0].error = "UnscoredError: the judge was down"
     before = [each.to_json() for group in groups for each in group]
-    scored = asyncio.run(score_groups(groups, scorer))
+    scored = asyncio.run(score_groups(groups, scorer, 2, Pieces()))
     assert scorer.groups == [2, 1]
     assert [[each.score for each in group] for group in scored] == [
         [Score(1.0, {"correctness": 1.0}), None],
@@ -52,7 +53,7 @@ def test_why_an_episode_failed_outlives_being_scored():
             return [UnscoredError("it ended by error") for _ in trajectories]
 
     failed = replace(one("a_0"), stop_reason=StopReason.ERROR, error="ToolError: gone")
-    assert asyncio.run(score_groups([[failed]], Refusing()))[0][0].error == "ToolError: gone"
+    assert asyncio.run(score_groups([[failed]], Refusing(), 1, Pieces()))[0][0].error == "ToolError: gone"
 
 
 def test_a_file_is_read_without_its_torn_line(tmp_path):

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.models.conversation import fill_in, fit, load_template, messages, read_score, texts
+from agent_rl.rewards.models.conversation import fill_in, fit, load_template, messages, read_score, text_of
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
 DIALOGUE = Trajectory(
@@ -26,21 +26,21 @@ def test_a_conversation_has_every_turn_and_what_was_answered() -> None:
 
 
 def test_texts_name_the_roles_where_there_are_several() -> None:
-    prompt, response = texts(DIALOGUE, "conversation")
+    prompt, response = map(text_of, messages(DIALOGUE, "conversation"))
     assert prompt == "system: Be kind.\n\nuser: Where is 17?"
     assert response.startswith("assistant: Action: orders\n\nuser: Observation")
 
 
 def test_part_answer_gives_the_final_answer_alone() -> None:
-    assert texts(DIALOGUE, "answer")[1] == "In Ghent."
+    assert messages(DIALOGUE, "answer")[1] == [{"role": "assistant", "content": "In Ghent."}]
     nothing = Trajectory(prompt=[Message("user", "Hi")], stop_reason=StopReason.MAX_TURNS, turns=[Turn("hm")])
-    assert texts(nothing, "answer") == ("Hi", "")
+    assert text_of(messages(nothing, "answer")[1]) == ""
 
 
 def test_half_of_a_surrogate_pair_can_be_sent() -> None:
     odd = Trajectory(prompt=[Message("user", "a\ud800")], stop_reason=StopReason.ANSWERED, turns=[Turn("\udfff")])
-    for text in texts(odd, "conversation"):
-        text.encode()
+    for (message,) in messages(odd, "conversation"):
+        message["content"].encode()
 
 
 @pytest.mark.parametrize(
@@ -105,32 +105,20 @@ def words() -> Any:
     return encode
 
 
-def spoken(*turns: str, prompt: str = "abcdef") -> Trajectory:
-    return Trajectory(
-        prompt=[Message("user", "xy"), Message("user", prompt)],
-        stop_reason=StopReason.ANSWERED,
-        turns=[Turn(text, observation="ob" if number + 1 < len(turns) else None) for number, text in enumerate(turns)],
-        answer=turns[-1],
-    )
+SAID = ["xy", "abcdef", "last"]
 
 
 @pytest.mark.parametrize(
-    ("most", "keep", "prompt", "turns"),
+    ("most", "keep", "left"),
     [
-        ((None, None), "tail", ["xy", "abcdef"], [("first", "ob"), ("last", None)]),
-        ((8, 11), "tail", ["xy", "abcdef"], [("first", "ob"), ("last", None)]),
-        ((4, 5), "tail", ["cdef"], [("", "b"), ("last", None)]),
-        ((4, 6), "head", ["xy", "ab"], [("first", "o"), ("", None)]),
+        (None, "tail", SAID),
+        (12, "tail", SAID),
+        (6, "tail", ["ef", "last"]),
+        (4, "tail", ["last"]),
+        (4, "head", ["xy", "ab"]),
     ],
 )
-def test_texts_are_cut_to_their_tokens(words: Any, most: Any, keep: Any, prompt: list[str], turns: Any) -> None:
-    given = spoken("first", "last")
-    found, was_cut = fit(given, "conversation", words, most, keep)
-    assert [message.content for message in found.prompt] == prompt
-    assert [(turn.text, turn.observation) for turn in found.turns] == turns
-    assert was_cut is (found != given)
-
-
-def test_the_answer_alone_is_cut(words: Any) -> None:
-    found, was_cut = fit(spoken("abcde"), "answer", words, (None, 3), "tail")
-    assert (found.answer, was_cut) == ("cde", True)
+def test_messages_are_cut_to_their_tokens(words: Any, most: Any, keep: Any, left: list[str]) -> None:
+    said = [{"role": "user", "content": text} for text in SAID]
+    assert [message["content"] for message in fit(said, most, keep, words)] == left
+    assert [message["content"] for message in said] == SAID

@@ -48,7 +48,8 @@ def scores(server: FaultyServer, *texts: str, **config: Any) -> list[Any]:
 
     async def go() -> list[Any]:
         asked = (model.score(said(text)) for text in texts)
-        return await asyncio.gather(*asked, return_exceptions=True)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        return [each if isinstance(each, BaseException) else each[0] for each in found]
 
     return asyncio.run(go())
 
@@ -65,6 +66,15 @@ def test_a_discriminative_model_reads_the_conversation_in_its_own_template(token
     text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nbcd<|im_end|>\n"
     assert body == {"model": "rm", "input": [text]}
     assert found == len(text)
+
+
+def test_a_long_text_is_shortened_and_counted(tokenizer: Path) -> None:
+    with FaultyServer(default=classify) as server:
+        config = {"url": server.url, "tokenizer": str(tokenizer), "response_length": 1, "keep": "head"}
+        model = Model("m", "k", ModelConfig.model_validate(config))
+        whole, shortened = (asyncio.run(model.score(said(text))) for text in ("b", "bcd bcd bcd"))
+    assert (whole[1], shortened[1]) == (False, True)
+    assert "bcd bcd" not in server.requests[1].body.decode()
 
 
 def test_a_vllm_model_gets_requests_at_its_own_endpoint(tokenizer: Path) -> None:

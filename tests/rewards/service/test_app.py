@@ -42,11 +42,17 @@ def test_a_trajectory_is_scored_with_what_its_agent_did(service: Service) -> Non
 
 
 def test_an_unscored_item_fails_neither_the_batch_nor_counts_as_zero(service: Service) -> None:
-    items = [RIGHT, *({"solution_str": order} for order in ("away", "broken", "nan")), {**RIGHT, "ground_truth": "5"}]
+    trajectory = {"prompt": [], "stop_reason": "answered", "answer": "4", "ground_truth": "4"}
+    items = [
+        RIGHT,
+        *({"solution_str": order} for order in ("away", "broken", "nan")),
+        {"trajectory": trajectory},
+        {**RIGHT, "ground_truth": "5"},
+    ]
     response = post(service, {"items": items})
     assert response.status_code == 200
-    first, *others, last = response.json()["items"]
-    assert (first["score"], last["score"]) == (1, 0)
+    first, *others, whole, last = response.json()["items"]
+    assert (first["score"], whole["score"], last["score"]) == (1, 1, 0)
     assert [other["unscored"] for other in others] == [True, True, True]
     assert not any("score" in other for other in others)
     away, broken, _ = (other["error"] for other in others)

@@ -1,0 +1,57 @@
+"""`tool_rewards`: the sum of the step rewards of tools; the notes list them."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.trajectory import Trajectory, call_key
+
+__all__ = ["ToolRewards", "ToolRewardsConfig"]
+
+
+class ToolRewardsConfig(ComponentConfig):
+    """Which step rewards count."""
+
+    tools: tuple[str, ...] | None = None
+    """Names of tools, with wildcards; null: every tool, and `Turn.notes["reward"]`, which a loop or a hook sets."""
+    repeats: bool = False
+    """Whether a repeated call is rewarded again; a negative reward always counts."""
+
+
+class ToolRewards(Component, kind="tool_rewards"):
+    """The sum of `ToolResult.reward` and `Turn.notes["reward"]`."""
+
+    Config: ClassVar = ToolRewardsConfig
+    config: ToolRewardsConfig
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """The sum.
+
+        Raises:
+            UnscoredError: one of them is not a finite number.
+        """
+        values = []
+        for where, reward in self._rewards(trajectory):
+            if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+                raise UnscoredError(f"component {self.name!r}: {where} has the reward {reward!r}")
+            values.append(float(reward))
+        return Value(math.fsum(values), notes={"rewards": values})
+
+    def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
+        """Each step reward with its place in the trajectory, for errors."""
+        config, seen, found = self.config, set[str](), list[tuple[str, object]]()
+        for number, turn in enumerate(trajectory.turns, start=1):
+            for call, result in zip(turn.calls, turn.results, strict=False):
+                key, reward = call_key(call), result.reward
+                again = key in seen and not config.repeats
+                seen.add(key)
+                wanted = config.tools is None or any(fnmatchcase(result.name, name) for name in config.tools)
+                if reward is not None and wanted and not (again and reward > 0):
+                    found.append((f"tool {result.name!r} in turn {number}", reward))
+            if config.tools is None and turn.notes.get("reward") is not None:
+                found.append((f"the note of turn {number}", turn.notes["reward"]))
+        return found
