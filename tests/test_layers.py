@@ -17,6 +17,7 @@ PACKAGE = ROOT / "agent_rl"
 FLOORS = (
     "concurrency",
     "errors",
+    "store",
     "user_code",
     "trajectory",
     "secrets",

@@ -31,7 +31,7 @@ def test_pieces_do_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "outputs").write_text("a file, where a folder should be")
     with pieces("rows", 2, "work") as kept:
         kept.add(1, "second")
-        assert (kept.path, len(kept), kept[1]) == (None, 1, "second")
+        assert (kept.store, len(kept), kept[1]) == (None, 1, "second")
 
 
 def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
