@@ -71,7 +71,6 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
             of = "" if total is None else f" of {total:,}"
             raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.store.path}") from None
     if found.store is not None:
-        found.store.close()
         found.store.path.unlink(missing_ok=True)
 
 

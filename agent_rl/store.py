@@ -8,13 +8,11 @@ one key the last does. Nothing expires: delete the file when the code or service
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import logging
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.trace import append_lines
 
 __all__ = ["Cache", "Found", "Store", "reply_key"]
 
@@ -60,13 +59,11 @@ class Store:
         self._lock = threading.Lock()
         self._places: dict[Key, tuple[int, int]] = {}
         self._end = 0
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.is_file() and self._head() == _SQLITE:
+        if self._head() == _SQLITE:
             self.path = self.path.with_name(f"{self.path.name}.jsonl")
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        self._close = weakref.finalize(self, os.close, self._file)
         if self._head()[:1] not in (b"", b"["):
             raise ValueError("it is not a file of results")
+        append_lines(self.path, b"")  # makes it
         self._read_on()
 
     def get(self, key: Key) -> Any:
@@ -76,37 +73,29 @@ class Store:
                 self._read_on()
             if key in self._places:
                 start, size = self._places[key]
-                return json.loads(os.pread(self._file, size, start))[1]
+                with open(self.path, "rb") as file:
+                    file.seek(start)
+                    return json.loads(file.read(size))[1]
         return None
 
     def put(self, key: Key, result: Any) -> None:
         """Append a result, which is JSON data; it replaces an older one."""
-        line = json.dumps([key, result]).encode() + b"\n"
         with self._guarded():
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            try:
-                self._read_on()
-                torn = os.fstat(self._file).st_size > self._end
-                os.write(self._file, b"\n" * torn + line)
-            finally:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+            append_lines(self.path, json.dumps([key, result]).encode() + b"\n")
 
     def items(self) -> Iterator[tuple[Key, Any]]:
         """All results with their keys."""
         return ((key, self.get(key)) for key in list(self._places))
 
-    def close(self) -> None:
-        """Close the file."""
-        self._close()
-        self._file = -1
-
     def _head(self) -> bytes:
+        if not self.path.is_file():
+            return b""
         with open(self.path, "rb") as file:
             return file.read(len(_SQLITE))
 
     def _read_on(self) -> None:
         """Find the whole lines that were appended since the last time."""
-        if os.fstat(self._file).st_size <= self._end:
+        if self.path.stat().st_size <= self._end:
             return
         with open(self.path, "rb") as lines:
             lines.seek(self._end)
@@ -203,11 +192,6 @@ class Cache:
         finally:
             del flights[key]
             flight.cancel()  # after a success: the waiting calls look for the text again
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._store is not None:
-            self._store.close()
 
     def _recall(self, key: str) -> str | None:
         if self._store is not None:

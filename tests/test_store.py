@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -78,7 +79,6 @@ def test_a_file_outlives_the_process(tmp_path: Path) -> None:
     for expected in ("new", "text of a"):
         cache = Cache(path)
         assert asyncio.run(ask(cache, "a", asked)) == expected
-        cache.close()
 
 
 def results_of_one_process(path: str, name: int) -> None:
@@ -86,7 +86,6 @@ def results_of_one_process(path: str, name: int) -> None:
     for number in range(200):
         store.put(f"{name} {number}", "x" * 1000)
         assert store.get(f"{name} {number}") == "x" * 1000
-    store.close()
 
 
 def test_processes_append_to_one_file(tmp_path: Path) -> None:
@@ -108,7 +107,6 @@ def test_the_last_result_counts_and_a_torn_line_does_not(tmp_path: Path) -> None
     path.write_text('[1, "old"]\n[2, {"a": 1}]\n[3, "to')
     store = Store(path)
     store.put(1, "new")
-    store.close()
     assert list(Store(path).items()) == [(1, "new"), (2, {"a": 1})]
 
 
@@ -133,8 +131,11 @@ def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_fails_later_costs_results_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(tmp_path / "results.jsonl")
-    store.close()
+    folder = tmp_path / "folder"
+    store = Store(folder / "results.jsonl")
+    store.put("x", "y")
+    shutil.rmtree(folder)
+    folder.touch()
     store.put("x", "y")
     assert store.get("x") is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]

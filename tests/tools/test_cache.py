@@ -223,12 +223,10 @@ def test_a_file_keeps_results_for_other_processes_and_runs(tmp_path):
     path = str(tmp_path / "new" / "cache.jsonl")
     spec = counting()
     (first,) = asyncio.run(run(spec, [call(spec, x=1)], settings=stored(path)))
-    shared_cache(path)._cache.close()
     shared_cache.cache_clear()  # as in another process
     (again,) = asyncio.run(run(spec, [call(spec, x=1)], settings=stored(path)))
     assert outcomes([first, again]) == [("call 1", False), ("call 1", True)]
     assert again.metrics["seen"] == {"x": 1}
-    shared_cache(path)._cache.close()
 
 
 def test_broken_file_is_named(tmp_path):

@@ -126,10 +126,6 @@ class Panel:
             raise UnscoredError(f"{missing}: {problems[-1]}")
         return verdicts
 
-    def close(self) -> None:
-        """Close the cache's file."""
-        self._cache.close()
-
     async def _vote(self, question: Question, number: int, ballot: Ballot) -> Any:
         config, kept = self.config, False
         if config.cache:
