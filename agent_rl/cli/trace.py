@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ GROUP = "look"
 
 app = typer.Typer(help="Traces for other programs.", no_args_is_help=True, add_completion=False)
 
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 POLL_S = 1.0
 """Seconds between two looks at a trace that is followed."""
 
@@ -47,7 +49,6 @@ _NAMES = {
     ExportFormat.JSONL: "records.jsonl",
     ExportFormat.CSV: "csv",
     ExportFormat.SFT: "sft.parquet",
-    ExportFormat.OTEL: "otlp.jsonl",
 }
 
 
@@ -75,7 +76,7 @@ def export(
     ] = None,
     tokens: Annotated[bool, typer.Option(help="atif: with token ids and log-probs")] = False,
     endpoint: Annotated[
-        str | None, typer.Option(help="otel: collector, http://host:4318; default: a file of OTLP JSON")
+        str | None, typer.Option(help="otel: collector, http://host:4318; default: OTEL_EXPORTER_OTLP_ENDPOINT")
     ] = None,
     follow: Annotated[bool, typer.Option(help="otel: go on while the run writes, until Ctrl-C")] = False,
     as_json: Json = False,
@@ -102,10 +103,10 @@ def export(
     })  # fmt: skip
     path = trace_of(source)
     chosen = Selection(None if split == "all" else split, step, min_reward, limit)
-    target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
-    written: dict[str, Any] = {"out": str(endpoint or target)}
+    target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
+    written: dict[str, Any] = {"out": str(target)}
     if form is ExportFormat.OTEL:
-        written["trajectories"] = _otel(path, chosen, target, endpoint, follow)
+        written = _otel(path, chosen, endpoint, follow)
     elif form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target, tokens)
     elif form is ExportFormat.SFT:
@@ -191,40 +192,30 @@ def _sft(
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 
 
-def _otel(path: Path, chosen: Selection, target: Path, endpoint: str | None, follow: bool) -> int:
-    from agent_rl.exports.records import write_jsonl
-    from agent_rl.exports.spans import Sender, as_otlp_json, spans_of
+def _otel(path: Path, chosen: Selection, endpoint: str | None, follow: bool) -> dict[str, Any]:
+    from agent_rl.exports.spans import Sender, spans_of
 
-    run = _run(path)
-    if not endpoint and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
-        if follow:
-            raise ConfigError("--follow", "there is no collector to send to", "Add --endpoint")
-        made = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
-        return _replaced(target, lambda file: write_jsonl(file, made))
-    sender, count = Sender(endpoint), 0
-    try:
+    collector = endpoint or os.environ.get(ENDPOINT)
+    if not collector:
+        raise ConfigError("--endpoint", "there is no collector to send to", f"Add it, or set {ENDPOINT}")
+    run, sender, count = _run(path), Sender(endpoint), 0
+    with suppress(KeyboardInterrupt):
         for found in _followed(path, chosen) if follow else chosen.read(path):
             if found is None:
-                sender.flush()
-                continue
-            sender.add(spans_of(found, run["name"], run.get("model")))
-            count += 1
-    except KeyboardInterrupt:
-        pass
-    sender.flush()
-    return count
+                sender.send(at_least=1)
+                time.sleep(POLL_S)
+            else:
+                sender.send(spans_of(found, run["name"], run.get("model")))
+                count += 1
+    sender.send(at_least=1)
+    return {"out": collector, "trajectories": count}
 
 
 def _followed(path: Path, chosen: Selection) -> Iterator[Trajectory | None]:
-    """The trajectories as they are written; None after those that were there, and then every second."""
+    """The trajectories as they are written; None where all that is there has been read."""
     from agent_rl import trace
 
-    for found in trace.follow(path):
-        if found is None:
-            yield None
-            time.sleep(POLL_S)
-        elif chosen.fits(found):
-            yield found
+    return (found for found in trace.follow(path) if found is None or chosen.fits(found))
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -105,19 +105,9 @@ def test_a_run_is_followed_through_its_parts_until_it_is_interrupted(collector, 
     assert len(trace.parts(path)) > 1
 
 
-def test_a_file_has_the_same_spans(tmp_path):
-    trace.append(tmp_path / "trace.jsonl", trajectory(info={"step": 1, "tokens": None}))
-    trace.append(tmp_path / "trace.jsonl", trajectory(1, error="gone", reward=None, stop_reason=StopReason.ERROR))
-    export(tmp_path, "otel")
-    whole, failed = map(json.loads, (tmp_path / "trace.otlp.jsonl").read_text().splitlines())
-    (scope,) = whole["resourceSpans"][0]["scopeSpans"]
-    agent, chat, *_ = scope["spans"]
-    made = spans_of(trajectory(), tmp_path.name)
-    assert (len(agent["traceId"]), chat["parentSpanId"]) == (32, agent["spanId"])
-    assert int(agent["traceId"], 16) == made[0].context.trace_id
-    assert agent["startTimeUnixNano"] == str(made[0].start_time)
-    status = failed["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["status"]
-    assert status == {"message": "gone", "code": 2}
+def test_a_trajectory_that_failed_has_its_error_as_status():
+    (agent, *_) = spans_of(trajectory(1, error="gone", reward=None, stop_reason=StopReason.ERROR), "run")
+    assert (agent.status.description, agent.events) == ("gone", ())
 
 
 def test_a_text_that_protobuf_refuses_is_sent_without_what_it_refuses():
