@@ -41,9 +41,6 @@ def _audit() -> None: ...
 def tokens(
     path: Annotated[Path, typer.Argument(help="A trace, or a folder with one")],
     tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
-    model: Annotated[
-        str | None, typer.Option(help="Folder of the weights that have sampled, to compare log-probs with")
-    ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
     as_json: Json = False,
@@ -57,14 +54,13 @@ def tokens(
     `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
     """
     options = json_object("--template-options", template_options)
-    compute = _compute(model) if model else None
     rows: list[dict[str, Any]] = []
     examples: list[dict[str, str]] = []
     lines: list[str] = []
     for template in (_template(name, options) for name in tokenizer):
         counts: dict[str, Counter[str]] = {}
         shown: Counter[str] = Counter()
-        for agent, name, audits in _kept_audits(path, template, compute, model):
+        for agent, name, audits in _kept_audits(path, template):
             counted = counts.setdefault(agent, Counter())
             for audit in audits:
                 found = _findings(audit)
@@ -103,24 +99,20 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
     console.print(table)
 
 
-def _kept_audits(
-    path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None, model: str | None
-) -> Iterator[tuple[str, str, list[TurnAudit]]]:
+def _kept_audits(path: Path, template: ChatTemplate) -> Iterator[tuple[str, str, list[TurnAudit]]]:
     """Agent, name and findings of each trajectory; what an interrupted command has found is not computed again."""
     from agent_rl.evaluation.audit import TurnAudit
     from agent_rl.pieces import pieces
 
-    work = [sorted(path.glob("*.jsonl")) if path.is_dir() else path, template.label, template.options, model]
+    work = [sorted(path.glob("*.jsonl")) if path.is_dir() else path, template.label, template.options]
     with pieces("trajectories", None, work) as kept:
-        for number, (agent, name, audit) in enumerate(_audits(path, template, compute)):
+        for number, (agent, name, audit) in enumerate(_audits(path, template)):
             if number not in kept:
                 kept.add(number, [dataclasses.asdict(each) for each in audit()])
             yield agent, name, [TurnAudit(**each) for each in kept[number]]
 
 
-def _audits(
-    path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None
-) -> Iterator[tuple[str, str, Callable[[], list[TurnAudit]]]]:
+def _audits(path: Path, template: ChatTemplate) -> Iterator[tuple[str, str, Callable[[], list[TurnAudit]]]]:
     """Agent, name and audit of each trajectory."""
     from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
@@ -134,7 +126,7 @@ def _audits(
         for trajectory in trace.read(file, torn="skip", tokens=True):
             if has_tokens(trajectory):
                 kept = True
-                yield trajectory.agent, trajectory.id, partial(audit_trajectory, trajectory, template, compute)
+                yield trajectory.agent, trajectory.id, partial(audit_trajectory, trajectory, template)
     if not kept:
         raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
 
@@ -159,24 +151,3 @@ def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
     from agent_rl.policies.tokenizer import load_tokenizer
 
     return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
-
-
-def _compute(folder: str) -> Callable[[list[int]], list[float]]:
-    """The log-probability of every token but the first."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-    except (OSError, ValueError) as error:
-        problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("--model", problem, "Name the folder of the model's weights") from None
-
-    def compute(ids: list[int]) -> list[float]:
-        given = torch.tensor([ids])
-        with torch.no_grad():
-            logits_TV = model(given).logits[0, :-1].float()
-        chosen: list[float] = logits_TV.log_softmax(-1).gather(1, given[0, 1:, None])[:, 0].tolist()
-        return chosen
-
-    return compute
