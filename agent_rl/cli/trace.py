@@ -6,9 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +19,6 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.exports.selection import Selection
     from agent_rl.exports.sft import Renderer
-    from agent_rl.trajectory import Trajectory
 
 __all__ = ["GROUP", "app"]
 
@@ -30,8 +27,6 @@ GROUP = "look"
 app = typer.Typer(help="Traces for other programs.", no_args_is_help=True, add_completion=False)
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-POLL_S = 1.0
-"""Seconds between two looks at a trace that is followed."""
 
 
 class ExportFormat(str, Enum):
@@ -74,11 +69,9 @@ def export(
     tokenizer: Annotated[
         str | None, typer.Option(help="sft: the model, where its template writes the tools; default: the run's")
     ] = None,
-    tokens: Annotated[bool, typer.Option(help="atif: with token ids and log-probs")] = False,
     endpoint: Annotated[
         str | None, typer.Option(help="otel: collector, http://host:4318; default: OTEL_EXPORTER_OTLP_ENDPOINT")
     ] = None,
-    follow: Annotated[bool, typer.Option(help="otel: go on while the run writes, until Ctrl-C")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Write the trajectories of a trace for other programs.
@@ -86,7 +79,7 @@ def export(
     \b
       agent-rl trace export outputs/my_run --format jsonl
       agent-rl trace export outputs/my_run --format sft --min-reward 1 --per-prompt 4 -o good.parquet
-      agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318 --follow
+      agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318
 
     atif: a folder with one document of ATIF-v1.7 for each trajectory, and their images. jsonl and csv: one flat record
     for each. sft: those with the best rewards as data for verl's supervised fine-tuning. otel: OpenTelemetry spans;
@@ -98,17 +91,16 @@ def export(
 
     _refuse_others(form, {
         ExportFormat.SFT: {"--best-of-group": best_of_group, "--per-prompt": per_prompt, "--tokenizer": tokenizer},
-        ExportFormat.ATIF: {"--tokens": tokens},
-        ExportFormat.OTEL: {"--endpoint": endpoint, "--follow": follow},
+        ExportFormat.OTEL: {"--endpoint": endpoint},
     })  # fmt: skip
     path = trace_of(source)
     chosen = Selection(None if split == "all" else split, step, min_reward, limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
     written: dict[str, Any] = {"out": str(target)}
     if form is ExportFormat.OTEL:
-        written = _otel(path, chosen, endpoint, follow)
+        written = _otel(path, chosen, endpoint)
     elif form is ExportFormat.ATIF:
-        written["trajectories"] = _atif(path, chosen, target, tokens)
+        written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
         choice: dict[str, Any] = {"best_of_group": best_of_group, "per_prompt": per_prompt, "min_reward": min_reward}
         choice["split"] = chosen.split if split else "train"
@@ -142,13 +134,13 @@ def _flat(path: Path, chosen: Selection, target: Path, form: ExportFormat) -> in
     return _replaced(target, lambda file: write(file, records))
 
 
-def _atif(path: Path, chosen: Selection, target: Path, tokens: bool) -> int:
+def _atif(path: Path, chosen: Selection, target: Path) -> int:
     from agent_rl.exports.atif import IMAGES, to_atif
     from agent_rl.trace import find_image, image_folder, image_names
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for each in chosen.read(path, tokens=tokens):
+    for each in chosen.read(path):
         count += 1
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
@@ -192,30 +184,18 @@ def _sft(
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 
 
-def _otel(path: Path, chosen: Selection, endpoint: str | None, follow: bool) -> dict[str, Any]:
+def _otel(path: Path, chosen: Selection, endpoint: str | None) -> dict[str, Any]:
     from agent_rl.exports.spans import Sender, spans_of
 
     collector = endpoint or os.environ.get(ENDPOINT)
     if not collector:
         raise ConfigError("--endpoint", "there is no collector to send to", f"Add it, or set {ENDPOINT}")
     run, sender, count = _run(path), Sender(endpoint), 0
-    with suppress(KeyboardInterrupt):
-        for found in _followed(path, chosen) if follow else chosen.read(path):
-            if found is None:
-                sender.send(at_least=1)
-                time.sleep(POLL_S)
-            else:
-                sender.send(spans_of(found, run["name"], run.get("model")))
-                count += 1
+    for found in chosen.read(path):
+        sender.send(spans_of(found, run["name"], run.get("model")))
+        count += 1
     sender.send(at_least=1)
     return {"out": collector, "trajectories": count}
-
-
-def _followed(path: Path, chosen: Selection) -> Iterator[Trajectory | None]:
-    """The trajectories as they are written; None where all that is there has been read."""
-    from agent_rl import trace
-
-    return (found for found in trace.follow(path) if found is None or chosen.fits(found))
 
 
 def _run(path: Path) -> dict[str, Any]:

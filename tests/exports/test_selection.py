@@ -30,9 +30,8 @@ def test_some_of_them(folder, words, ids):
         (("no_such", "jsonl"), "no such file"),
         ((".", "jsonl"), "no trace.jsonl or trajectories.jsonl"),
         (("text", "jsonl"), "line 1"),
-        (("text", "csv", "--follow"), "--follow: csv does not have it"),
+        (("text", "csv", "--endpoint", "http://x"), "--endpoint: csv does not have it"),
         (("text", "atif", "--per-prompt", "2"), "--per-prompt: atif does not have it"),
-        (("text", "sft", "--tokens"), "--tokens: sft does not have it"),
         (("text", "otel"), "--endpoint: there is no collector"),
     ],
 )
