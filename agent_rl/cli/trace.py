@@ -64,7 +64,6 @@ def export(
     step: Annotated[int | None, typer.Option(help="Only of this training step")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Only with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first of them")] = None,
-    best_of_group: Annotated[bool, typer.Option(help="sft: only the best samples of a prompt in a step")] = False,
     per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: at most this many of a prompt, the best")] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="sft: the model, where its template writes the tools; default: the run's")
@@ -90,7 +89,7 @@ def export(
     from agent_rl.exports.selection import Selection, trace_of
 
     _refuse_others(form, {
-        ExportFormat.SFT: {"--best-of-group": best_of_group, "--per-prompt": per_prompt, "--tokenizer": tokenizer},
+        ExportFormat.SFT: {"--per-prompt": per_prompt, "--tokenizer": tokenizer},
         ExportFormat.OTEL: {"--endpoint": endpoint},
     })  # fmt: skip
     path = trace_of(source)
@@ -102,8 +101,8 @@ def export(
     elif form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
-        choice: dict[str, Any] = {"best_of_group": best_of_group, "per_prompt": per_prompt, "min_reward": min_reward}
-        choice["split"] = chosen.split if split else "train"
+        taken = chosen.split if split else "train"
+        choice: dict[str, Any] = {"per_prompt": per_prompt, "min_reward": min_reward, "split": taken}
         written |= _sft(path, Selection(step=step), target, choice, tokenizer, limit)
     else:
         written["trajectories"] = _flat(path, chosen, target, form)

@@ -13,7 +13,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -39,56 +38,51 @@ class SftChoice:
 
     Attributes:
         min_reward: least reward; None: any score.
-        trained: ids of trajectories that were trained on; of rows that name no split, only these are taken.
         split: the row's split; None: any.
-        best_of_group: of the samples of a prompt in a step, only the best, or several of the same reward.
+        trained: ids of trajectories that were trained on; of rows that name no split, only these are taken.
         per_prompt: most trajectories of a prompt in the whole trace, the best; None: no limit.
     """
 
     min_reward: float | None = None
     split: str | None = "train"
     trained: Collection[str] = ()
-    best_of_group: bool = False
     per_prompt: int | None = None
     left_out: Counter[str] = field(default_factory=Counter)
 
     def of(self, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
         """The chosen ones in their order; each conversation once."""
-        least = float("-inf") if self.min_reward is None else self.min_reward
-        chosen = [each for each in trajectories if self._is_whole(each)]
-        chosen = self._kept(chosen, lambda each: _reward(each) >= least, "reward below the threshold")
-        if self.best_of_group:
-            best: dict[str, float] = {}
-            for each in chosen:
-                best[_group(each)] = max(_reward(each), best.get(_group(each), float("-inf")))
-            chosen = self._kept(chosen, lambda each: _reward(each) == best[_group(each)], "not the best of its group")
-        first = {_talk(each): each for each in reversed(chosen)}
-        chosen = self._kept(chosen, lambda each: first[_talk(each)] is each, "the same conversation again")
-        if self.per_prompt is not None:
-            ranked = sorted(chosen, key=lambda each: (_prompt(each), -_reward(each)))  # of equal rewards the first
-            groups = (islice(group, self.per_prompt) for _, group in groupby(ranked, _prompt))
-            taken = set(map(id, chain.from_iterable(groups)))
-            chosen = self._kept(chosen, lambda each: id(each) in taken, "more of the same prompt")
-        return chosen
+        known: set[str] = set()
+        prompts: Counter[str] = Counter()
+        found = list(trajectories)
+        chosen: set[int] = set()
+        best_first = sorted(found, key=lambda each: 0.0 if each.score is None else -each.score.total)
+        for each in best_first:  # of equal rewards the first
+            prompt = json.dumps([[message.role, message.content] for message in each.prompt])
+            talk = json.dumps([prompt, [turn.text for turn in each.turns]])
+            reason = self._refusal(each)
+            if reason is None and talk in known:
+                reason = "the same conversation again"
+            if reason is None and prompts[prompt] == self.per_prompt:
+                reason = "more of the same prompt"
+            if reason is None:
+                known.add(talk)
+                prompts[prompt] += 1
+                chosen.add(id(each))
+            else:
+                self.left_out[reason] += 1
+        return [each for each in found if id(each) in chosen]
 
-    def _is_whole(self, trajectory: Trajectory) -> bool:
+    def _refusal(self, trajectory: Trajectory) -> str | None:
+        """Why a trajectory is not taken, whatever the others are."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
-            self.left_out[f"not of the split {self.split}"] += 1
-        elif trajectory.score is None or trajectory.error is not None:
-            self.left_out["no score"] += 1
-        elif trajectory.stop_reason in CUT or not trajectory.turns:
-            self.left_out["cut off"] += 1
-        else:
-            return True
-        return False
-
-    def _kept(
-        self, trajectories: Sequence[Trajectory], test: Callable[[Trajectory], bool], reason: str
-    ) -> list[Trajectory]:
-        kept = [each for each in trajectories if test(each)]
-        self.left_out[reason] += len(trajectories) - len(kept)
-        return kept
+            return f"not of the split {self.split}"
+        if trajectory.score is None or trajectory.error is not None:
+            return "no score"
+        if trajectory.stop_reason in CUT or not trajectory.turns:
+            return "cut off"
+        too_little = self.min_reward is not None and trajectory.score.total < self.min_reward
+        return "reward below the threshold" if too_little else None
 
 
 class Renderer:
@@ -177,36 +171,46 @@ def sft_rows(
     for each in chosen:
         tokens = tokens_of(each.id)
         found = found or tokens is not None
-        messages = list(tokens["messages"]) if tokens else []
-        tools = tokens["tools"] if tokens else []
-        while messages and messages[-1]["role"] != "assistant":  # an observation that was not answered
-            messages.pop()
-        if not tokens or not messages:
-            choice.left_out["without tokens, or with videos or audios"] += 1
-            continue
-        images = _images(messages, tokens, image_names(each), image_of)
-        if images is None:
-            choice.left_out["its images are not there"] += 1
-            continue
-        messages = [{**message, "content": _flat(message["content"])} for message in messages]
-        if tools or any(message["role"] not in _PLAIN for message in messages):
-            chat = renderer().plain(messages, tools)
+        row = _row(each, tokens, renderer, image_of)
+        if isinstance(row, str):
+            choice.left_out[row] += 1
         else:
-            chat = [{"role": message["role"], "content": message["content"]} for message in messages]
-        if chat is None:
-            choice.left_out["the chat template has no plain form of it"] += 1
-            continue
-        yield {
-            "messages": chat,
-            "id": each.id,
-            "reward": _reward(each),
-            "data_source": each.data_source,
-            "step": each.info.get("step"),
-            **({"images": [{"bytes": image} for image in images]} if images else {}),
-        }
+            yield row
     if chosen and not found:
         remedy = "Write it with agent_rl.trace.tokens=true, as every recipe does"
         raise ConfigError("sft", "the trace has no conversations: they are kept with the tokens", remedy)
+
+
+def _row(
+    trajectory: Trajectory,
+    tokens: Tokens | None,
+    renderer: Callable[[], Renderer],
+    image_of: Callable[[str], bytes | None],
+) -> dict[str, Any] | str:
+    """The row of a trajectory, or why there is none."""
+    messages = list(tokens["messages"]) if tokens else []
+    while messages and messages[-1]["role"] != "assistant":  # an observation that was not answered
+        messages.pop()
+    if not tokens or not messages:
+        return "without tokens, or with videos or audios"
+    images = _images(messages, tokens, image_names(trajectory), image_of)
+    if images is None:
+        return "its images are not there"
+    messages = [{**message, "content": _flat(message["content"])} for message in messages]
+    if tokens["tools"] or any(message["role"] not in _PLAIN for message in messages):
+        chat = renderer().plain(messages, tokens["tools"])
+    else:
+        chat = [{"role": message["role"], "content": message["content"]} for message in messages]
+    if chat is None:
+        return "the chat template has no plain form of it"
+    return {
+        "messages": chat,
+        "id": trajectory.id,
+        "reward": trajectory.score.total if trajectory.score else None,
+        "data_source": trajectory.data_source,
+        "step": trajectory.info.get("step"),
+        **({"images": [{"bytes": image} for image in images]} if images else {}),
+    }
 
 
 def write_sft(path: Path, rows: Iterable[dict[str, Any]]) -> int:
@@ -255,20 +259,3 @@ def _flat(content: Any) -> Any:
 def _between(text: str, before: str, after: str) -> str | None:
     fits = text.startswith(before) and text.endswith(after) and len(text) >= len(before) + len(after)
     return text[len(before) : len(text) - len(after)] if fits else None
-
-
-def _reward(trajectory: Trajectory) -> float:
-    assert trajectory.score is not None
-    return trajectory.score.total
-
-
-def _group(trajectory: Trajectory) -> str:
-    return trajectory.id.rpartition("_")[0] or trajectory.id
-
-
-def _talk(trajectory: Trajectory) -> str:
-    return json.dumps([_prompt(trajectory), [turn.text for turn in trajectory.turns]])
-
-
-def _prompt(trajectory: Trajectory) -> str:
-    return json.dumps([[message.role, message.content] for message in trajectory.prompt])

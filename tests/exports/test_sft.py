@@ -29,11 +29,11 @@ def test_what_is_chosen():
     ]  # fmt: skip
     for number, each in enumerate(made[:4]):
         each.turns = [Turn(f"It is {number}.")]
-    choice = SftChoice(0.5, best_of_group=True, trained=["p5_0"])
-    assert ids(choice, made) == ["p0_1", "p0_3", "p1_0", "p5_0"]
+    choice = SftChoice(0.5, trained=["p5_0"])
+    assert ids(choice, made) == ["p0_1", "p0_2", "p0_3", "p1_0", "p5_0"]
     assert dict(choice.left_out) == {
         "no score": 1, "cut off": 1, "not of the split train": 2, "reward below the threshold": 1,
-        "not the best of its group": 1, "the same conversation again": 1,
+        "the same conversation again": 1,
     }  # fmt: skip
     assert ids(SftChoice(split="test"), made) == ["p4_0"]
     made[2].id = "later_0"  # another step
