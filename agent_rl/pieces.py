@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agent_rl.progress import progress
-from agent_rl.store import Store
+from agent_rl.store import Store, by_content
 
 __all__ = ["Pieces", "pieces"]
 
@@ -50,13 +49,12 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
     Args:
         what: the pieces are, for example `groups`.
         total: how many there are; None where nobody knows.
-        work: what makes it this work and no other: JSON data, and paths. Files that a text names, and paths with
-            the files in them, count by size and time.
+        work: what makes it this work and no other: JSON data and paths; files count by their content.
 
     Raises:
         KeyboardInterrupt: saying how many pieces are kept.
     """
-    digest = hashlib.sha256(json.dumps([what, total, _with_files(work)], default=str).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([what, total, by_content(work)], default=str).encode()).hexdigest()
     try:
         found = Pieces(Store(FOLDER / f"{what}-{digest[:16]}.jsonl"))
     except (OSError, ValueError):  # nothing can be written there
@@ -72,24 +70,3 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
             raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.store.path}") from None
     if found.store is not None:
         found.store.path.unlink(missing_ok=True)
-
-
-def _with_files(value: Any) -> Any:
-    """The value, and beside each text that names a file its size and time; beside a path, those of a folder's files."""
-    if isinstance(value, Mapping):
-        return {str(key): _with_files(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_files(item) for item in value]
-    if isinstance(value, Path):
-        inside = value.iterdir() if value.is_dir() else [value]
-        return [str(value), sorted((file.name, *_state(file)) for file in inside if file.is_file())]
-    if isinstance(value, str):
-        for path in (value, value.rpartition(":")[0], value.rpartition("=")[2]):
-            if path and len(path) < 1000 and os.path.isfile(path):
-                return [value, *_state(Path(path))]
-    return value
-
-
-def _state(file: Path) -> tuple[int, int]:
-    at = file.stat()
-    return at.st_size, at.st_mtime_ns

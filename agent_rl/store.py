@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.trace import append_lines
 
-__all__ = ["Cache", "Found", "Store", "reply_key"]
+__all__ = ["Cache", "Found", "Store", "by_content", "file_digest", "reply_key"]
 
 Key = str | int
 
@@ -40,6 +40,41 @@ logger = logging.getLogger(__name__)
 def reply_key(*parts: Any) -> str:
     """The same text for equal JSON data; secrets must not be part of it."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    """The SHA-256 of a file's content."""
+    digest = hashlib.sha256()
+    with open(file, "rb") as content:
+        while chunk := content.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ()) -> Any:
+    """Plain data, with the digest of the content instead of a file's name.
+
+    Args:
+        value: in which a text may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
+        folder: to which names may be relative, as well as to the working directory.
+        written: keys below which files are written, whose names stay.
+    """
+    if isinstance(value, Mapping):
+        items = {str(key): item for key, item in value.items()}
+        return {key: item if key in written else by_content(item, folder, written) for key, item in items.items()}
+    if isinstance(value, list | tuple):
+        return [by_content(item, folder, written) for item in value]
+    if not isinstance(value, str | Path) or len(str(value)) > 1000:
+        return value
+    for before, text in (("", str(value)), str(value).rpartition("=")[::2]):
+        text = text.removeprefix("file://")
+        file, _, attribute = text.rpartition(":")
+        module, _, name = text.rpartition(".")
+        for path, named in (text, ""), (file, attribute), (f"{module.replace('.', '/')}.py", name):
+            for place in (folder / os.path.expanduser(path), Path(os.path.expanduser(path))):
+                if os.path.isfile(place):
+                    return f"{before}sha256:{file_digest(place)}:{named}".rstrip(":")
+    return value
 
 
 class Store:
