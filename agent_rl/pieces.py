@@ -1,57 +1,44 @@
 """`Pieces`: the finished pieces of a long command, in a file until all are done, so that the same command goes on.
 
 The file is for the same work alone: its name is a digest of the command's settings and of the files that these name.
-An incomplete line of a killed process does not count. Not promised: two processes that do the same work at one time.
+Not promised: two processes that do the same work at one time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agent_rl.progress import progress
+from agent_rl.store import Store, by_content
 
 __all__ = ["Pieces", "pieces"]
 
 FOLDER = Path("outputs/unfinished")
 
 
-class Pieces:
+class Pieces(dict[int, Any]):
     """Results by number, each JSON data.
 
     Args:
-        path: the file; None: results are not kept.
-        on_add: is called for each result that is added.
+        store: keeps them; None: they are in memory alone.
     """
 
-    def __init__(self, path: Path | None = None, on_add: Callable[[], None] = lambda: None) -> None:
-        self.path, self.on_add = path, on_add
-        self._found: dict[int, Any] = dict(_read(path)) if path is not None and path.exists() else {}
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._found
-
-    def __getitem__(self, number: int) -> Any:
-        return self._found[number]
+    def __init__(self, store: Store | None = None) -> None:
+        super().__init__([] if store is None else store.items())
+        self.store = store
+        self.on_add: Callable[[], None] = lambda: None
+        """Is called for each result that is added."""
 
     def add(self, number: int, result: Any) -> None:
-        """Keep the result of a piece; where nothing can be written, it is kept in memory alone."""
-        self._found[number] = result
-        if self.path is not None:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with open(self.path, "a", encoding="utf-8") as file:
-                    file.write(json.dumps([number, result]) + "\n")
-            except OSError:
-                self.path = None
+        """Keep the result of a piece."""
+        self[number] = result
+        if self.store is not None:
+            self.store.put(number, result)
         self.on_add()
 
 
@@ -62,51 +49,24 @@ def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
     Args:
         what: the pieces are, for example `groups`.
         total: how many there are; None where nobody knows.
-        work: what makes it this work and no other: JSON data, and paths. Files that a text names, and paths with
-            the files in them, count by size and time.
+        work: what makes it this work and no other: JSON data and paths; files count by their content.
 
     Raises:
         KeyboardInterrupt: saying how many pieces are kept.
     """
-    digest = hashlib.sha256(json.dumps([what, total, _with_files(work)], default=str).encode()).hexdigest()
-    found = Pieces(FOLDER / f"{what}-{digest[:16]}.jsonl")
+    digest = hashlib.sha256(json.dumps([what, total, by_content(work)], default=str).encode()).hexdigest()
+    try:
+        found = Pieces(Store(FOLDER / f"{what}-{digest[:16]}.jsonl"))
+    except (OSError, ValueError):  # nothing can be written there
+        found = Pieces()
     with progress(what, total, len(found)) as advance:
         found.on_add = advance
         try:
             yield found
         except KeyboardInterrupt:
-            if found.path is None:
+            if found.store is None or found.store.failed:
                 raise
             of = "" if total is None else f" of {total:,}"
-            raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.path}") from None
-    if found.path is not None:
-        found.path.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> Iterator[tuple[int, Any]]:
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            with suppress(ValueError):  # of a killed process
-                number, result = json.loads(line)
-                yield number, result
-
-
-def _with_files(value: Any) -> Any:
-    """The value, and beside each text that names a file its size and time; beside a path, those of a folder's files."""
-    if isinstance(value, Mapping):
-        return {str(key): _with_files(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_files(item) for item in value]
-    if isinstance(value, Path):
-        inside = value.iterdir() if value.is_dir() else [value]
-        return [str(value), sorted((file.name, *_state(file)) for file in inside if file.is_file())]
-    if isinstance(value, str):
-        for path in (value, value.rpartition(":")[0], value.rpartition("=")[2]):
-            if path and len(path) < 1000 and os.path.isfile(path):
-                return [value, *_state(Path(path))]
-    return value
-
-
-def _state(file: Path) -> tuple[int, int]:
-    at = file.stat()
-    return at.st_size, at.st_mtime_ns
+            raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.store.path}") from None
+    if found.store is not None:
+        found.store.path.unlink(missing_ok=True)

@@ -219,10 +219,10 @@ COMMANDS = """\
     - **Exit codes**: 0; 1 the command found something, or failed; 2 the command line, a configuration or a path cannot
       be used; 130 interrupted. `train` has more: 75 for a run that ended early and is saved.
     - **Progress** goes to stderr: a bar on a terminal, otherwise a line every half minute. stdout has the result alone.
-    - **Ctrl-C** prints one line: what is kept, and the command that goes on. `eval`, `reward`, `audit`
+    - **Ctrl-C** prints one line: what is kept, and the command that goes on. `eval`, `reward`
       and `train` do nothing twice.
     - **`--json`** prints the result for programs, under the keys that each command lists. Keys may be added, and stay.
-    - **Completion** of commands, recipes, agents and tools: `agent-rl --install-completion`, once for your shell.
+    - **Completion** of commands, recipes and agents: `agent-rl --install-completion`, once for your shell.
     """
 
 

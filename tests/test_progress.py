@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def test_pieces_do_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "outputs").write_text("a file, where a folder should be")
     with pieces("rows", 2, "work") as kept:
         kept.add(1, "second")
-        assert (kept.path, len(kept), kept[1]) == (None, 1, "second")
+        assert (kept.store, len(kept), kept[1]) == (None, 1, "second")
 
 
 def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,5 +47,5 @@ def test_pieces_belong_to_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     work = {"words": ["rows.jsonl", "scorer=rows.jsonl:score"]}
     assert [found(work), found(work)] == [0, 1]
     assert found({"words": ["other.jsonl"]}) == 0
-    os.utime("rows.jsonl", (0, 0))
+    (tmp_path / "rows.jsonl").write_text("[]")
     assert found(work) == 0

@@ -25,7 +25,6 @@ __all__ = [
     "print_result",
     "recipe_names",
     "stdout",
-    "tools_of_file",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
@@ -92,13 +91,3 @@ AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that 
 Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
 Tools = Annotated[str | None, typer.Option(help="YAML file of tools")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]
-
-
-def tools_of_file(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The tools of the tool file that the words before name."""
-    from agent_rl.tools import load_tools
-
-    try:
-        return [spec.name for spec in load_tools(ctx.params["file"]) if spec.name.startswith(incomplete)]
-    except (ConfigError, OSError):
-        return []

@@ -12,10 +12,9 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.pieces import Pieces
     from agent_rl.rewards.compose import Reward
-    from agent_rl.settings import AgentRLSettings
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["configuration", "configured", "kept_pieces", "settings_of", "stored_trajectories"]
+__all__ = ["configuration", "configured", "kept_pieces", "stored_trajectories"]
 
 
 def kept_pieces(
@@ -62,13 +61,6 @@ def stored_trajectories(path: Path, limit: int | None, data: Path | None) -> lis
         if row := by_index.get((trajectory.data_source, trajectory.info.get("index"))):
             trajectory.row = row_data(row)
     return found
-
-
-def settings_of(configuration: Any) -> AgentRLSettings:
-    """The section `agent_rl` of a configuration."""
-    from agent_rl.settings import AgentRLSettings
-
-    return AgentRLSettings.from_config(configuration)
 
 
 def configuration(config: Path | None, overrides: Sequence[str]) -> Any:

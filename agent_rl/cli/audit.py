@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,6 @@ from agent_rl.cli._arguments import Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.audit import TurnAudit
     from agent_rl.policies.chat_template import ChatTemplate
 
 __all__ = ["GROUP", "app"]
@@ -41,9 +39,6 @@ def _audit() -> None: ...
 def tokens(
     path: Annotated[Path, typer.Argument(help="A trace, or a folder with one")],
     tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
-    model: Annotated[
-        str | None, typer.Option(help="Folder of the weights that have sampled, to compare log-probs with")
-    ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
     as_json: Json = False,
@@ -51,40 +46,45 @@ def tokens(
     """Compare each turn's sampled tokens with the mask, the log-probs and a fresh rendering of the conversation.
 
     A trace must have been written with agent_rl.trace.tokens=true. Exit code 1 when a mask or a log-prob is wrong;
-    drift is reported only. An interrupted audit goes on with the same command.
+    drift is reported only.
 
     --json: `ok`, `agents` (each with `template`, `agent`, `turns`, `mask_errors`, `logprob_errors`, `retokenized`,
     `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
     """
     options = json_object("--template-options", template_options)
-    compute = _compute(model) if model else None
-    rows: list[dict[str, Any]] = []
-    examples: list[dict[str, str]] = []
-    lines: list[str] = []
-    for template in (_template(name, options) for name in tokenizer):
-        counts: dict[str, Counter[str]] = {}
-        shown: Counter[str] = Counter()
-        for agent, name, audits in _kept_audits(path, template, compute, model):
-            counted = counts.setdefault(agent, Counter())
-            for audit in audits:
-                found = _findings(audit)
-                counted.update({"turns": 1, **dict.fromkeys(found, 1)})
-                for kind, text in found.items():
-                    if text and shown[kind] < EXAMPLES:
-                        shown[kind] += 1
-                        text = f"{name}, turn {audit.turn}: {text}"
-                        examples.append({"template": template.label, "kind": kind, "text": text})
-                lines.append(json.dumps({"template": template.label, "trajectory": name, **dataclasses.asdict(audit)}))
-        for agent, counted in sorted(counts.items()):
-            rows.append({"template": template.label, "agent": agent, **{column: counted[column] for column in COLUMNS}})
+    turns = [turn for name in tokenizer for turn in _audited(path, _template(name, options))]
     if out is not None:
-        out.write_text("".join(f"{line}\n" for line in lines))
+        out.write_text("".join(f"{json.dumps(turn)}\n" for turn in turns))
+    rows, examples = _counts(turns), list(_examples(turns))
     ok = not any(row["mask_errors"] or row["logprob_errors"] for row in rows)
     if as_json:
         print_json({"ok": ok, "agents": rows, "examples": examples})
     else:
         _show(path, rows, examples)
     raise typer.Exit(not ok)
+
+
+def _counts(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The numbers of findings by template and agent."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for turn in turns:
+        counted = counts.setdefault((turn["template"], turn["agent"]), Counter())
+        counted.update(["turns", *_findings(turn)])
+    return [
+        {"template": template, "agent": agent, **{column: counted[column] for column in COLUMNS}}
+        for (template, agent), counted in counts.items()
+    ]
+
+
+def _examples(turns: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    """Some findings of each kind."""
+    shown: Counter[tuple[str, str]] = Counter()
+    for turn in turns:
+        for kind, text in _findings(turn).items():
+            if text and shown[turn["template"], kind] < EXAMPLES:
+                shown[turn["template"], kind] += 1
+                text = f"{turn['trajectory']}, turn {turn['turn']}: {text}"
+                yield {"template": turn["template"], "kind": kind, "text": text}
 
 
 def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]) -> None:
@@ -103,25 +103,8 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
     console.print(table)
 
 
-def _kept_audits(
-    path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None, model: str | None
-) -> Iterator[tuple[str, str, list[TurnAudit]]]:
-    """Agent, name and findings of each trajectory; what an interrupted command has found is not computed again."""
-    from agent_rl.evaluation.audit import TurnAudit
-    from agent_rl.pieces import pieces
-
-    work = [sorted(path.glob("*.jsonl")) if path.is_dir() else path, template.label, template.options, model]
-    with pieces("trajectories", None, work) as kept:
-        for number, (agent, name, audit) in enumerate(_audits(path, template, compute)):
-            if number not in kept:
-                kept.add(number, [dataclasses.asdict(each) for each in audit()])
-            yield agent, name, [TurnAudit(**each) for each in kept[number]]
-
-
-def _audits(
-    path: Path, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None
-) -> Iterator[tuple[str, str, Callable[[], list[TurnAudit]]]]:
-    """Agent, name and audit of each trajectory."""
+def _audited(path: Path, template: ChatTemplate) -> Iterator[dict[str, Any]]:
+    """The findings at each turn of the trajectories."""
     from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
 
@@ -129,13 +112,14 @@ def _audits(
     traces = trace.firsts(file for file in files if _is_trace(file))
     if not traces:
         raise ConfigError(str(path), "there is no trace", "Name a trace, or a folder with one")
-    kept = False
+    found = False
     for file in traces:
-        for trajectory in trace.read(file, torn="skip", tokens=True):
-            if has_tokens(trajectory):
-                kept = True
-                yield trajectory.agent, trajectory.id, partial(audit_trajectory, trajectory, template, compute)
-    if not kept:
+        for trajectory in filter(has_tokens, trace.read(file, torn="skip", tokens=True)):
+            found = True
+            about = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
+            for audit in audit_trajectory(trajectory, template):
+                yield {**about, **dataclasses.asdict(audit)}
+    if not found:
         raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
 
 
@@ -144,13 +128,14 @@ def _is_trace(file: Path) -> bool:
         return b'"stop_reason"' in next(lines, b"")
 
 
-def _findings(audit: TurnAudit) -> dict[str, str]:
-    wrong = {"mask_errors": audit.mask, "logprob_errors": audit.logprobs}
-    found = {kind: text for kind, text in wrong.items() if text}
-    if audit.retokenized:
+def _findings(turn: dict[str, Any]) -> dict[str, str]:
+    """The texts of a turn's findings by kind."""
+    texts = {"mask_errors": turn["mask"], "logprob_errors": turn["logprobs"]}
+    found = {kind: text for kind, text in texts.items() if text}
+    if turn["retokenized"]:
         found["retokenized"] = ""
-    if audit.drift != "none":
-        found["text_drift" if audit.drift == "text" else "token_drift"] = audit.difference
+    if turn["drift"] != "none":
+        found["text_drift" if turn["drift"] == "text" else "token_drift"] = turn["difference"]
     return found
 
 
@@ -159,24 +144,3 @@ def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
     from agent_rl.policies.tokenizer import load_tokenizer
 
     return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
-
-
-def _compute(folder: str) -> Callable[[list[int]], list[float]]:
-    """The log-probability of every token but the first."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-    except (OSError, ValueError) as error:
-        problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("--model", problem, "Name the folder of the model's weights") from None
-
-    def compute(ids: list[int]) -> list[float]:
-        given = torch.tensor([ids])
-        with torch.no_grad():
-            logits_TV = model(given).logits[0, :-1].float()
-        chosen: list[float] = logits_TV.log_softmax(-1).gather(1, given[0, 1:, None])[:, 0].tolist()
-        return chosen
-
-    return compute

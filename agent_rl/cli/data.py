@@ -150,12 +150,13 @@ def check(
 def _setup(tools: str | None, settings: list[str] | None, script: str | None) -> EpisodeSetup:
     from agent_rl.agents.episode.loop import EpisodeSetup
     from agent_rl.agents.registry import load_script
-    from agent_rl.cli._reward_inputs import configuration, settings_of
+    from agent_rl.cli._reward_inputs import configuration
+    from agent_rl.settings import AgentRLSettings
     from agent_rl.tools import load_tools
 
     if script:
         load_script(script)
-    section = settings_of(configuration(None, settings or []))
+    section = AgentRLSettings.from_config(configuration(None, settings or []))
     return EpisodeSetup(section, tools=load_tools(tools) if tools else [])
 
 

@@ -50,7 +50,7 @@ Train LLM agents that use tools. Usage: agent-rl COMMAND ...
 {commands}
 
   --version, --debug     Print the version; show the traceback of an error.
-  --install-completion   Complete words in the shell: commands, recipes, tools.
+  --install-completion   Complete words in the shell: commands, recipes, agents.
 agent-rl COMMAND --help says more. --json prints a result for programs.
 Exit codes: 0; 1 it found something or failed; 2 wrong usage; 130 interrupted.
 """

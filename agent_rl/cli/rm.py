@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +16,8 @@ from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.judges import Judged, JudgeReport
+    from agent_rl.evaluation.judges import Judged, JudgeReport, JudgeSource
+    from agent_rl.reasoning_rm import DataSample
 
 __all__ = ["GROUP", "app"]
 
@@ -49,7 +51,7 @@ def evaluate(
     concurrency: Annotated[int, typer.Option(min=1, help="Samples at one time")] = 32,
     api_key_env: Annotated[str | None, typer.Option(help="Environment variable with the endpoint's API key")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Of the first samples of each file")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.json, verdicts.jsonl and calibration.png")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json and verdicts.jsonl")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Measure how well a judge or a reward model agrees with the truth.
@@ -65,40 +67,23 @@ def evaluate(
     is shown in both orders; a verdict that cannot be read is wrong; a request that failed is left out.
 
     --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `categories`,
-    `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`, `calibration`.
+    `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
     """
     from rich.console import Console
 
-    from agent_rl.evaluation.judge_sources import ClassifierJudge, JudgeSource, TemplateJudge
-    from agent_rl.evaluation.judges import judge_all, judge_table, read_samples, report_on
-    from agent_rl.progress import progress
-    from agent_rl.reasoning_rm import find_template
-    from agent_rl.remote import EndpointConfig
-    from agent_rl.rewards.models import ModelConfig
-    from agent_rl.settings.errors import validated
+    from agent_rl.evaluation.judges import judge_table, read_samples, report_on
 
     samples = read_samples(files, score=score, limit=limit)
-    if discriminative and endpoint is None:
-        raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and name it")
-    request = {**json_object("--body", body), "max_tokens": max_tokens}
     if template == "auto":
         template = "pairwise" if all(len(sample.answers) == 2 for sample in samples) else "pointwise"
-    template_class = find_template(template, "--template", "score", "preference")
-
-    async def measure() -> list[Judged]:
-        async with AsyncExitStack() as stack:
-            url = endpoint or await _served(stack, model)
-            limits = {"url": url, "model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
-            source: JudgeSource
-            if discriminative:
-                keys = {**limits, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}
-                source = ClassifierJudge(validated(ModelConfig, keys))
-            else:
-                source = TemplateJudge(validated(EndpointConfig, limits), template_class, request)
-            with progress("samples", len(samples)) as advance:
-                return await judge_all(source, samples, at_once=concurrency, advance=advance)
-
-    judged = asyncio.run(measure())
+    keys: dict[str, Any] = {"model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
+    if discriminative:
+        if endpoint is None:
+            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and name it")
+        make = _classifier({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"})
+    else:
+        make = _generative(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})
+    judged = asyncio.run(_measured(make, samples, model, endpoint, concurrency))
     report = report_on(judged)
     if out is not None:
         _write(out, report, judged)
@@ -106,6 +91,42 @@ def evaluate(
         print_json(asdict(report))
     else:
         Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
+
+
+def _classifier(keys: dict[str, Any]) -> Callable[[str], JudgeSource]:
+    """What makes the judge at an address."""
+    from agent_rl.evaluation.judges import ClassifierJudge
+    from agent_rl.rewards.models import ModelConfig
+    from agent_rl.settings.errors import validated
+
+    return lambda url: ClassifierJudge(validated(ModelConfig, {**keys, "url": url}))
+
+
+def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
+    from agent_rl.evaluation.judges import TemplateJudge
+    from agent_rl.reasoning_rm import find_template
+    from agent_rl.remote import EndpointConfig
+    from agent_rl.settings.errors import validated
+
+    found = find_template(template, "--template", "score", "preference")
+    return lambda url: TemplateJudge(validated(EndpointConfig, {**keys, "url": url}), found, request)
+
+
+async def _measured(
+    make: Callable[[str], JudgeSource],
+    samples: Sequence[DataSample],
+    model: str,
+    endpoint: str | None,
+    concurrency: int,
+) -> list[Judged]:
+    """The verdicts of the model at the endpoint, or at a server that is started."""
+    from agent_rl.evaluation.judges import judge_all
+    from agent_rl.progress import progress
+
+    async with AsyncExitStack() as stack:
+        url = endpoint or await _served(stack, model)
+        with progress("samples", len(samples)) as advance:
+            return await judge_all(make(url), samples, at_once=concurrency, advance=advance)
 
 
 async def _served(stack: AsyncExitStack, model: str) -> str:
@@ -120,21 +141,8 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
 
 
 def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
-    from agent_rl.viewer.charts import Chart
-
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
     lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")
-    if report.calibration:
-        points = [(each["predicted"], each["true"]) for each in report.calibration]
-        bands = [(each["predicted"], each["low"], each["high"]) for each in report.calibration]
-        ends = sorted({min(points)[0], max(points)[0]})
-        chart = Chart(
-            "calibration",
-            lines={"mean of the true scores": points, "perfect": [(end, end) for end in ends]},
-            bands={"mean of the true scores": bands},
-            axis="score that the judge gave",
-        )
-        chart.write_png(folder / "calibration.png")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, json_object, print_json, print_result, tools_of_file
+from agent_rl.cli._arguments import Json, json_object, print_json, print_result
 
 if TYPE_CHECKING:
     from agent_rl.tools import ToolSpec
@@ -67,7 +67,7 @@ def check(
 @app.command()
 def call(
     file: Annotated[Path, typer.Argument(help="The tool file")],
-    name: Annotated[str, typer.Argument(help="Which of its tools", autocompletion=tools_of_file)],
+    name: Annotated[str, typer.Argument(help="Which of its tools")],
     arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object")] = "{}",
     create_kwargs: Annotated[str, typer.Option(help="What a row would give the tool, a JSON object")] = "{}",
     as_json: Json = False,

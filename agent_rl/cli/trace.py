@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +18,6 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.exports.selection import Selection
     from agent_rl.exports.sft import Renderer
-    from agent_rl.trajectory import Trajectory
 
 __all__ = ["GROUP", "app"]
 
@@ -28,8 +25,7 @@ GROUP = "look"
 
 app = typer.Typer(help="Traces for other programs.", no_args_is_help=True, add_completion=False)
 
-POLL_S = 1.0
-"""Seconds between two looks at a trace that is followed."""
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class ExportFormat(str, Enum):
@@ -47,7 +43,6 @@ _NAMES = {
     ExportFormat.JSONL: "records.jsonl",
     ExportFormat.CSV: "csv",
     ExportFormat.SFT: "sft.parquet",
-    ExportFormat.OTEL: "otlp.jsonl",
 }
 
 
@@ -68,16 +63,13 @@ def export(
     step: Annotated[int | None, typer.Option(help="Only of this training step")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Only with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first of them")] = None,
-    best_of_group: Annotated[bool, typer.Option(help="sft: only the best samples of a prompt in a step")] = False,
     per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: at most this many of a prompt, the best")] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="sft: the model, where its template writes the tools; default: the run's")
     ] = None,
-    tokens: Annotated[bool, typer.Option(help="atif: with token ids and log-probs")] = False,
     endpoint: Annotated[
-        str | None, typer.Option(help="otel: collector, http://host:4318; default: a file of OTLP JSON")
+        str | None, typer.Option(help="otel: collector, http://host:4318; default: OTEL_EXPORTER_OTLP_ENDPOINT")
     ] = None,
-    follow: Annotated[bool, typer.Option(help="otel: go on while the run writes, until Ctrl-C")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Write the trajectories of a trace for other programs.
@@ -85,9 +77,9 @@ def export(
     \b
       agent-rl trace export outputs/my_run --format jsonl
       agent-rl trace export outputs/my_run --format sft --min-reward 1 --per-prompt 4 -o good.parquet
-      agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318 --follow
+      agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318
 
-    atif: a folder with one document of ATIF-v1.7 for each trajectory, and their images. jsonl and csv: one flat record
+    atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record
     for each. sft: those with the best rewards as data for verl's supervised fine-tuning. otel: OpenTelemetry spans;
     headers for the collector are taken from OTEL_EXPORTER_OTLP_HEADERS.
 
@@ -96,21 +88,20 @@ def export(
     from agent_rl.exports.selection import Selection, trace_of
 
     _refuse_others(form, {
-        ExportFormat.SFT: {"--best-of-group": best_of_group, "--per-prompt": per_prompt, "--tokenizer": tokenizer},
-        ExportFormat.ATIF: {"--tokens": tokens},
-        ExportFormat.OTEL: {"--endpoint": endpoint, "--follow": follow},
+        ExportFormat.SFT: {"--per-prompt": per_prompt, "--tokenizer": tokenizer},
+        ExportFormat.OTEL: {"--endpoint": endpoint},
     })  # fmt: skip
     path = trace_of(source)
     chosen = Selection(None if split == "all" else split, step, min_reward, limit)
-    target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
-    written: dict[str, Any] = {"out": str(endpoint or target)}
+    target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
+    written: dict[str, Any] = {"out": str(target)}
     if form is ExportFormat.OTEL:
-        written["trajectories"] = _otel(path, chosen, target, endpoint, follow)
+        written = _otel(path, chosen, endpoint)
     elif form is ExportFormat.ATIF:
-        written["trajectories"] = _atif(path, chosen, target, tokens)
+        written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
-        choice: dict[str, Any] = {"best_of_group": best_of_group, "per_prompt": per_prompt, "min_reward": min_reward}
-        choice["split"] = chosen.split if split else "train"
+        taken = chosen.split if split else "train"
+        choice: dict[str, Any] = {"per_prompt": per_prompt, "min_reward": min_reward, "split": taken}
         written |= _sft(path, Selection(step=step), target, choice, tokenizer, limit)
     else:
         written["trajectories"] = _flat(path, chosen, target, form)
@@ -141,20 +132,15 @@ def _flat(path: Path, chosen: Selection, target: Path, form: ExportFormat) -> in
     return _replaced(target, lambda file: write(file, records))
 
 
-def _atif(path: Path, chosen: Selection, target: Path, tokens: bool) -> int:
-    from agent_rl.exports.atif import IMAGES, to_atif
-    from agent_rl.trace import find_image, image_folder, image_names
+def _atif(path: Path, chosen: Selection, target: Path) -> int:
+    from agent_rl.exports.atif import to_atif
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for each in chosen.read(path, tokens=tokens):
+    for each in chosen.read(path):
         count += 1
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
-        for image in image_names(each):
-            if (file := find_image(image_folder(path), image)) is not None:
-                (target / IMAGES).mkdir(exist_ok=True)
-                shutil.copyfile(file, target / IMAGES / file.name)
     return count
 
 
@@ -165,7 +151,7 @@ def _sft(
     from itertools import islice
 
     from agent_rl.exports.sft import Renderer, SftChoice, sft_rows, write_sft
-    from agent_rl.trace import TokenReader, find_image, image_folder, read_trained_rows
+    from agent_rl.trace import TokenReader, read_trained_rows
 
     @cache
     def renderer() -> Renderer:
@@ -181,50 +167,24 @@ def _sft(
         except (OSError, ValueError) as error:
             raise ConfigError("--tokenizer", f"there is no tokenizer at {name}", "Name a model") from error
 
-    def image_of(name: str) -> bytes | None:
-        file = find_image(image_folder(path), name)
-        return None if file is None else file.read_bytes()
-
     choice = SftChoice(**options, trained=read_trained_rows(path))
-    rows = islice(sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer, image_of), limit)
+    rows = islice(sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer), limit)
     count = _replaced(target, lambda file: write_sft(file, rows))
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 
 
-def _otel(path: Path, chosen: Selection, target: Path, endpoint: str | None, follow: bool) -> int:
-    from agent_rl.exports.records import write_jsonl
-    from agent_rl.exports.spans import Sender, as_otlp_json, spans_of
+def _otel(path: Path, chosen: Selection, endpoint: str | None) -> dict[str, Any]:
+    from agent_rl.exports.spans import Sender, spans_of
 
-    run = _run(path)
-    if not endpoint and "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
-        if follow:
-            raise ConfigError("--follow", "there is no collector to send to", "Add --endpoint")
-        made = (as_otlp_json(spans_of(each, run["name"], run.get("model"))) for each in chosen.read(path))
-        return _replaced(target, lambda file: write_jsonl(file, made))
-    sender, count = Sender(endpoint), 0
-    try:
-        for found in _followed(path, chosen) if follow else chosen.read(path):
-            if found is None:
-                sender.flush()
-                continue
-            sender.add(spans_of(found, run["name"], run.get("model")))
-            count += 1
-    except KeyboardInterrupt:
-        pass
-    sender.flush()
-    return count
-
-
-def _followed(path: Path, chosen: Selection) -> Iterator[Trajectory | None]:
-    """The trajectories as they are written; None after those that were there, and then every second."""
-    from agent_rl import trace
-
-    for found in trace.follow(path):
-        if found is None:
-            yield None
-            time.sleep(POLL_S)
-        elif chosen.fits(found):
-            yield found
+    collector = endpoint or os.environ.get(ENDPOINT)
+    if not collector:
+        raise ConfigError("--endpoint", "there is no collector to send to", f"Add it, or set {ENDPOINT}")
+    run, sender, count = _run(path), Sender(endpoint), 0
+    for found in chosen.read(path):
+        sender.send(spans_of(found, run["name"], run.get("model")))
+        count += 1
+    sender.send(at_least=1)
+    return {"out": collector, "trajectories": count}
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""How well a judge agrees with the truth: accuracy, error, correlation, calibration, position bias.
+"""How well a judge agrees with the truth: accuracy, error, correlation, position bias.
 
-A pair is shown in both orders, or each answer of it is scored alone; each order counts as half a pair. A verdict that
-cannot be read is wrong; a request that failed is left out, and counted. Position bias is the share of verdicts for the
-first answer minus that for the second: 1 for a judge that always takes the first.
+A judge is a chat endpoint with a prompt template, a reward model, or a class of your own. A pair is shown in both
+orders, or each answer of it is scored alone; each order counts as half a pair. A verdict that cannot be read is wrong;
+a request that failed is left out, and counted. Position bias is the share of verdicts for the first answer minus that
+for the second: 1 for a judge that always takes the first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
-from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
@@ -24,18 +24,94 @@ from agent_rl.data.preferences import to_row
 from agent_rl.data.sources import read_raw
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.evaluation.judge_sources import JudgeSource
-from agent_rl.evaluation.summary import cell, estimate_mean, estimate_rate
+from agent_rl.evaluation.summary import cell, estimate_rate
 from agent_rl.reasoning_rm.metrics import pearson, spearman
+from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import DataSample
-from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError
+from agent_rl.remote import ChatClient, EndpointConfig
+from agent_rl.rewards.judge.kinds import chat_thinks
+from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
+from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError, pair_form
+from agent_rl.rewards.models.model import Model, ModelConfig
+from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
-__all__ = ["JudgeReport", "Judged", "judge_all", "judge_table", "read_samples", "report_on"]
+__all__ = [
+    "ClassifierJudge",
+    "JudgeReport",
+    "JudgeSource",
+    "Judged",
+    "TemplateJudge",
+    "judge_all",
+    "judge_table",
+    "read_samples",
+    "report_on",
+]
 
 CATEGORIES = ("subset", "source", "category")
 """Keys of a sample's metadata by which benchmarks report."""
-BINS = 10
-"""Of the calibration: verdicts with as many different scores or more are put into so many groups of equal size."""
+
+
+class JudgeSource(ABC):
+    """Judges samples."""
+
+    compares = False
+    """Whether it compares the answers of a pair; otherwise it scores one answer at a time."""
+
+    @abstractmethod
+    async def judge(self, sample: DataSample) -> float | str:
+        """The score of a sample's only answer, or `A`, `B` or `tie` for a pair.
+
+        Raises:
+            VerdictError: the reply has no verdict.
+            UnscoredError: there is no reply.
+        """
+
+
+class TemplateJudge(JudgeSource):
+    """A generative model at a chat endpoint, asked by a prompt template.
+
+    Args:
+        endpoint: its address and name.
+        template: its verdict has the field `score` or `preference`.
+        body: further fields of the request.
+
+    Raises:
+        ConfigError: the API key is missing.
+    """
+
+    def __init__(
+        self, endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
+    ) -> None:
+        self._body, self._client = dict(body or {}), ChatClient(endpoint)
+        self._module = RewardModule("rm eval", template, enable_thinking=not chat_thinks(self._body))
+        self.compares = self._module.kind == "pairwise"
+
+    async def judge(self, sample: DataSample) -> float | str:
+        """The verdict of one reply."""
+        messages = [{"role": "user", "content": self._module.format(sample)}]
+        async with self._client as client:
+            completion = await client.chat({"messages": messages, **self._body})
+        verdict: Any = self._module.parse(completion.text, sample)
+        return str(pair_form().of(verdict).winner) if self.compares else float(verdict.score)
+
+
+class ClassifierJudge(JudgeSource):
+    """A discriminative reward model, with the keys of the component `reward_model`.
+
+    Raises:
+        ConfigError: see `Model`.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._model = Model("model", "rm eval", config)
+
+    async def judge(self, sample: DataSample) -> float:
+        """The score of the answer."""
+        asked = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
+        (answer,) = sample.answers
+        trajectory = Trajectory([Message("user", asked)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
+        score, _ = await self._model.score(trajectory)
+        return score
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
@@ -139,44 +215,60 @@ class JudgeReport:
     """Samples without a reply, which count for nothing."""
     unparsable: float | None
     """Share of the verdicts that could not be read."""
-    accuracy: dict[str, Any] | None = None
+    accuracy: dict[str, Any] | None
     """Of pairs: the right winner; of scores: the right one, rounded. With its interval."""
-    categories: dict[str, float] = field(default_factory=dict)
+    categories: dict[str, float]
     """Accuracy by category of a benchmark."""
-    mean_of_categories: float | None = None
-    mae: float | None = None
-    pearson: float | None = None
-    spearman: float | None = None
-    position_bias: float | None = None
-    consistent: float | None = None
+    mean_of_categories: float | None
+    mae: float | None
+    pearson: float | None
+    spearman: float | None
+    position_bias: float | None
+    consistent: float | None
     """Share of the pairs whose winner is the same in both orders."""
-    ties: float | None = None
-    calibration: list[dict[str, float]] = field(default_factory=list)
-    """Groups of verdicts with similar scores: the mean, the mean true score with its interval, and how many."""
+    ties: float | None
 
 
 def report_on(judged: Sequence[Judged]) -> JudgeReport:
     """The agreement over judged samples."""
     answered = [each for each in judged if not each.failed]
-    said = [verdict for each in answered for verdict in each.said]
-    found = JudgeReport(
+    rates: list[float] = []
+    categories: dict[str, list[float]] = defaultdict(list)
+    for each in answered:
+        if (rate := _right(each)) is not None:
+            rates.append(rate)
+            name = next((each.sample.metadata[key] for key in CATEGORIES if key in each.sample.metadata), None)
+            if name is not None:
+                categories[str(name)].append(rate)
+    means = {name: fmean(values) for name, values in sorted(categories.items())}
+    scores = [
+        (verdict, true)
+        for each in answered
+        for verdict, true in zip(each.said, each.sample.scores or (), strict=False)
+        if isinstance(verdict, float)
+    ]
+    predicted, truth = [verdict for verdict, _ in scores], [true for _, true in scores]
+    compared = [each.said for each in answered if any(isinstance(verdict, str) for verdict in each.said)]
+    winners = [verdict for said in compared for verdict in said if verdict is not None]
+    return JudgeReport(
         samples=len(judged),
         failed=len(judged) - len(answered),
-        unparsable=fmean(float(verdict is None) for verdict in said) if said else None,
+        unparsable=_mean(verdict is None for each in answered for verdict in each.said),
+        accuracy=estimate_rate([[rate] for rate in rates]).plain() if rates else None,
+        categories=means,
+        mean_of_categories=_mean(means.values()),
+        mae=_mean(abs(verdict - true) for verdict, true in scores),
+        pearson=pearson(predicted, truth) if scores else None,
+        spearman=spearman(predicted, truth) if scores else None,
+        position_bias=_mean((winner == "A") - (winner == "B") for winner in winners),
+        consistent=_mean(one == SWAPPED[str(other)] for one, other in compared if None not in (one, other)),
+        ties=_mean(winner == "tie" for winner in winners),
     )
-    right = [(each, _right(each)) for each in answered]
-    rates = [rate for _, rate in right if rate is not None]
-    found.accuracy = estimate_rate([[rate] for rate in rates]).plain() if rates else None
-    by: dict[str, list[float]] = defaultdict(list)
-    for each, rate in right:
-        name = next((each.sample.metadata[key] for key in CATEGORIES if key in each.sample.metadata), None)
-        if name is not None and rate is not None:
-            by[str(name)].append(rate)
-    found.categories = {name: fmean(values) for name, values in sorted(by.items())}
-    found.mean_of_categories = fmean(found.categories.values()) if by else None
-    _add_scores(found, answered)
-    _add_orders(found, answered)
-    return found
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return fmean(numbers) if numbers else None
 
 
 def _right(judged: Judged) -> float | None:
@@ -185,77 +277,33 @@ def _right(judged: Judged) -> float | None:
     if sample.preference is None:
         if len(said) != 1 or not sample.scores:
             return None
-        true = sample.scores[0]
-        return float(isinstance(said[0], float) and _rounded(said[0]) == _rounded(true))
+        return float(isinstance(said[0], float) and _rounded(said[0]) == _rounded(sample.scores[0]))
     if any(isinstance(verdict, str) for verdict in said) or said == [None, None]:
         orders = [sample.preference, SWAPPED[sample.preference]]
         return fmean(float(verdict == true) for verdict, true in zip(said, orders, strict=True))
-    one, other = (each if isinstance(each, float) else None for each in said)
-    if one is None or other is None:
+    one, other = said
+    if not isinstance(one, float) or not isinstance(other, float):
         return 0.0
     points = 1.0 if one > other else 0.0 if one < other else 0.5
     return 1.0 - abs(points - POINTS[sample.preference]) if sample.preference != "tie" else float(points == 0.5)
 
 
-def _add_scores(found: JudgeReport, judged: Sequence[Judged]) -> None:
-    """Errors, correlations and calibration of scores whose true ones are known."""
-    pairs = [
-        (verdict, true)
-        for each in judged
-        for verdict, true in zip(each.said, each.sample.scores or (), strict=False)
-        if isinstance(verdict, float)
-    ]
-    if not pairs:
-        return
-    predicted, true = (list(column) for column in zip(*pairs, strict=True))
-    found.mae = fmean(abs(one - other) for one, other in pairs)
-    found.pearson, found.spearman = pearson(predicted, true), spearman(predicted, true)
-    for group in _groups(sorted(pairs)):
-        estimate = estimate_mean([[other] for _, other in group])
-        low, high = (estimate.mean if end is None else end for end in (estimate.low, estimate.high))
-        found.calibration.append(
-            {"predicted": fmean(one for one, _ in group), "true": estimate.mean, "low": low, "high": high,
-             "count": len(group)}
-        )  # fmt: skip
-
-
-def _groups(pairs: Sequence[tuple[float, float]]) -> Iterator[Sequence[tuple[float, float]]]:
-    groups = [list(group) for _, group in groupby(pairs, key=itemgetter(0))]
-    if len(groups) >= BINS:
-        ends = [len(pairs) * number // BINS for number in range(BINS + 1)]
-        groups = [list(pairs[start:end]) for start, end in pairwise(ends)]
-    return filter(None, groups)
-
-
-def _add_orders(found: JudgeReport, judged: Sequence[Judged]) -> None:
-    """Position bias, consistency and ties of verdicts on pairs in both orders."""
-    compared = [each.said for each in judged if any(isinstance(verdict, str) for verdict in each.said)]
-    said = [verdict for each in compared for verdict in each if verdict is not None]
-    if not said:
-        return
-    found.position_bias = (said.count("A") - said.count("B")) / len(said)
-    found.ties = said.count("tie") / len(said)
-    both = [each for each in compared if None not in each]
-    found.consistent = fmean(float(one == SWAPPED[str(other)]) for one, other in both) if both else None
+def _rounded(score: float) -> int:
+    return math.floor(score + 0.5)
 
 
 def judge_table(report: JudgeReport, title: str) -> Table:
     """The report for a terminal."""
     table = Table(title=title, title_justify="left", show_header=False)
+    table.add_row("accuracy", cell(report.accuracy))
     numbers = {"mae": report.mae, "pearson": report.pearson, "spearman": report.spearman,
                "position bias": report.position_bias, "consistent": report.consistent, "ties": report.ties,
-               "unparsable": report.unparsable, "mean of categories": report.mean_of_categories}  # fmt: skip
-    table.add_row("accuracy", cell(report.accuracy))
+               "unparsable": report.unparsable, "mean of categories": report.mean_of_categories,
+               **{f"  {name}": value for name, value in report.categories.items()}}  # fmt: skip
     for name, value in numbers.items():
         if value is not None:
             table.add_row(name, f"{value:.3f}")
-    for name, value in report.categories.items():
-        table.add_row(f"  {name}", f"{value:.3f}")
     table.add_row("samples", f"{report.samples:,}")
     if report.failed:
         table.add_row("without a reply", f"{report.failed:,}")
     return table
-
-
-def _rounded(score: float) -> int:
-    return math.floor(score + 0.5)

@@ -23,8 +23,9 @@ from agent_rl.launch.resolution import leaves
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.settings.yaml_files import read_yaml
+from agent_rl.store import by_content, file_digest
 from agent_rl.trajectory import Trajectory
-from agent_rl.verl_adapter.checkpoints import file_digest, weights_digest
+from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["Ledger", "Record", "summarize_trajectory"]
 
@@ -160,38 +161,16 @@ def summarize_trajectory(trajectory: Trajectory) -> Record:
 
 def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
     """The settings on which results depend, with the content of files instead of their names."""
-    fixed: dict[str, Any] = _by_content(settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE)))
+    fixed: dict[str, Any] = by_content(settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE)), written=WRITTEN)
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")
     if settings.tools:
         entries = read_yaml(Path(settings.tools))
-        code = _by_content(entries, Path(settings.tools).parent)
+        code = by_content(entries, Path(settings.tools).parent, WRITTEN)
         if code != entries:  # tools of the user, documents, programs of servers
             fixed["tools"] = f"sha256:{hashlib.sha256(json.dumps([fixed['tools'], code]).encode()).hexdigest()}"
     fixed["script"] = settings.script and _digest(settings.script, "script")
     return fixed
-
-
-def _by_content(value: Any, folder: Path = Path()) -> Any:
-    """Plain data, with the digest of the file that a text names (`FILE`, `FILE:OBJECT`, `MODULE.OBJECT`) instead of it.
-
-    Files that an evaluation or a training run writes keep their names.
-    """
-    if isinstance(value, dict):
-        written = WRITTEN | ({"path"} if value.get("mode") == "record" else set())
-        return {key: item if key in written else _by_content(item, folder) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_by_content(item, folder) for item in value]
-    if not isinstance(value, str):
-        return value
-    file, _, attribute = value.removeprefix("file://").rpartition(":")
-    module, _, name = value.rpartition(".")
-    forms = (value.removeprefix("file://"), ""), (file, attribute), (f"{module.replace('.', '/')}.py", name)
-    for path, named in ((os.path.expanduser(path), named) for path, named in forms):
-        for place in (folder / path, Path(path)):
-            if os.path.isfile(place):
-                return f"{_digest(str(place), value)}:{named}".rstrip(":")
-    return value
 
 
 def _digest(path: str, key: str) -> str:

@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from rich.table import Table
 
 from agent_rl.errors import AgentRLError
@@ -55,9 +57,7 @@ class Experiment:
         self.recipe, self.seeds, self._say = recipe, range(1, seeds + 1), say
         self.name = recipe_folder(recipe).name
         self.folder = folder or Path("outputs/experiments") / self.name
-        choices = [
-            [f"{key}={value}" for value in _values(values)] for key, _, values in (w.partition("=") for w in words)
-        ]
+        choices = [_values(word) for word in words]
         self._fixed = [each[0] for each in choices if len(each) == 1]
         self.variants = [list(each) for each in itertools.product(*(each for each in choices if len(each) > 1))]
         self._words = list(words)
@@ -154,14 +154,12 @@ def comparison(receipt: dict[str, Any]) -> Table:
     return table
 
 
-def _values(text: str) -> list[str]:
-    """The values of a sweep: what stands between commas outside of brackets and quotes."""
-    found, depth, quote = [""], 0, ""
-    for character in text:
-        quote = "" if character == quote else quote or (character if character in "'\"" else "")
-        depth += (character in "[{(") - (character in "]})") if not quote else 0
-        if character == "," and not depth and not quote:
-            found.append("")
-        else:
-            found[-1] += character
-    return found
+def _values(word: str) -> list[str]:
+    """The words of a sweep, one for each of its values."""
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException:  # composing the recipe says what is wrong
+        return [word]
+    if not override.is_sweep_override():
+        return [word]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]

@@ -1,4 +1,4 @@
-"""Which trajectories of a trace are exported, read with their tokens where the trace has them."""
+"""Which trajectories of a trace are exported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Selection:
     min_reward: float | None = None
     limit: int | None = None
 
-    def read(self, path: Path, *, tokens: bool = False) -> Iterator[Trajectory]:
+    def read(self, path: Path) -> Iterator[Trajectory]:
         """The trajectories of a trace, without a line that a killed run has torn.
 
         Raises:
@@ -39,17 +39,16 @@ class Selection:
         """
         found = 0
         try:
-            for trajectory in trace.read(path, torn="skip", tokens=tokens):
+            for trajectory in trace.read(path, torn="skip"):
                 if found == self.limit:
                     return
-                if self.fits(trajectory):
+                if self._fits(trajectory):
                     found += 1
                     yield trajectory
         except ValueError as error:
             raise ConfigError(str(path), str(error), "Name a trace, or an evaluation's trajectories.jsonl") from error
 
-    def fits(self, trajectory: Trajectory) -> bool:
-        """Whether a trajectory is exported, but for the limit."""
+    def _fits(self, trajectory: Trajectory) -> bool:
         if self.split not in (None, split_of(trajectory)) or self.step not in (None, trajectory.info.get("step")):
             return False
         if self.min_reward is None:

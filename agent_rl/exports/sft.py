@@ -3,8 +3,7 @@
 verl's `MultiTurnSFTDataset` renders each message by itself, trains on all assistant messages, and has no way to give
 tools of different arguments. So a row has messages of the roles system, user and assistant only, with what the chat
 template made of the tools and their results written out. That needs the tokenizer; conversations without tools in their
-template, as of the ReAct agent, need none. What cannot be written so is left out and counted. Images are `<image>` in
-the text, and PNG in the column `images`.
+template, as of the ReAct agent, need none. What cannot be written so is left out and counted.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.exports.selection import split_of
-from agent_rl.trace import Tokens, image_names
+from agent_rl.trace import Tokens
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["Renderer", "SftChoice", "sft_rows", "write_sft"]
@@ -28,7 +26,6 @@ Chat = list[dict[str, str]]
 _MARK = "\u2063agent_rl\u2063"
 """A text that no template has."""
 _PLAIN = ("system", "user", "assistant")
-_IMAGE = "<image>"
 CUT = (StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR, StopReason.ERROR)
 """Ends in the middle of a turn."""
 
@@ -39,56 +36,51 @@ class SftChoice:
 
     Attributes:
         min_reward: least reward; None: any score.
-        trained: ids of trajectories that were trained on; of rows that name no split, only these are taken.
         split: the row's split; None: any.
-        best_of_group: of the samples of a prompt in a step, only the best, or several of the same reward.
+        trained: ids of trajectories that were trained on; of rows that name no split, only these are taken.
         per_prompt: most trajectories of a prompt in the whole trace, the best; None: no limit.
     """
 
     min_reward: float | None = None
     split: str | None = "train"
     trained: Collection[str] = ()
-    best_of_group: bool = False
     per_prompt: int | None = None
     left_out: Counter[str] = field(default_factory=Counter)
 
     def of(self, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
         """The chosen ones in their order; each conversation once."""
-        least = float("-inf") if self.min_reward is None else self.min_reward
-        chosen = [each for each in trajectories if self._is_whole(each)]
-        chosen = self._kept(chosen, lambda each: _reward(each) >= least, "reward below the threshold")
-        if self.best_of_group:
-            best: dict[str, float] = {}
-            for each in chosen:
-                best[_group(each)] = max(_reward(each), best.get(_group(each), float("-inf")))
-            chosen = self._kept(chosen, lambda each: _reward(each) == best[_group(each)], "not the best of its group")
-        first = {_talk(each): each for each in reversed(chosen)}
-        chosen = self._kept(chosen, lambda each: first[_talk(each)] is each, "the same conversation again")
-        if self.per_prompt is not None:
-            ranked = sorted(chosen, key=lambda each: (_prompt(each), -_reward(each)))  # of equal rewards the first
-            groups = (islice(group, self.per_prompt) for _, group in groupby(ranked, _prompt))
-            taken = set(map(id, chain.from_iterable(groups)))
-            chosen = self._kept(chosen, lambda each: id(each) in taken, "more of the same prompt")
-        return chosen
+        known: set[str] = set()
+        prompts: Counter[str] = Counter()
+        found = list(trajectories)
+        chosen: set[int] = set()
+        best_first = sorted(found, key=lambda each: 0.0 if each.score is None else -each.score.total)
+        for each in best_first:  # of equal rewards the first
+            prompt = json.dumps([[message.role, message.content] for message in each.prompt])
+            talk = json.dumps([prompt, [turn.text for turn in each.turns]])
+            reason = self._refusal(each)
+            if reason is None and talk in known:
+                reason = "the same conversation again"
+            if reason is None and prompts[prompt] == self.per_prompt:
+                reason = "more of the same prompt"
+            if reason is None:
+                known.add(talk)
+                prompts[prompt] += 1
+                chosen.add(id(each))
+            else:
+                self.left_out[reason] += 1
+        return [each for each in found if id(each) in chosen]
 
-    def _is_whole(self, trajectory: Trajectory) -> bool:
+    def _refusal(self, trajectory: Trajectory) -> str | None:
+        """Why a trajectory is not taken, whatever the others are."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
-            self.left_out[f"not of the split {self.split}"] += 1
-        elif trajectory.score is None or trajectory.error is not None:
-            self.left_out["no score"] += 1
-        elif trajectory.stop_reason in CUT or not trajectory.turns:
-            self.left_out["cut off"] += 1
-        else:
-            return True
-        return False
-
-    def _kept(
-        self, trajectories: Sequence[Trajectory], test: Callable[[Trajectory], bool], reason: str
-    ) -> list[Trajectory]:
-        kept = [each for each in trajectories if test(each)]
-        self.left_out[reason] += len(trajectories) - len(kept)
-        return kept
+            return f"not of the split {self.split}"
+        if trajectory.score is None or trajectory.error is not None:
+            return "no score"
+        if trajectory.stop_reason in CUT or not trajectory.turns:
+            return "cut off"
+        too_little = self.min_reward is not None and trajectory.score.total < self.min_reward
+        return "reward below the threshold" if too_little else None
 
 
 class Renderer:
@@ -159,16 +151,14 @@ def sft_rows(
     tokens_of: Callable[[str], Tokens | None],
     choice: SftChoice,
     renderer: Callable[[], Renderer],
-    image_of: Callable[[str], bytes | None] = lambda name: None,
 ) -> Iterator[dict[str, Any]]:
-    """A row for each chosen trajectory: messages, and id, reward, data source, step; images where there are any.
+    """A row for each chosen trajectory: messages, and id, reward, data source, step.
 
     Args:
         trajectories: of a trace.
         tokens_of: finds the tokens of one by its id.
         choice: is filled with what was left out.
         renderer: is called when a conversation has tools in its template.
-        image_of: reads an image by its name.
 
     Raises:
         ConfigError: none of the trajectories has tokens.
@@ -177,36 +167,38 @@ def sft_rows(
     for each in chosen:
         tokens = tokens_of(each.id)
         found = found or tokens is not None
-        messages = list(tokens["messages"]) if tokens else []
-        tools = tokens["tools"] if tokens else []
-        while messages and messages[-1]["role"] != "assistant":  # an observation that was not answered
-            messages.pop()
-        if not tokens or not messages:
-            choice.left_out["without tokens, or with videos or audios"] += 1
-            continue
-        images = _images(messages, tokens, image_names(each), image_of)
-        if images is None:
-            choice.left_out["its images are not there"] += 1
-            continue
-        messages = [{**message, "content": _flat(message["content"])} for message in messages]
-        if tools or any(message["role"] not in _PLAIN for message in messages):
-            chat = renderer().plain(messages, tools)
+        row = _row(each, tokens, renderer)
+        if isinstance(row, str):
+            choice.left_out[row] += 1
         else:
-            chat = [{"role": message["role"], "content": message["content"]} for message in messages]
-        if chat is None:
-            choice.left_out["the chat template has no plain form of it"] += 1
-            continue
-        yield {
-            "messages": chat,
-            "id": each.id,
-            "reward": _reward(each),
-            "data_source": each.data_source,
-            "step": each.info.get("step"),
-            **({"images": [{"bytes": image} for image in images]} if images else {}),
-        }
+            yield row
     if chosen and not found:
         remedy = "Write it with agent_rl.trace.tokens=true, as every recipe does"
         raise ConfigError("sft", "the trace has no conversations: they are kept with the tokens", remedy)
+
+
+def _row(trajectory: Trajectory, tokens: Tokens | None, renderer: Callable[[], Renderer]) -> dict[str, Any] | str:
+    """The row of a trajectory, or why there is none."""
+    messages = list(tokens["messages"]) if tokens else []
+    while messages and messages[-1]["role"] != "assistant":  # an observation that was not answered
+        messages.pop()
+    if not tokens or not messages:
+        return "without tokens"
+    if any(not isinstance(message["content"], str) for message in messages):
+        return "with images, videos or audios"
+    if tokens["tools"] or any(message["role"] not in _PLAIN for message in messages):
+        chat = renderer().plain(messages, tokens["tools"])
+    else:
+        chat = [{"role": message["role"], "content": message["content"]} for message in messages]
+    if chat is None:
+        return "the chat template has no plain form of it"
+    return {
+        "messages": chat,
+        "id": trajectory.id,
+        "reward": trajectory.score.total if trajectory.score else None,
+        "data_source": trajectory.data_source,
+        "step": trajectory.info.get("step"),
+    }
 
 
 def write_sft(path: Path, rows: Iterable[dict[str, Any]]) -> int:
@@ -214,61 +206,14 @@ def write_sft(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    message, found = pa.struct([("role", pa.string()), ("content", pa.string())]), list(rows)
-    columns = [
-        ("messages", pa.list_(message)),
-        ("id", pa.string()),
-        ("reward", pa.float64()),
-        ("data_source", pa.string()),
-        ("step", pa.int64()),
-    ]
-    if any("images" in row for row in found):  # with the column, verl asks for a model with vision
-        columns.append(("images", pa.list_(pa.struct([("bytes", pa.binary())]))))
-        found = [{"images": [], **row} for row in found]
-    table = pa.Table.from_pylist(found, pa.schema(columns))
+    message = pa.struct([("role", pa.string()), ("content", pa.string())])
+    columns = {"messages": pa.list_(message), "id": pa.string(), "reward": pa.float64(), "data_source": pa.string(),
+               "step": pa.int64()}  # fmt: skip
+    table = pa.Table.from_pylist(list(rows), pa.schema(columns))
     parquet.write_table(table, path)
     return int(table.num_rows)
-
-
-def _images(
-    messages: Sequence[Mapping[str, Any]], tokens: Tokens, names: Sequence[str], read: Callable[[str], bytes | None]
-) -> list[bytes] | None:
-    """The images of a conversation in their order; None: they are not there, or their places are not known."""
-    contents = [message["content"] for message in messages]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    count = sum(part["type"] == "image" for part in parts)
-    if not count:
-        return []
-    texts = [content for content in contents if isinstance(content, str)] + [part.get("text", "") for part in parts]
-    if count > len(names) or len(tokens["sequences"]) > 1 or any(_IMAGE in text for text in texts):
-        return None
-    found = [image for name in names[:count] if (image := read(name)) is not None]
-    return found if len(found) == count else None
-
-
-def _flat(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return "".join(part["text"] if part["type"] == "text" else _IMAGE for part in content)
 
 
 def _between(text: str, before: str, after: str) -> str | None:
     fits = text.startswith(before) and text.endswith(after) and len(text) >= len(before) + len(after)
     return text[len(before) : len(text) - len(after)] if fits else None
-
-
-def _reward(trajectory: Trajectory) -> float:
-    assert trajectory.score is not None
-    return trajectory.score.total
-
-
-def _group(trajectory: Trajectory) -> str:
-    return trajectory.id.rpartition("_")[0] or trajectory.id
-
-
-def _talk(trajectory: Trajectory) -> str:
-    return json.dumps([_prompt(trajectory), [turn.text for turn in trajectory.turns]])
-
-
-def _prompt(trajectory: Trajectory) -> str:
-    return json.dumps([[message.role, message.content] for message in trajectory.prompt])

@@ -79,7 +79,7 @@ class EndpointConfig(RemoteLimits):
     """The model's name at the endpoint."""
     api_key_env: str | None = None
     """Name of the environment variable that holds the API key; null: none is sent."""
-    breaker: BreakerConfig = BreakerConfig(failures=None, share=None)
+    breaker: BreakerConfig = BreakerConfig(failures=None)
     budget: EndpointBudget = EndpointBudget()
 
 

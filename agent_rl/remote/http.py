@@ -33,7 +33,6 @@ from typing import Any
 
 import anyio
 import httpx
-import stamina
 from aiolimiter import AsyncLimiter
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -93,6 +92,15 @@ class _Failure(Exception):
     retry_after_s: float | None = None
     unsent: bool = False
     """The server cannot have acted on it."""
+
+    def may_repeat(self, idempotent: bool) -> bool:
+        return idempotent or self.unsent or (self.status in (429, 503) and self.retry_after_s is not None)
+
+    def pause_s(self, attempts: int) -> float:
+        """Seconds until the next attempt: those that the server asks for, or ever more."""
+        if self.retry_after_s is not None:
+            return max(self.retry_after_s, FIRST_DELAY_S) * random.uniform(1, 1.1)
+        return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(attempts - 1, 10) + random.uniform(0, JITTER_S))
 
 
 @dataclass(slots=True)
@@ -212,39 +220,25 @@ class Remote:
     async def _until_answered(
         self, lane: _Lane, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool
     ) -> Response:
-        limits = self.limits
+        limits, host = self.limits, host_of(request.url)
         deadline = time.monotonic() + limits.total_s
         number, last = 0, _Failure("no answer")
-
-        def delay(error: Exception) -> bool | float:
-            if not isinstance(error, _Failure) or not _may_repeat(error, idempotent):
-                return False
-            if error.retry_after_s is None:
-                return True
-            wait_s = max(error.retry_after_s, FIRST_DELAY_S) * random.uniform(1, 1.1)
-            return wait_s if time.monotonic() + wait_s < deadline else False
-
-        with anyio.move_on_after(limits.total_s) as total, contextlib.suppress(_Failure):
-            async for attempt in stamina.retry_context(
-                on=delay,
-                attempts=limits.attempts,
-                timeout=None,
-                wait_initial=FIRST_DELAY_S,
-                wait_max=LONGEST_DELAY_S,
-                wait_jitter=JITTER_S,
-            ):
-                with attempt:
-                    if attempt.num > 1:
-                        await lane.turn()
-                    number = attempt.num
-                    try:
-                        return await self._attempt(client, request)
-                    except _Failure as failure:
-                        last = failure
-                        logger.info("%s: %s (attempt %d)", host_of(request.url), failure.problem, number)
-                        raise
+        with anyio.move_on_after(limits.total_s) as total:
+            while True:
+                number += 1
+                try:
+                    return await self._attempt(client, request)
+                except _Failure as failure:
+                    last = failure
+                logger.info("%s: %s (attempt %d)", host, last.problem, number)
+                pause_s = last.pause_s(number)
+                too_late = last.retry_after_s is not None and time.monotonic() + pause_s >= deadline
+                if too_late or number == limits.attempts or not last.may_repeat(idempotent):
+                    break
+                await anyio.sleep(pause_s)
+                await lane.turn()
         problem = last.problem + (f"; gave up after {limits.total_s:g} s" if total.cancelled_caught else "")
-        raise RemoteError(host_of(request.url), problem, last.status, number) from last.__cause__
+        raise RemoteError(host, problem, last.status, number) from last.__cause__
 
     async def _attempt(self, client: httpx.AsyncClient, request: httpx.Request) -> Response:
         try:
@@ -327,10 +321,6 @@ class Remote:
         )
 
 
-def _may_repeat(failure: _Failure, idempotent: bool) -> bool:
-    return idempotent or failure.unsent or (failure.status in (429, 503) and failure.retry_after_s is not None)
-
-
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
     """`target`, without the caller's own headers if it goes to another host: they may hold keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
@@ -363,10 +353,4 @@ def _hide_query(record: logging.LogRecord) -> bool:
     return True
 
 
-def _is_not_ours(record: logging.LogRecord) -> bool:
-    """Drop stamina's log line for our retries: ours names the host and the failure."""
-    return not str(record.__dict__.get("stamina.caused_by", "")).startswith(f"{_Failure.__name__}(")
-
-
 logging.getLogger("httpx").addFilter(_hide_query)
-logging.getLogger("stamina").addFilter(_is_not_ours)

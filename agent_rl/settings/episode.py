@@ -59,7 +59,7 @@ class ToolsSettings(Section):
     max_result_tokens: int | None = Field(default=None, ge=32)
     """Tokens of a result that the policy is shown, instead of verl's limit in characters; null: verl's."""
     cache_path: str | None = None
-    """SQLite file on a local disk that keeps the results of tools with `cache: shared`; null: memory only."""
+    """File on a local disk that keeps the results of tools with `cache: shared`; null: memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
     """What an exception of a tool leads to that is neither a `ToolError` nor an outage. `unscored`: the trajectory is
     not scored, and the same traceback eight times in a run stops it. `observe`: the policy is shown the exception."""

@@ -1,30 +1,23 @@
 """Results of reusable tools, kept so that equal calls are executed once.
 
-A `ResultCache` is bounded in entries and bytes and forgets the least recently used. Of concurrent equal calls one is
-executed and the others wait for it. With a `DiskCache` behind it, results outlive the process and are shared with
-other processes on this machine (SQLite in WAL mode: not for a network file system). It promises neither that two
-processes never execute one call twice, nor that a file forgets anything: delete it when a tool's code or data changes.
+In memory the least recently used is forgotten. In a file, results outlive the process and are shared with other
+processes on this machine. It promises neither that two processes never execute one call twice, nor that a file forgets
+anything: delete it when a tool's code or data changes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import time
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
-from agent_rl.concurrency import PerLoop
-from agent_rl.remote.disk_cache import DiskCache
-from agent_rl.remote.reply_cache import MAX_BYTES, TextStore
+from agent_rl.store import Cache
 from agent_rl.tools.base import ToolOutput
 from agent_rl.trajectory import ToolResult, plain
 
-__all__ = ["MAX_ENTRIES", "ResultCache", "canonical_json", "digest", "shared_cache"]
-
-MAX_ENTRIES = 10_000
+__all__ = ["ResultCache", "canonical_json", "digest", "shared_cache"]
 
 
 def canonical_json(value: Any) -> str:
@@ -43,51 +36,37 @@ def digest(text: str) -> str:
 
 
 class ResultCache:
-    """Results by key, in memory, and in a file when there is one."""
+    """Results by key; the argument is that of `Cache`."""
 
-    def __init__(
-        self, file: DiskCache | None = None, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
-    ) -> None:
-        self._store = TextStore(file, max_entries, max_bytes)
-        self._flights: PerLoop[dict[str, asyncio.Future[str | None]]] = PerLoop(dict)
+    def __init__(self, path: str | None = None) -> None:
+        self._cache = Cache(path, "agent_rl.tools.cache_path", "tool results")
 
     async def get(
         self, key: str, result: ToolResult, patience_s: float, execute: Callable[[], Awaitable[ToolOutput]]
     ) -> ToolOutput:
-        """What is kept under `key`, or else what `execute` gives, which is kept when it may be.
+        """What is kept under `key`, or else what `execute` returns, which is kept when it may be.
 
         Args:
             key: the same for equal calls.
             result: the call's; cache hits and the seconds of waiting are noted in it.
-            patience_s: seconds to wait for equal calls that are being executed. When one fails or is cancelled, another
-                is executed; those that have waited this long are executed beside it.
+            patience_s: seconds to wait for equal calls that are being executed.
             execute: executes the call.
+
+        Raises:
+            UnscoredError: see `Cache.get`.
         """
-        flights = self._flights.get()
-        waited = 0.0
-        while (kept := self._store.recall(key)) is None and key in flights and waited < patience_s:
-            flight, started = flights[key], time.perf_counter()
-            await asyncio.wait((flight,), timeout=patience_s - waited)
-            waited += time.perf_counter() - started
-            if flight.done() and (kept := flight.result()) is not None:
-                break
-        result.queue_seconds += waited
-        if kept is not None:
-            return _decode(kept, result)
-        if key in flights:
-            return await execute()
-        flight = flights[key] = asyncio.get_running_loop().create_future()
-        try:
-            if (kept := await self._store.get(key)) is not None:
-                return _decode(kept, result)
-            output = await execute()
-            kept = _encode(output)
-            if kept is not None:
-                await self._store.put(key, kept)
-            return output
-        finally:
-            del flights[key]
-            flight.set_result(kept)
+        executed: list[ToolOutput] = []
+
+        async def make() -> str | None:
+            executed.append(await execute())
+            return _encode(executed[0])
+
+        found = await self._cache.get(key, make, patience_s)
+        result.queue_seconds += found.waited_s
+        if executed:
+            return executed[0]
+        result.metrics["cached"] = True
+        return ToolOutput(*json.loads(found.text))
 
 
 @cache
@@ -97,7 +76,7 @@ def shared_cache(path: str | None) -> ResultCache:
     Raises:
         ConfigError: when the file cannot be used.
     """
-    return ResultCache(DiskCache(path, key="agent_rl.tools.cache_path", kind="tool results") if path else None)
+    return ResultCache(path)
 
 
 def _encode(output: ToolOutput) -> str | None:
@@ -105,9 +84,3 @@ def _encode(output: ToolOutput) -> str | None:
     if output.answer is not None or output.images:
         return None
     return json.dumps([output.text, output.reward, output.metrics])
-
-
-def _decode(kept: str, result: ToolResult) -> ToolOutput:
-    result.metrics["cached"] = True
-    text, reward, metrics = json.loads(kept)
-    return ToolOutput(text, reward, metrics)

@@ -7,7 +7,7 @@ rows of every training batch in their order, with the advantages. Each of the th
 """
 
 from agent_rl.trace.batches import TrainedBatch, TrainedRow, read_batches, read_trained_rows
-from agent_rl.trace.files import append, follow, read
+from agent_rl.trace.files import append, read
 from agent_rl.trace.images import find_image, image_folder, image_names
 from agent_rl.trace.parts import append_lines, firsts, parts
 from agent_rl.trace.rollouts import segments
@@ -25,7 +25,6 @@ __all__ = [
     "append_lines",
     "find_image",
     "firsts",
-    "follow",
     "image_folder",
     "image_names",
     "parts",

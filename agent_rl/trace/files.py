@@ -18,7 +18,7 @@ from agent_rl.trace.parts import append_lines, parts
 from agent_rl.trace.tokens import TokenReader, append_tokens
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["append", "follow", "read"]
+__all__ = ["append", "read"]
 
 
 def append(
@@ -74,28 +74,6 @@ def read(
                 if reader is not None and (found := reader.read(trajectory.id)):
                     trajectory.info["tokens"] = found
                 yield trajectory
-
-
-def follow(path: str | os.PathLike[str]) -> Iterator[Trajectory | None]:
-    """The trajectories of a trace that is being written, through all its parts, without torn lines.
-
-    Yields:
-        The next one, or None when all that is there has been read: ask again after a while. It never ends.
-    """
-    number = offset = 0
-    while True:
-        there = parts(path)
-        if number < len(there) and there[number].exists():
-            with open(there[number], "rb") as file:
-                file.seek(offset)
-                while (line := file.readline()).endswith(b"\n"):
-                    offset += len(line)
-                    if _is_json(line):
-                        yield Trajectory.from_json(line)
-            if number + 1 < len(parts(path)):
-                number, offset = number + 1, 0
-                continue
-        yield None
 
 
 def _is_json(line: bytes) -> bool:

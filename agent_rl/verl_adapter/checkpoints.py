@@ -24,12 +24,12 @@ from filelock import FileLock
 from agent_rl.errors import ConfigError
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Needs, check
+from agent_rl.store import file_digest
 from agent_rl.verl_adapter.inspection import needs_critic
 
 __all__ = [
     "MERGED",
     "complete_checkpoint",
-    "file_digest",
     "model_folder",
     "names_a_folder",
     "policy_shards",
@@ -77,15 +77,6 @@ def weights_digest(model: Path) -> str:
     with ThreadPoolExecutor() as pool:
         digests = list(pool.map(file_digest, files))
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
-def file_digest(file: Path) -> str:
-    """The SHA-256 of a file's content."""
-    digest = hashlib.sha256()
-    with open(file, "rb") as content:
-        while chunk := content.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def policy_shards(folder: Path) -> Path | None:

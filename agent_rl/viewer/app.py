@@ -21,7 +21,7 @@ from fastapi.staticfiles import StaticFiles
 
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.pages import Pages
-from agent_rl.viewer.records import visible
+from agent_rl.viewer.rendering import visible
 
 __all__ = ["LOOPBACK", "create_app"]
 

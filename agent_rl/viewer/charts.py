@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.output import one_line
-from agent_rl.viewer.records import environment
+from agent_rl.viewer.rendering import environment
 
 __all__ = ["COLOURS", "Chart", "Point"]
 

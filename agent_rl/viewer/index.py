@@ -15,11 +15,12 @@ import os
 import sqlite3
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -102,25 +103,19 @@ class TraceIndex:
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
         """The trajectories before and after one in the page's order."""
-        found = [row["id"] for row in self.find(query)]
-        at = found.index(number) if number in found else -1
-        before = found[at - 1] if at > 0 else None
-        return before, found[at + 1] if 0 <= at < len(found) - 1 else None
+        found = [None, *(row["id"] for row in self.find(query)), None]
+        at = found.index(number) if number in found else None
+        return (None, None) if at is None else (found[at - 1], found[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
         """The values of each facet, and the names of tools and components, with their numbers of trajectories."""
-        found: dict[str, list[tuple[str, int]]] = {}
-        facets = ", ".join(FACETS)
-        rows = self._rows(f"SELECT {facets}, count(*) AS number FROM trajectories GROUP BY {facets}")
-        for facet in FACETS:
-            counts: Counter[Any] = Counter()
-            for row in rows:
-                counts[row[facet]] += row["number"]
-            known = sorted((value, count) for value, count in counts.items() if value is not None)
-            found[facet] = [(str(value), count) for value, count in known]
-        for kind in ("tool", "component"):
-            rows = self._rows(f"SELECT name, count(*) AS number FROM {kind}s GROUP BY name ORDER BY name")
-            found[kind] = [(row["name"], row["number"]) for row in rows]
+        tables = {facet: (facet, "trajectories") for facet in FACETS}
+        tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
+        found = {}
+        for kind, (column, table) in tables.items():
+            counted = f"SELECT {column} AS value, count(*) AS number FROM {table} WHERE value IS NOT NULL"
+            rows = self._rows(f"{counted} GROUP BY value ORDER BY value")
+            found[kind] = [(str(row["value"]), row["number"]) for row in rows]
         return found
 
     def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -162,10 +157,8 @@ class TraceIndex:
         where, values = Query({**facets, "step": str(step)}).condition()
         known = f"{where} AND correctness IS NOT NULL"
         sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
-        found: dict[str, list[float]] = {}
-        for row in self._rows(sql, values):
-            found.setdefault(row["prompt_key"], []).append(row["correctness"])
-        return list(found.values())
+        groups = groupby(self._rows(sql, values), itemgetter("prompt_key"))
+        return [[row["correctness"] for row in group] for _, group in groups]
 
     def compare(
         self, one: tuple[str, int | None], other: tuple[str, int | None]
@@ -233,20 +226,14 @@ class TraceIndex:
             status = os.stat(source.path)
         except OSError:
             return 0  # not there yet
-        database = self._writer
-        known = database.execute("SELECT * FROM files WHERE path = ?", [str(source.path)]).fetchone()
+        path, database = str(source.path), self._writer
+        known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
         if known is not None and (known["inode"] != status.st_ino or known["offset"] > status.st_size):
             self._forget(known["id"])
-            known = None
-        if known is None:
-            database.execute(
-                "INSERT INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)",
-                [str(source.path), source.name, status.st_ino],
-            )
-            known = database.execute("SELECT * FROM files WHERE path = ?", [str(source.path)]).fetchone()
-        if known["offset"] >= status.st_size:
-            return 0
-        return self._read(source, known["id"], known["offset"], progress)
+        new = (path, source.name, status.st_ino)
+        database.execute("INSERT OR IGNORE INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)", new)
+        known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
+        return self._read(source, known["id"], known["offset"], progress) if known["offset"] < status.st_size else 0
 
     def _forget(self, file: int) -> None:
         ids = "(SELECT id FROM trajectories WHERE file_id = ?)"

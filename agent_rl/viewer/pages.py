@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -13,21 +12,18 @@ from urllib.parse import urlencode
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from agent_rl.trace import read_trained_rows
-from agent_rl.viewer.breakdown import read_breakdown
-from agent_rl.viewer.groups import components, mean_advantage, read_group
-from agent_rl.viewer.images import image_type, names_of, place_of
+from agent_rl.trace import image_folder, read_trained_rows
+from agent_rl.viewer.images import image_type, names_of
 from agent_rl.viewer.index import PAGE, TraceIndex
 from agent_rl.viewer.query import FACETS, NUMBERS, Query, read_int
-from agent_rl.viewer.records import environment, visible
+from agent_rl.viewer.rendering import environment, visible
+from agent_rl.viewer.rewards import components, mean_advantage, read_breakdown, read_group
 from agent_rl.viewer.tokens import find_tokenizer, shaded
 
 __all__ = ["Pages"]
 
 _OWN = ("full", "with")
 """Values of an address that are not of the table."""
-_THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
-_TONES = {"answered": "good", "stopped": "", "": ""}
 
 
 class Pages:
@@ -38,15 +34,6 @@ class Pages:
         self._lock = threading.Lock()
         self._values: tuple[int, dict[str, list[tuple[str, int]]]] = (-1, {})
         self._environment = environment()
-        self._environment.filters |= {
-            "number": _number,
-            "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
-            "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
-            "tone": lambda reason: _TONES.get(reason or "", "warn" if str(reason).startswith("max_") else "bad"),
-            "short": lambda text: text if len(text) <= 16 else f"{text[:8]}\u2026{text[-5:]}",
-            "thoughts": _thoughts,
-            "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=repr),
-        }
 
     def table(self, request: Request) -> HTMLResponse:
         """The trajectories that a query finds."""
@@ -64,15 +51,12 @@ class Pages:
         """One trajectory as a conversation."""
         columns, record = self._found(number)
         group = read_group(self.index, columns)
-        sample = group.sample(number)
-        apart = {name: sample and group.apart(sample, name) for name in components(record)}
-        advantage = None
-        if sample is not None and sample.advantage is not None:
-            advantage = {"value": sample.advantage, "source": group.source}
+        apart = {name: group.apart(record, name) for name in components(record)}
+        advantage = next((each.advantage for each in group.samples if each.row["id"] == number), None)
         self._show_images(columns, record)
         return self._page(
             "trajectory.html", columns=columns, record=record, full="full" in request.query_params,
-            group=len(group.samples), breakdown=read_breakdown(record), apart=apart, advantage=advantage,
+            group=group, breakdown=read_breakdown(record), apart=apart, advantage=advantage,
             **self._around(request, number),
         )  # fmt: skip
 
@@ -112,9 +96,7 @@ class Pages:
             group = read_group(self.index, each)
             for sample in group.samples:
                 self._show_images(sample.row, sample.record)
-            about = {name: each[name] for name in ("step", "file", "question")}
-            source = f"Each advantage is {group.source}."
-            sides.append({**about, "samples": group.samples, "names": group.names, "source": source})
+            sides.append({"columns": each, "group": group})
         back = _back(_given(request))
         up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#row-c{number}"
         return self._page("group.html", sides=sides, full=False, up=up)
@@ -137,7 +119,7 @@ class Pages:
         columns, record = self._found(number)
         names = [name for _, names in names_of(record) for name in names]
         try:
-            file, kind = image_type(place_of(self.index.path_of(columns)), names[place])
+            file, kind = image_type(image_folder(self.index.path_of(columns)), names[place])
             return Response(file.read_bytes(), media_type=kind)
         except (IndexError, ValueError, OSError) as error:
             raise HTTPException(404, visible(error)) from error
@@ -164,7 +146,7 @@ class Pages:
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Put addresses in place of the names of images, or why one is not shown."""
-        folder, number = place_of(self.index.path_of(columns)), 0
+        folder, number = image_folder(self.index.path_of(columns)), 0
         for holder, names in names_of(record):
             shown = []
             for name in names:
@@ -206,16 +188,3 @@ def _linker(given: Mapping[str, str]) -> Callable[..., str]:
         return "?" + urlencode({key: value for key, value in values.items() if value})
 
     return link
-
-
-def _thoughts(text: Any) -> list[tuple[str, str]]:
-    """A turn's text as parts: thoughts that the policy has marked, and the rest."""
-    parts = _THOUGHT.split(str(text))
-    found = [("thought" if place % 2 else "text", part.strip("\n")) for place, part in enumerate(parts)]
-    return [(kind, part) for kind, part in found if part.strip()] or [("text", str(text))]
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "\u2013"
-    return f"{value + 0.0:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

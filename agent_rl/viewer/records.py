@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
-
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.exports.atif import from_atif
-from agent_rl.launch.output import named
+from agent_rl.viewer.rendering import visible
 
-__all__ = ["MOST_CHARACTERS", "Source", "environment", "find_sources", "in_our_form", "newest_run", "visible"]
+__all__ = ["Source", "find_sources", "in_our_form", "newest_run"]
 
-MOST_CHARACTERS = 20_000
-"""Of one text on a page; `?full=1` shows all."""
 _IN_A_RUN = (
     "trace.jsonl",
     "trajectories.jsonl",
@@ -117,24 +113,6 @@ def in_our_form(record: Any) -> dict[str, Any]:
         if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
             return from_atif(record)
     raise ValueError("neither a trajectory of agent_rl, nor a line of verl's dumps, nor ATIF")
-
-
-def visible(text: Any, full: bool = True) -> str:
-    """Text with its control, surrogate and direction characters by name, cut to `MOST_CHARACTERS` unless `full`."""
-    shown = str(text)
-    cut = 0
-    if not full and len(shown) > MOST_CHARACTERS:
-        cut = len(shown) - MOST_CHARACTERS
-        shown = shown[:MOST_CHARACTERS]
-    shown = named(shown)
-    return f"{shown}\n\u2026 {cut:,} more characters" if cut else shown
-
-
-def environment() -> Environment:
-    """Of the templates: they escape, and show by the filter `visible` what controls other text."""
-    made = Environment(loader=PackageLoader("agent_rl.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made.filters["visible"] = visible
-    return made
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -17,11 +17,13 @@ from agent_rl.evaluation.summary import estimate_mean, estimate_rate
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.resolution import leaves
 from agent_rl.launch.warnings import components, run_warnings, series
+from agent_rl.trace import image_folder
 from agent_rl.viewer.charts import COLOURS, Chart
-from agent_rl.viewer.images import names_of, place_of, thumbnail
+from agent_rl.viewer.images import names_of, thumbnail
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.query import Query
-from agent_rl.viewer.records import environment, find_sources
+from agent_rl.viewer.records import find_sources
+from agent_rl.viewer.rendering import environment
 
 __all__ = ["Run", "charts", "facts", "read_run", "report"]
 
@@ -54,8 +56,6 @@ COMPARED = {
     "perf/throughput": "Tokens a second a GPU",
 }
 """Metrics of the tables, and a chart each where several runs are compared."""
-Success = tuple[int, int, float, float | None, float | None]
-"""A step, the number of prompts, and the success on them with its 95 % interval."""
 ENDS = 3
 """Steps at the start and at the end that the tables average, where there are twice as many."""
 MOST_SHOWN = 3
@@ -63,6 +63,30 @@ MOST_SHOWN = 3
 MOST_IMAGES = 12
 """Of a trajectory."""
 _MOST_DIFFERENCES = 100
+
+
+class Success(NamedTuple):
+    """The success in a step, with its 95 % interval."""
+
+    step: int
+    prompts: int
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """What a page shows of a run's trace; nothing without one."""
+
+    success: Sequence[Success] = ()
+    held_out: Sequence[Success] = ()
+    """Success in the validations."""
+    best: Sequence[Mapping[str, Any]] = ()
+    worst: Sequence[Mapping[str, Any]] = ()
+    changed: Sequence[Mapping[str, Any]] = ()
+    """Prompts whose reward differs most between two steps."""
+    between: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -127,13 +151,17 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
         cache: where the index of the trajectories is kept.
     """
     colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
-    shown = [_shown(run, cache) for run in runs]
-    page = (
+    style = Path(__file__).with_name("static").joinpath("viewer.css").read_text(encoding="utf-8")
+    return str(
         environment()
         .get_template("report.html")
-        .render(runs=shown, comparison=_comparison(runs) if len(runs) > 1 else {}, colours=Markup(colours), ends=ENDS)
+        .render(
+            runs=[_shown(run, cache) for run in runs],
+            comparison=_comparison(runs) if len(runs) > 1 else {},
+            style=Markup(style + colours),
+            ends=ENDS,
+        )
     )
-    return str(page)
 
 
 def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
@@ -143,30 +171,21 @@ def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
         runs: one or several.
         cache: as for `report`.
     """
-    if len(runs) > 1:
-        return _compared(runs)
-    found = _trajectories(runs[0], cache)
-    return _charts_of(runs[0], found.get("steps", ()), found.get("held_out", ()))
+    return _compared(runs) if len(runs) > 1 else _charts_of(runs[0], _trajectories(runs[0], cache))
 
 
-def _charts_of(run: Run, success: Sequence[Success] = (), held_out: Sequence[Success] = ()) -> list[Chart]:
-    """The charts of one run that have a point.
-
-    Args:
-        run: the run.
-        success: in training.
-        held_out: of the validations.
-    """
+def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
+    """The charts of one run that have a point."""
     names = components(run.training, run.about.get("configuration") or {})
     found = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
     ends = [key for step in run.training[:1] for key in step if key.startswith("agent/stop_")]
     stops = {key: key.removeprefix("agent/stop_") for key in ends if any(v for _, v in series(run.training, key))}
     found.insert(1, Chart("Components of the reward", _lines(run.training, {f"agent/{name}": name for name in names})))
     found.insert(4, Chart("How trajectories end", _lines(run.training, stops)))
-    if success:
-        points = [(step, value) for step, _, value, _, _ in success]
-        band = [(step, low, high) for step, _, _, low, high in success if low is not None and high is not None]
-        marks = [(step, value, low, high) for step, _, value, low, high in held_out]
+    if success := trajectories.success:
+        points = [(each.step, each.value) for each in success]
+        band = [(each.step, each.low, each.high) for each in success if each.low is not None and each.high is not None]
+        marks = [(each.step, each.value, each.low, each.high) for each in trajectories.held_out]
         measured = {"held-out rows": marks} if marks else {}
         found[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band}, measured)
     return [chart for chart in found if chart]
@@ -179,21 +198,29 @@ def _compared(runs: Sequence[Run]) -> list[Chart]:
     return [chart for chart in found if chart]
 
 
+def _drawn(found: Iterable[Chart]) -> Markup:
+    return Markup("".join(chart.svg() for chart in found))
+
+
 def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
-    configuration = run.about.get("configuration") or {}
-    trajectories = _trajectories(run, cache)
-    success, held_out = trajectories.pop("steps", []), trajectories.pop("held_out", [])
+    configuration, trajectories = run.about.get("configuration") or {}, _trajectories(run, cache)
+    ends = max(1, min(ENDS, len(run.training) // 2))
     return {
         "name": run.name,
         "steps": len(run.training),
         "warnings": run_warnings(run.training, configuration),
-        "charts": Markup("".join(chart.svg() for chart in _charts_of(run, success, held_out))),
-        "ends": _ends(run),
-        "table": _before_and_after(run),
+        "charts": _drawn(_charts_of(run, trajectories)),
+        "ends": ends,
+        "table": [
+            (title, key, fmean(values[:ends]), fmean(values[-ends:])) for title, key, (values,) in _values([run])
+        ],
         "validation": _validation(run),
         "trajectories": trajectories,
-        "success": [("", each) for each in _first_and_last(success)]
-        + [("held-out ", each) for each in _first_and_last(held_out)],
+        "success": [
+            (kind, each)
+            for kind, found in (("", trajectories.success), ("held-out ", trajectories.held_out))
+            for each in dict.fromkeys([*found[:1], *found[-1:]])
+        ],
         "command": " ".join(run.about.get("command") or ()),
         "versions": run.about.get("versions") or {},
         "configuration": json.dumps(configuration, indent=2, ensure_ascii=False),
@@ -211,9 +238,9 @@ def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
         "runs": _names(runs),
         "last": [
             (title, key, [fmean(each[-ENDS:]) if each else None for each in values])
-            for title, key, values in _compared_values(runs)
+            for title, key, values in _values(runs)
         ],
-        "charts": Markup("".join(chart.svg() for chart in _compared(runs))),
+        "charts": _drawn(_compared(runs)),
         "differences": [(key, values) for key, values in differences if len(set(values)) > 1][:_MOST_DIFFERENCES],
     }
 
@@ -226,28 +253,12 @@ def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[
     return {name: points for key, name in keys.items() if (points := series(steps, key))}
 
 
-def _before_and_after(run: Run) -> list[tuple[str, str, float, float]]:
-    """Means of the first and the last steps, with the metric's name and key."""
-    ends = _ends(run)
-    return [
-        (title, key, fmean(values[:ends]), fmean(values[-ends:])) for title, key, (values,) in _compared_values([run])
-    ]
-
-
-def _compared_values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
+def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
     """The metrics of the tables that one of the runs has: title, key, and each run's values."""
     for key, title in COMPARED.items():
         values = [[value for _, value in series(run.training, key)] for run in runs]
         if any(values):
             yield title, key, values
-
-
-def _first_and_last(success: Sequence[Success]) -> list[Success]:
-    return [success[0], success[-1]] if len(success) > 1 else list(success)
-
-
-def _ends(run: Run) -> int:
-    return max(1, min(ENDS, len(run.training) // 2))
 
 
 def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
@@ -257,29 +268,30 @@ def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
     return [(key.partition("/")[2], series(run.steps, key)) for key in shown]
 
 
-def _trajectories(run: Run, cache: Path | None) -> dict[str, Any]:
-    """Success with its interval at the start and at the end, and trajectories worth reading; empty without a trace."""
+def _trajectories(run: Run, cache: Path | None) -> Trajectories:
+    """Success, and trajectories worth reading."""
     file = run.path / "trace.jsonl"
     if not file.is_file() or not run.training:
-        return {}
+        return Trajectories()
     (source,) = find_sources([str(file)])
     with closing(TraceIndex([source], cache)) as index:
         index.refresh()
         if not index.count():
-            return {}
-        first, last = int(run.training[0]["step"]), int(run.training[-1]["step"])
+            return Trajectories()
         train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
-        by_reward = {"step": str(last), **train, "sort": "reward"}
-        ends = [Query({**by_reward, "order": order}) for order in ("desc", "asc")]
-        place = place_of(source.path)
-        best, worst = ([(row, _said(index.record(row), place)) for row in _of_several(index, query)] for query in ends)
-        success = list(_successes(index, run.training, train))
+        by_reward = {"step": str(run.training[-1]["step"]), **train, "sort": "reward"}
+        place = image_folder(source.path)
+        best, worst = (
+            [{**row, "record": _with_thumbnails(index.record(row), place)} for row in _of_several(index, query)]
+            for query in (Query({**by_reward, "order": order}) for order in ("desc", "asc"))
+        )
         held_out = list(_successes(index, run.steps, {"split": "test"}))
-        if len(held_out) > 1:  # the same prompts, as training's seldom are
-            first, last = held_out[0][0], held_out[-1][0]
-        changed = index.compare((source.name, first), (source.name, last))[0][:5] if last > first else []
-        found = {"best": best, "worst": worst, "changed": changed, "between": (first, last)}
-        return {"steps": success, "held_out": held_out, **found}
+        # of validations where there are several: they have the same prompts, as training's steps seldom do
+        steps = [each.step for each in held_out] if len(held_out) > 1 else [int(each["step"]) for each in run.training]
+        between = steps[0], steps[-1]
+        one, other = ((source.name, step) for step in between)
+        changed = index.compare(one, other)[0][:5] if one != other else []
+        return Trajectories(list(_successes(index, run.training, train)), held_out, best, worst, changed, between)
 
 
 def _of_several(index: TraceIndex, query: Query) -> list[dict[str, Any]]:
@@ -295,20 +307,14 @@ def _successes(index: TraceIndex, steps: Sequence[Mapping[str, Any]], facets: Ma
         if rows := index.correctness(step, facets):
             is_rate = all(0 <= value <= 1 for row in rows for value in row)
             found = estimate_rate(rows) if is_rate else estimate_mean(rows)
-            yield step, len(rows), found.mean, found.low, found.high
+            yield Success(step, len(rows), found.mean, found.low, found.high)
 
 
-def _said(record: Mapping[str, Any], place: Path) -> list[tuple[str, str, list[str]]]:
-    """Who said what in a trajectory, and the first images, small."""
-    images: dict[int, list[str]] = {}
+def _with_thumbnails(record: dict[str, Any], place: Path) -> dict[str, Any]:
+    """The record with its first images in itself, small."""
+    left = MOST_IMAGES
     for holder, names in names_of(record):
-        left = MOST_IMAGES - sum(map(len, images.values()))
-        images[id(holder)] = [image for name in names[:left] if (image := thumbnail(place, name))]
-    found = [(str(message.get("role")), str(message.get("content")), images.get(id(message), []))
-             for message in record.get("prompt") or ()]  # fmt: skip
-    for number, turn in enumerate(record.get("turns") or (), start=1):
-        found.append((f"turn {number}", str(turn.get("text", "")), []))
-        shown = [image for result in turn.get("results") or () for image in images.get(id(result), ())]
-        if turn.get("observation") or shown:
-            found.append(("environment", str(turn.get("observation") or ""), shown))
-    return found
+        shown = [image for name in names[:left] if (image := thumbnail(place, name))]
+        left -= len(shown)
+        holder["pictures"] = [{"address": image} for image in shown]
+    return record

@@ -8,7 +8,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent_rl.viewer.records import Source, in_our_form, visible
+from agent_rl.viewer.records import Source, in_our_form
+from agent_rl.viewer.rendering import visible
 
 __all__ = ["SCHEMA", "RowBatch", "lines"]
 

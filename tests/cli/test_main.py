@@ -95,7 +95,6 @@ GSM8K = str(ROOT / "recipes" / "gsm8k_calculator")
     [
         ("agent-rl train gsm", "gsm8k_calculator"),
         ("agent-rl eval --loop code", "code_act_agent"),
-        ("agent-rl tools call tool_configs/calculator.yaml calc", "calculator"),
     ],
 )
 def test_the_shell_completes(line: str, completed: str) -> None:

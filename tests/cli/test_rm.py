@@ -17,7 +17,7 @@ from tests.rewards.judge.server import judging
 pytestmark = pytest.mark.slow
 
 
-def test_a_judge_is_measured_and_drawn(tmp_path: Path) -> None:
+def test_a_judge_is_measured(tmp_path: Path) -> None:
     samples = [DataSample(query="q", answers=[f"answer {n % 5}"], scores=[min(n % 5 + 1, 4)]) for n in range(20)]
     write_parquet([sample.to_row("mine", "test", n) for n, sample in enumerate(samples)], tmp_path / "rows.parquet")
 
@@ -32,7 +32,6 @@ def test_a_judge_is_measured_and_drawn(tmp_path: Path) -> None:
     assert (report["accuracy"]["mean"], report["mae"], report["unparsable"]) == (0.2, pytest.approx(0.8), 0)
     assert "spearman" in shown.stdout
     assert len((tmp_path / "verdicts.jsonl").read_text().splitlines()) == 5
-    assert (tmp_path / "calibration.png").read_bytes()[:4] == b"\x89PNG"
     for words, problem in (
         ("--discriminative", "a discriminative model needs a server"),
         ("--template=rubric", "--template: .* has the fields think, scores. It needs score or preference"),

@@ -41,10 +41,16 @@ def test_a_variant_that_fails_is_reported_and_leaves_no_receipt(start, tiny_reci
 
 @pytest.mark.parametrize(
     ("text", "values"),
-    [("1", ["1"]), ("grpo,rloo", ["grpo", "rloo"]), ("[a,b],[c]", ["[a,b]", "[c]"]), ("'a,b',c", ["'a,b'", "c"])],
+    [
+        ("1", ["1"]),
+        ("]", ["]"]),
+        ("grpo,rloo", ["grpo", "rloo"]),
+        ("[a,b],[c]", ["[a,b]", "[c]"]),
+        ("'a,b',c", ["'a,b'", "c"]),
+    ],
 )
 def test_commas_outside_of_brackets_separate_values(text, values):
-    assert _values(text) == values
+    assert _values(f"a.b={text}") == [f"a.b={value}" for value in values]
 
 
 @pytest.mark.engine

@@ -30,10 +30,9 @@ def test_some_of_them(folder, words, ids):
         (("no_such", "jsonl"), "no such file"),
         ((".", "jsonl"), "no trace.jsonl or trajectories.jsonl"),
         (("text", "jsonl"), "line 1"),
-        (("text", "csv", "--follow"), "--follow: csv does not have it"),
+        (("text", "csv", "--endpoint", "http://x"), "--endpoint: csv does not have it"),
         (("text", "atif", "--per-prompt", "2"), "--per-prompt: atif does not have it"),
-        (("text", "sft", "--tokens"), "--tokens: sft does not have it"),
-        (("text", "otel", "--follow"), "--follow: there is no collector"),
+        (("text", "otel"), "--endpoint: there is no collector"),
     ],
 )
 def test_mistakes_of_the_user(tmp_path, monkeypatch, arguments, said):

@@ -1,7 +1,6 @@
 """Spans of a trace: what a collector receives over HTTP, parsed by the protocol's own classes."""
 
 import json
-import time
 
 import pytest
 
@@ -10,7 +9,6 @@ pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from agent_rl import trace
-from agent_rl.cli import trace as command
 from agent_rl.errors import ConfigError
 from agent_rl.exports.spans import spans_of
 from agent_rl.trajectory import StopReason
@@ -87,37 +85,9 @@ def test_a_collector_receives_an_agent_its_turns_calls_and_reward(collector, tmp
     assert [(span.trace_id, span.span_id) for _, span in received(collector)[12:]] == before  # the same spans again
 
 
-def test_a_run_is_followed_through_its_parts_until_it_is_interrupted(collector, tmp_path, monkeypatch):
-    path = tmp_path / "trace.jsonl"
-    monkeypatch.setattr(command, "POLL_S", 0.0)
-    trace.append(path, trajectory(0), part_bytes=3000)
-    waits = []
-
-    def sleep(_):
-        waits.append(len(received(collector)) // 6)
-        if len(waits) == 4:
-            raise KeyboardInterrupt
-        trace.append(path, trajectory(len(waits)), part_bytes=3000)
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    assert export(path, "otel", "--endpoint", collector.url, "--follow")["trajectories"] == 4
-    assert waits == [1, 2, 3, 4]
-    assert len(trace.parts(path)) > 1
-
-
-def test_a_file_has_the_same_spans(tmp_path):
-    trace.append(tmp_path / "trace.jsonl", trajectory(info={"step": 1, "tokens": None}))
-    trace.append(tmp_path / "trace.jsonl", trajectory(1, error="gone", reward=None, stop_reason=StopReason.ERROR))
-    export(tmp_path, "otel")
-    whole, failed = map(json.loads, (tmp_path / "trace.otlp.jsonl").read_text().splitlines())
-    (scope,) = whole["resourceSpans"][0]["scopeSpans"]
-    agent, chat, *_ = scope["spans"]
-    made = spans_of(trajectory(), tmp_path.name)
-    assert (len(agent["traceId"]), chat["parentSpanId"]) == (32, agent["spanId"])
-    assert int(agent["traceId"], 16) == made[0].context.trace_id
-    assert agent["startTimeUnixNano"] == str(made[0].start_time)
-    status = failed["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["status"]
-    assert status == {"message": "gone", "code": 2}
+def test_a_trajectory_that_failed_has_its_error_as_status():
+    (agent, *_) = spans_of(trajectory(1, error="gone", reward=None, stop_reason=StopReason.ERROR), "run")
+    assert (agent.status.description, agent.events) == ("gone", ())
 
 
 def test_a_text_that_protobuf_refuses_is_sent_without_what_it_refuses():

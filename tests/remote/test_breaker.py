@@ -37,17 +37,11 @@ def run(each: CircuitBreaker, outcomes: str) -> str:
 
 
 def test_failures_in_a_row() -> None:
-    assert run(breaker(failures=3, share=None), "xx.xx.xxx..") == "xx.xx.xxx--"
-
-
-def test_share_of_a_window() -> None:
-    assert run(breaker(failures=None, share=0.5, window=6), "x.x.x.") == "x.x.x."  # a success does not open it
-    assert run(breaker(failures=None, share=0.5, window=6), "x.x..x.") == "x.x..x-"
-    assert run(breaker(failures=None, share=0.5, window=6), "xxx") == "xxx"  # the window is not full
+    assert run(breaker(failures=3), "xx.xx.xxx..") == "xx.xx.xxx--"
 
 
 def test_a_breaker_without_limits_never_opens() -> None:
-    assert run(breaker(failures=None, share=None), "x" * 100) == "x" * 100
+    assert run(breaker(failures=None), "x" * 100) == "x" * 100
 
 
 def test_the_error_gives_the_reason() -> None:

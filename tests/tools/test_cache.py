@@ -110,7 +110,7 @@ def test_equal_calls_at_once_are_executed_once():
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(ToolError("no"), ToolStatus.ERROR), (KeyError("bug"), None), (UnscoredError("down"), None), (None, None)],
+    [(ToolError("no"), ToolStatus.ERROR), (KeyError("bug"), None), (None, None)],
 )
 def test_when_the_executed_call_fails_a_waiting_one_is_executed(error, status, caplog):
     async def flaky(self, arguments):
@@ -210,21 +210,19 @@ def test_canonical_json_is_one_text_for_equal_data():
 
 
 def test_a_file_keeps_results_for_other_processes_and_runs(tmp_path):
-    """tests/remote has more of the file: processes at once, what is wrong with it, what fails later."""
-    path = str(tmp_path / "new" / "cache.sqlite")
+    """tests/test_store.py has more of the file: processes at once, what is wrong with it, what fails later."""
+    path = str(tmp_path / "new" / "cache.jsonl")
     spec = counting()
     (first,) = asyncio.run(run(spec, [call(spec, x=1)], settings=stored(path)))
-    shared_cache(path)._store.close()
     shared_cache.cache_clear()  # as in another process
     (again,) = asyncio.run(run(spec, [call(spec, x=1)], settings=stored(path)))
     assert outcomes([first, again]) == [("call 1", False), ("call 1", True)]
     assert again.metrics["seen"] == {"x": 1}
-    shared_cache(path)._store.close()
 
 
 def test_broken_file_is_named(tmp_path):
-    path = tmp_path / "cache.sqlite"
-    path.write_bytes(b"not a database " * 100)
-    with pytest.raises(ConfigError, match=r"agent_rl\.tools\.cache_path: .*cache\.sqlite cannot be used.*delete"):
+    path = tmp_path / "cache.jsonl"
+    path.write_bytes(b"not a cache " * 100)
+    with pytest.raises(ConfigError, match=r"agent_rl\.tools\.cache_path: .*cache\.jsonl cannot be used.*delete"):
         ToolSession([counting()], default_timeout_s=1, settings=stored(path))
     ToolSession([counting("trajectory")], default_timeout_s=1, settings=stored(path))  # asks for no file

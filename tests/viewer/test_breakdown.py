@@ -12,7 +12,7 @@ import pytest
 from agent_rl.rewards.compose import Reward
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
-from agent_rl.viewer.breakdown import read_breakdown
+from agent_rl.viewer.rewards import read_breakdown
 from tests.viewer.conftest import trajectory
 
 

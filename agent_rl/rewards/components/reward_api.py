@@ -37,7 +37,7 @@ TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _NEVER_OURS = (401, 403, 404, 405)
 _MAX_EXCERPT = 500  # characters of what the service says that an error repeats
 _ANY_NUMBER = 10_000  # of attempts: they are limited by time
-_BREAKER = BreakerConfig(failures=3, share=None, cooldown_s=1.0)
+_BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
 """More than one failure: a single trajectory that the service cannot answer must not stop the others."""
 
 

@@ -116,10 +116,6 @@ class Judge(Component, kind="judge"):
         notes = {"verdicts": [verdict.model_dump(mode="json") for verdict in verdicts]}
         return Value(aggregated(values, self.config.aggregate), logged, notes)
 
-    async def close(self) -> None:
-        """Close the cache's file."""
-        self.panel.close()
-
     def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question:
         described = {each.name: each.description for each in criteria}
         form = rubric_form(tuple(described), *self._scale) if criteria else score_form(*self._scale)

@@ -100,10 +100,6 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         values = bradley_terry(games, len(group))
         return [_value([each for each in matches if at in each.pair], at, value) for at, value in enumerate(values)]
 
-    async def close(self) -> None:
-        """Close the cache's file."""
-        self.panel.close()
-
     async def _play(self, group: Sequence[Trajectory], match: _Match) -> None:
         """Compare one pair, in both orders."""
         one, other = (group[at] for at in match.pair)

@@ -15,11 +15,10 @@ from pydantic import Field, model_validator
 from agent_rl.errors import UnscoredError
 from agent_rl.remote.breaker import BreakerConfig
 from agent_rl.remote.chat_client import JSON_MODES, ChatClient, EndpointConfig, JsonMode, UnusableReplyError
-from agent_rl.remote.disk_cache import DiskCache
-from agent_rl.remote.reply_cache import ReplyCache, reply_key
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.prompt import PromptTemplate, Question
 from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError
+from agent_rl.store import Cache, reply_key
 
 __all__ = ["Ballot", "Panel", "PanelConfig"]
 
@@ -52,7 +51,7 @@ class PanelConfig(EndpointConfig):
     cache: bool = True
     """Whether a repeated question gets its verdicts from memory."""
     cache_path: str | None = None
-    """SQLite file on a local disk that keeps verdicts for other processes and runs; null: memory only."""
+    """File on a local disk that keeps verdicts for other processes and runs; null: memory only."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Characters of a verdict's reason, if the server enforces the schema."""
     template: str | None = None
@@ -99,8 +98,7 @@ class Panel:
         self.config, self._template = config, template
         modes = JSON_MODES if config.json_mode == "auto" else (config.json_mode,)
         self.client = ChatClient(config, key, json_modes=modes)
-        path = config.cache_path if config.cache else None
-        self._cache = ReplyCache(DiskCache(path, key=f"{key}.cache_path", kind="verdicts") if path else None)
+        self._cache = Cache(config.cache_path if config.cache else None, f"{key}.cache_path", "verdicts")
         self._quorum = config.quorum or config.votes // 2 + 1
 
     async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
@@ -128,16 +126,12 @@ class Panel:
             raise UnscoredError(f"{missing}: {problems[-1]}")
         return verdicts
 
-    def close(self) -> None:
-        """Close the cache's file."""
-        self._cache.close()
-
     async def _vote(self, question: Question, number: int, ballot: Ballot) -> Any:
         config, kept = self.config, False
         if config.cache:
             sampling = (config.model, config.temperature, config.max_tokens, config.seed, config.body)
             key = reply_key(self._template.render(question, Fence("")), sampling, number)
-            verdict, kept = await self._cache.get(key, lambda: self._requested(question, number, ballot))
+            verdict, kept, _ = await self._cache.get(key, lambda: self._requested(question, number, ballot))
         else:
             verdict = await self._requested(question, number, ballot)
         ballot.cache_hits += kept

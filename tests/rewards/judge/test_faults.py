@@ -116,8 +116,7 @@ def test_with_patience_all_are_scored() -> None:
 
 def test_without_patience_exactly_the_faults_are_unscored() -> None:
     with FaultyServer(default=every_fifth()) as server:
-        off = {"failures": None, "share": None}
-        judge = made(Judge, server, timeout_s=5, attempts=1, verdict_attempts=1, breaker=off)
+        judge = made(Judge, server, timeout_s=5, attempts=1, verdict_attempts=1, breaker={"failures": None})
         results = asyncio.run(measured(judge, TRAJECTORIES))
         requests = len(server.requests)
     faults = [FAULTS[number % len(FAULTS)] for number in range(TRAJECTORIES // 5)]

@@ -136,15 +136,12 @@ def test_a_repeated_question_is_sent_once(tmp_path: Path) -> None:
         first, second, other = ask(each, "x", "x", "y")
         assert scores(first) == scores(second) == [0, 1]
         assert [(ballot.calls, ballot.cache_hits) for ballot in (first, second, other)] == [(2, 0), (0, 2), (2, 0)]
-        each.close()
         each = panel(server, votes=2, cache_path=path)
         assert [ballot.cache_hits for ballot in ask(each, "x")] == [2]
-        each.close()
         assert len(server.requests) == 4
         assert [ballot.calls for ballot in ask(panel(server, cache=False), "x", "x")] == [1, 1]
         hotter = panel(server, temperature=0.9, votes=2, cache_path=path)
         assert ask(hotter)[0].cache_hits == 0
-        hotter.close()
 
 
 @pytest.mark.parametrize(
