@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -66,8 +65,6 @@ class Machine:
     """Free in `/dev/shm`; None: there is none."""
     disk = cached_property(lambda machine: _free(Path.cwd()))
     """Free on the disk of the working directory; `free_disk` asks for another folder."""
-    open_files = cached_property(lambda machine: resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    """The limit on open files of a process; Ray raises it up to this. -1: none."""
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
@@ -80,8 +77,6 @@ class Machine:
     """Why a few lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Interfaces with an address that another node could use."""
-    ninja = cached_property(lambda machine: _ninja(machine.environ))
-    """The program `ninja`, on the path or in the environment's `bin`; empty: none."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
@@ -167,12 +162,6 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _ninja(environ: Mapping[str, str]) -> str:
-    return (
-        shutil.which("ninja", path=os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])) or ""
-    )
 
 
 def _answers(environ: Mapping[str, str]) -> bool:

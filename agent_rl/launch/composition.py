@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
+from agent_rl.launch.resolution import leaves
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
@@ -158,7 +159,7 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
     """Values have the types of verl's."""
-    return values.wrong_types(case, verl_defaults())
+    return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 
 def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:

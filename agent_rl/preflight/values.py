@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -197,16 +197,18 @@ def kl_estimate(case: RunCase) -> Errors:
             yield ConfigError(key, f"there is no KL estimate {name!r}", did_you_mean(name, KL_NAMES))
 
 
-def wrong_types(case: RunCase, defaults: Any) -> Errors:
+def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
     """Text where verl's default is a number or a truth value, and numbers where it is a truth value.
 
     Text such as `no` counts as true in verl, and other text fails where it is used.
 
     Args:
         case: with the configuration.
-        defaults: verl's own.
+        defaults: verl's own, by key.
     """
-    for key, default in _scalars(defaults):
+    for key, default in defaults.items():
+        if not isinstance(default, bool | int | float):
+            continue
         value = _get(case, key, unresolved=default)
         if value == default or value is None or key in OF_ANY_TYPE:
             continue
@@ -215,17 +217,6 @@ def wrong_types(case: RunCase, defaults: Any) -> Errors:
             kind = "true or false" if isinstance(default, bool) else "a number"
             example = str(default).lower() if isinstance(default, bool) else default
             yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write for example {key}={example}")
-
-
-def _scalars(node: Any, path: str = "") -> Iterator[tuple[str, bool | int | float]]:
-    """Every key with a number or a truth value, and that value."""
-    for key in node:
-        here, child = f"{path}.{key}".lstrip("."), node._get_node(key)
-        if OmegaConf.is_dict(child):
-            if not child._is_none() and not child._is_interpolation():
-                yield from _scalars(child, here)
-        elif isinstance(value := child._value(), bool | int | float):
-            yield here, value
 
 
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:

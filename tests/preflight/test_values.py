@@ -7,17 +7,19 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.launch.composition import verl_defaults
+from agent_rl.launch.resolution import leaves
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import checks_at
 
 ROLLOUT = "actor_rollout_ref.rollout"
+DEFAULTS = dict(leaves(OmegaConf.to_container(verl_defaults())))
 
 
 def errors(config: Any) -> list[Any]:
     case = RunCase(config=config)
     ours = [one for one in checks_at("trainer") if one.function.__module__ == values.__name__]
-    return [*values.wrong_types(case, verl_defaults()), *(each for one in ours for each in one.found(case))]
+    return [*values.wrong_types(case, DEFAULTS), *(each for one in ours for each in one.found(case))]
 
 
 def made(**keys: Any) -> Any:

@@ -112,7 +112,7 @@ def lengths(case: Case) -> Finding | None:
         return skipped("a data set of its own makes them (data.custom_cls)")
     if case.model.folder is None or not rows or specs is None:
         return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
-    tokenizer, options = load_template(case).tokenizer, case.get("data.apply_chat_template_kwargs", {})
+    tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
     limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
     known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
     rows = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks.memory import has_no_graphs
 from agent_rl.launch.gpu_environment import CUDA, RUNTIME
-from agent_rl.preflight.check import Finding, Needs, Status, check, ok, warning
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem
 
 __all__ = ["STACK", "NodeRequirement"]
 
@@ -33,7 +32,6 @@ class NodeRequirement:
         source: where that is from.
         look: what this case has, in words, and whether that is enough; None: the row does not concern the run.
         remedy: what to do.
-        severity: of a finding where it does not fit.
     """
 
     subject: str
@@ -42,7 +40,6 @@ class NodeRequirement:
     source: str
     look: Callable[[Case], tuple[str, bool] | None]
     remedy: str
-    severity: Status = Status.PROBLEM
 
 
 def _at_least(found: str, least: str) -> tuple[str, bool]:
@@ -93,11 +90,6 @@ def _allocator(case: Case) -> tuple[str, bool]:
     settings = [case.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")]
     found = ",".join(filter(None, settings))
     return found or "torch's own setting", "expandable_segments:true" not in found.lower()
-
-
-def _open_files(case: Case) -> tuple[str, bool]:
-    most = case.machine.open_files
-    return "no limit" if most < 0 else f"at most {most:,}", most < 0 or most >= 65_536
 
 
 STACK = (
@@ -176,14 +168,6 @@ STACK = (
         f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
     ),
     NodeRequirement(
-        "ninja",
-        "ninja",
-        "the engine cannot compile its kernels",
-        "flashinfer's requirements; torch/utils/cpp_extension.py",
-        lambda case: (case.machine.ninja or "none", bool(case.machine.ninja)),
-        "Run pip install ninja",
-    ),
-    NodeRequirement(
         "cupy",
         "cupy-cuda13x 14.0.1",
         "weights cannot be sent to engines on GPUs of their own",
@@ -199,15 +183,6 @@ STACK = (
         _allocator,
         "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
     ),
-    NodeRequirement(
-        "open files",
-        "65,536 or more",
-        "Ray's processes cannot open their sockets on large runs",
-        "https://docs.ray.io/en/latest/cluster/vms/user-guides/large-cluster-best-practices.html",
-        _open_files,
-        "Raise it: ulimit -n 65536, or LimitNOFILE of the service",
-        Status.WARNING,
-    ),
 )
 """Rows that concern every run on NVIDIA GPUs, unless they say otherwise."""
 
@@ -221,28 +196,4 @@ def node(case: Case) -> Iterator[Finding]:
         if (looked := row.look(case)) is not None:
             found, fits = looked
             text = f"{found}; wanted: {row.wanted}. Otherwise {row.otherwise}"
-            yield ok(found, row.subject) if fits else Finding(row.subject, row.severity, text, row.remedy)
-
-
-@check("configuration", "engine's batches")
-def engine_batches(case: Case) -> Finding | None:
-    """An engine runs the trajectories of a step at once, and has CUDA graphs for as many."""
-    if case.on_cpu:
-        return None
-    group = case.number(f"{ROLLOUT}.tensor_model_parallel_size", 1) * case.number(f"{ROLLOUT}.data_parallel_size", 1)
-    engines = max(1, case.engine_world // max(1, group))
-    trajectories = -(-case.number("data.train_batch_size", 1) * case.number(f"{ROLLOUT}.n", 1) // engines)
-    most = case.number(f"{ROLLOUT}.max_num_seqs", 256)
-    sglang = case.get(f"{ROLLOUT}.engine_kwargs.sglang", {})
-    is_eager = has_no_graphs(case)
-    graphs = "none" if is_eager else f"up to {sglang.get('cuda_graph_max_bs', 'what SGLang takes for the GPU')}"
-    text = f"{trajectories} trajectories for each engine, {min(most, trajectories)} at once, CUDA graphs: {graphs}"
-    for is_slow, why, remedy in (
-        (sglang.get("disable_radix_cache"), "; each turn reads its whole history again", "Remove disable_radix_cache"),
-        (sglang.get("chunked_prefill_size") == -1, "; a long prompt stops all others", "Remove chunked_prefill_size"),
-        (is_eager, "", f"Remove {ROLLOUT}.enforce_eager and disable_cuda_graph"),
-        (trajectories > 2 * most, "", f"Raise {ROLLOUT}.max_num_seqs"),
-    ):
-        if is_slow:
-            return warning(text + why, remedy)
-    return ok(text)
+            yield ok(found, row.subject) if fits else problem(text, row.remedy, row.subject)

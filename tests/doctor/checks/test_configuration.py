@@ -108,11 +108,11 @@ def test_a_folder_with_another_run_is_a_problem(
     make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert not list(configuration.earlier_run(make_case()))
+    assert not list(configuration.run_folder(make_case()))
     assert not (tmp_path / "outputs").exists()
     config = make_case().config
     assert config is not None
     with RunFolder(config) as run:
         (run.path / "metrics.jsonl").touch()
-    assert not list(configuration.earlier_run(make_case()))
-    assert "data.seed is 7, was" in refused(configuration.earlier_run(make_case({"data.seed": 7})))
+    assert not list(configuration.run_folder(make_case()))
+    assert "data.seed is 7, was" in refused(configuration.run_folder(make_case({"data.seed": 7})))
