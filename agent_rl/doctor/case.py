@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from agent_rl.doctor.devices import Gpu
-from agent_rl.doctor.machine import Machine
+from agent_rl.doctor.machine import Gpu, Machine
 from agent_rl.doctor.model_files import ModelFiles, find_model
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes

@@ -10,7 +10,7 @@ import pytest
 
 from agent_rl.doctor import machine
 from agent_rl.doctor.checks import ray
-from agent_rl.doctor.checks.stack import STACK
+from agent_rl.doctor.checks.machine import STACK
 from tests.doctor.conftest import MakeCase, cards, node_facts, worst
 
 OWN, ROLLOUT, ACTOR = "actor_rollout_ref", "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
@@ -60,26 +60,24 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("installation.plugin", {}, {"VERL_USE_EXTERNAL_PLUGINS": "none"}, None, "problem", "keeps verl from loading"),
     ("installation.plugin", {}, {"VERL_USE_EXTERNAL_PLUGINS": "other"}, None, "problem", "Unset it"),
     ("installation.plugin", {}, {"VERL_USE_EXTERNAL_PLUGINS": "x, agent_rl"}, None, "ok", ""),
-    ("stack.node", {}, {}, GPUS, "ok", ""),
-    ("stack.node", {}, {"CUDA_VISIBLE_DEVICES": ""}, GPUS, "", ""),
-    ("stack.node", {}, {}, {"gpus": cards(driver="550.163.01")}, "problem", "driver: 550.163.01"),
-    ("stack.node", {}, {}, {"cuda_home": ""}, "problem", "CUDA toolkit: none"),
-    ("stack.node", {f"{SGLANG}.attention_backend": "triton", f"{SGLANG}.sampling_backend": "pytorch"}, {},
+    ("machine.node", {}, {}, GPUS, "ok", ""),
+    ("machine.node", {}, {"CUDA_VISIBLE_DEVICES": ""}, GPUS, "", ""),
+    ("machine.node", {}, {}, {"gpus": cards(driver="550.163.01")}, "problem", "driver: 550.163.01"),
+    ("machine.node", {}, {}, {"cuda_home": ""}, "problem", "CUDA toolkit: none"),
+    ("machine.node", {f"{SGLANG}.attention_backend": "triton", f"{SGLANG}.sampling_backend": "pytorch"}, {},
      {"cuda_home": ""}, "problem", "CUDA toolkit: none"),
-    ("stack.node", {}, {}, {"missing_parts": ["version 13 (it is 12)"]}, "problem", "lacks version 13 (it is 12)"),
-    ("stack.node", {}, {}, {"missing_parts": ["lib64/libcudart.so"]}, "problem", "/usr/local/cuda lacks lib64/libcud"),
-    ("stack.node", {}, {}, {"libraries": ["libnuma.so.1"]}, "problem", "CUDA runtime: not found"),
-    ("stack.node", {}, {}, {"libraries": ["libcudart.so.13"]}, "problem", "libnuma: not found"),
-    ("stack.node", {}, {}, {"glibc": "2.31"}, "problem", "glibc: 2.31; wanted: 2.34 or newer"),
-    ("stack.node", {}, {}, {"gpus": cards(capability="7.5")}, "problem", "compute capability: 7.5"),
-    ("stack.node", {}, {}, {"torch_cuda": "12.8"}, "problem", "torch's CUDA: 12.8"),
-    ("stack.node", {}, {}, {"torch_cuda": None}, "problem", "torch without CUDA"),
-    ("stack.node", ASYNC, {}, without("cupy-cuda13x"), "problem", "cupy: cupy-cuda13x is not installed"),
-    ("stack.node", {MODEL: "recipes/quickstart/model"}, {}, GPUS, "problem", "size of a head: 16"),
-    ("stack.node", {}, {}, {"compiled": {"CUDA": "ld: cannot find"}},
-     "problem", "compiling: with CUDA: ld: cannot find"),
-    ("stack.node", {}, {}, {"compiled": {"Python.h": "no such"}}, "problem", "compiling: with Python.h: no such"),
-    ("stack.node", {}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, GPUS,
+    ("machine.node", {}, {}, {"missing_parts": ["version 13 (it is 12)"]}, "problem", "lacks version 13 (it is 12)"),
+    ("machine.node", {}, {}, {"missing_parts": ["lib64/libcudart.so"]}, "problem", "/usr/local/cuda lacks lib64/libcu"),
+    ("machine.node", {}, {}, {"libraries": ["libnuma.so.1"]}, "problem", "CUDA runtime: not found"),
+    ("machine.node", {}, {}, {"libraries": ["libcudart.so.13"]}, "problem", "libnuma: not found"),
+    ("machine.node", {}, {}, {"glibc": "2.31"}, "problem", "glibc: 2.31; wanted: 2.34 or newer"),
+    ("machine.node", {}, {}, {"gpus": cards(capability="7.5")}, "problem", "compute capability: 7.5"),
+    ("machine.node", {}, {}, {"torch_cuda": "12.8"}, "problem", "torch's CUDA: 12.8"),
+    ("machine.node", {}, {}, {"torch_cuda": None}, "problem", "torch without CUDA"),
+    ("machine.node", ASYNC, {}, without("cupy-cuda13x"), "problem", "cupy: cupy-cuda13x is not installed"),
+    ("machine.node", {MODEL: "recipes/quickstart/model"}, {}, GPUS, "problem", "size of a head: 16"),
+    ("machine.node", {}, {}, {"missing_tools": ["c++", "Python.h"]}, "problem", "compilers: without c++, Python.h"),
+    ("machine.node", {}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, GPUS,
      "problem", "allocator: expandable"),
     ("machine.accelerator", {}, {}, None, "ok", "the CPU was chosen"),
     ("machine.accelerator", {}, {"VERL_PLATFORM": ""}, None, "problem", "Set VERL_PLATFORM=cpu to use the CPU"),
@@ -100,10 +98,8 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("machine.gpus_per_node", {**EIGHT, f"{MODELS}.c": {"path": "a/b"}}, {}, None, "problem", "9 wanted, Ray gets 8"),
     ("machine.gpus_in_use", {}, {}, None, "", ""),
     ("machine.gpus_in_use", {}, {}, {"gpus": cards(2, used_mib=60_000)}, "warning", "GPU 1: 58.6 of 80 GiB"),
-    ("machine.tensor_parallel", {f"{ROLLOUT}.tensor_model_parallel_size": 2}, {}, GPUS, "ok", "4 engines"),
+    ("machine.tensor_parallel", {f"{ROLLOUT}.tensor_model_parallel_size": 2}, {}, GPUS, "", ""),
     ("machine.tensor_parallel", {f"{ROLLOUT}.tensor_model_parallel_size": 3}, {}, GPUS, "problem", "16 attention"),
-    ("machine.tensor_parallel", {**SEPARATE, f"{ROLLOUT}.tensor_model_parallel_size": 4}, {}, GPUS,
-     "ok", "1 engine on 4"),
     ("machine.cores", {}, {"OMP_NUM_THREADS": "8"}, None, "warning", "OMP_NUM_THREADS: 8"),
     ("machine.cores", {}, {}, GPUS, "ok", "128"),
     ("machine.cores", {"trainer.v1.trainer_mode": "sync"}, {}, None, "ok", "CPU profile: float32, 1 thread(s) in each"),
@@ -249,6 +245,6 @@ def test_one_thing_is_different(
 
 
 def test_each_row_of_the_table_of_a_node_is_tried() -> None:
-    tried = {row[5].partition(":")[0] for row in FINDINGS if row[0] == "stack.node"}
+    tried = {row[5].partition(":")[0] for row in FINDINGS if row[0] == "machine.node"}
     assert {row.subject for row in STACK} <= tried
     assert all(row.source for row in STACK)

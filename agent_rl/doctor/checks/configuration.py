@@ -11,7 +11,6 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks.data import total_steps
 from agent_rl.doctor.model_files import ModelFiles
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
@@ -149,21 +148,6 @@ def context(case: Case) -> Finding:
         text = f"{wanted}: the engine refuses the last {ENGINE_RESERVE} of the model's {longest} positions"
         return warning(text, f"Set data.max_response_length={longest - ENGINE_RESERVE - prompt} or less")
     return ok(f"{prompt} + {response} of {longest} tokens")
-
-
-@check("configuration")
-def resume(case: Case) -> Finding | None:
-    """Warns of an existing checkpoint: verl resumes from it by default."""
-    folder = case.checkpoints
-    mark = folder / "latest_checkpointed_iteration.txt"
-    step = mark.read_text(errors="replace").strip() if mark.is_file() else ""
-    if case.get("trainer.resume_mode") != "auto" or not step.isdigit():
-        return None
-    steps = total_steps(case)
-    remedy = "Set trainer.resume_mode=disable to start from scratch, or another trainer.experiment_name"
-    if steps and int(step) >= steps:
-        return problem(f"{folder} is at step {step} of {steps}: nothing is left to train", remedy)
-    return warning(f"the run continues from step {step} in {folder}", remedy)
 
 
 @check("configuration", "run folder")

@@ -45,19 +45,6 @@ def test_the_tiny_model_is_made_by_the_launcher(
     assert only(configuration.model(case)).status is Status.SKIPPED
 
 
-@pytest.mark.parametrize(("step", "status"), [("1", "warning"), ("2", "problem")])
-def test_a_checkpoint_that_the_run_would_resume_from(
-    make_case: MakeCase, tmp_path: Path, step: str, status: str
-) -> None:
-    keys = {"trainer.default_local_dir": str(tmp_path), "trainer.total_training_steps": 2}
-    assert not list(configuration.resume(make_case(keys)))
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text(step)
-    finding = only(configuration.resume(make_case(keys)))
-    assert finding.status.value == status
-    assert "trainer.resume_mode=disable" in finding.remedy
-    assert not list(configuration.resume(make_case({**keys, "trainer.resume_mode": "disable"})))
-
-
 ACTOR = "actor_rollout_ref.actor"
 
 
