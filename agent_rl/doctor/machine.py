@@ -68,8 +68,6 @@ class Machine:
     """The GPUs that `CUDA_VISIBLE_DEVICES` allows."""
     device_file = cached_property(lambda machine: has_accelerator())
     """Whether there is a device file of an accelerator."""
-    python = cached_property(lambda machine: platform.python_version())
-    """The interpreter's version."""
     glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
     """The version of the C library; empty: another one."""
     cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))

@@ -187,12 +187,12 @@ def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tup
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
     config = compose_words(recipe, words)
-    if cpu.is_selected() and (wanted := _profile(config).overrides()):
-        words = [*(f"{key}={value}" for key, value in wanted.items()), *words]
-        config = compose_words(recipe, words)
-    for key, count in _workers(config, words).items():
-        OmegaConf.update(config, key, count)
-        words.append(f"{key}={count}")
+    profile = _profile(config).overrides() if cpu.is_selected() else {}
+    keys = argument_keys(words)
+    for key, value in {**profile, **_workers(config)}.items():
+        if key not in keys:
+            OmegaConf.update(config, key, value)
+            words.append(f"{key}={value}")
     return config, [*words, *(JOINING if nodes is not None else ())]
 
 
@@ -215,8 +215,10 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
     for key in ("data.train_files", "data.val_files"):
         named = case.get(key, [])
         for path in dict.fromkeys([named] if isinstance(named, str) else named):
-            if "://" not in path and not (case.folder / Path(path).expanduser()).exists():
-                yield ConfigError(key, f"there is no {path}", rows_remedy(path, case))
+            file = case.folder / Path(path).expanduser()
+            if "://" not in path and not file.is_file():
+                problem = f"{path} is a folder, and a file belongs here" if file.is_dir() else f"there is no {path}"
+                yield ConfigError(key, problem, rows_remedy(path, case))
 
 
 @check("configuration", "model", at=("launch", "doctor"))
@@ -261,13 +263,13 @@ def _is_traced(config: DictConfig) -> bool:
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 
 
-def _workers(config: DictConfig, words: Sequence[str]) -> dict[str, int]:
-    """The numbers with which each of several nodes has as many workers as one alone; a number of the user's stays."""
-    keys, counts = argument_keys(words), {key: OmegaConf.select(config, key) for key in WORKERS}
+def _workers(config: DictConfig) -> dict[str, int]:
+    """The numbers with which each of several nodes has as many workers as one alone."""
+    counts = {key: OmegaConf.select(config, key) for key in WORKERS} if config.trainer.nnodes > 1 else {}
     return {
         key: count * config.trainer.nnodes
         for key, count in counts.items()
-        if key not in keys and config.trainer.nnodes > 1 and count == OmegaConf.select(verl_defaults(), key)
+        if count == OmegaConf.select(verl_defaults(), key)
     }
 
 

@@ -1,7 +1,7 @@
-"""Checks values of verl's own keys that verl takes and cannot use: types, sizes, paths, the estimator.
+"""Checks values of verl's own keys that verl takes and cannot use: types, sizes, the estimator.
 
 verl notices most of them in a worker, after Ray and the model have been loaded, and some never. What cannot be resolved
-is left to others, and what does not exist to whoever reads it: it may be a model of the hub, or made by the run.
+is left to others.
 """
 
 from __future__ import annotations
@@ -53,32 +53,6 @@ OPTIONAL_SIZES = (
 )
 """Keys that hold such a number or null."""
 
-FILES = (
-    "data.train_files",
-    "data.val_files",
-    "data.custom_cls.path",
-    f"{ROLLOUT}.multi_turn.tool_config_path",
-    f"{ROLLOUT}.multi_turn.function_tool_path",
-    f"{ROLLOUT}.agent.agent_loop_config_path",
-    "reward.custom_reward_function.path",
-    "reward.reward_manager.module.path",
-    "agent_rl.trace.path",
-    "agent_rl.tools.cassette.path",
-)
-SUFFIXES = (".parquet", ".jsonl", ".json", ".yaml", ".yml", ".py")
-"""Of the files, for an example in a message."""
-
-FOLDERS = (
-    "actor_rollout_ref.model.path",
-    "actor_rollout_ref.model.tokenizer_path",
-    f"{CRITIC}.model.path",
-    "reward.reward_model.model_path",
-    "trainer.default_local_dir",
-    "trainer.rollout_data_dir",
-    "trainer.validation_data_dir",
-    "trainer.resume_from_path",
-)
-
 PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 """Keys of the rollout whose product is the number of GPUs of one engine."""
 
@@ -124,20 +98,6 @@ def sizes(case: RunCase) -> Errors:
             shown = "null" if value is None else repr(value)
             remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {shown}", remedy)
-
-
-@check("configuration", at=AT)
-def paths(case: RunCase) -> Errors:
-    """No folder stands where a file belongs, and no file where a folder does."""
-    for key, path in _paths(case, FILES):
-        if os.path.isdir(local := os.path.expanduser(path)):
-            inside = sorted(name for name in os.listdir(local) if name.endswith(SUFFIXES))
-            remedy = f"Name the file, such as {os.path.join(path, inside[0] if inside else 'NAME')}"
-            yield ConfigError(key, f"{path!r} is a folder, and a file belongs here", remedy)
-    for key, path in _paths(case, FOLDERS):
-        if os.path.isfile(os.path.expanduser(path)):
-            remedy = f"Name a folder, such as {os.path.dirname(path) or '.'}"
-            yield ConfigError(key, f"{path!r} is a file, and a folder belongs here", remedy)
 
 
 @check("configuration", at=AT)
@@ -226,12 +186,3 @@ def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
         return list(value) if OmegaConf.is_list(value) else value
     except OmegaConfBaseException:
         return unresolved
-
-
-def _paths(case: RunCase, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The local paths that keys name."""
-    for key in keys:
-        value = _get(case, key)
-        for path in [value] if isinstance(value, str) else value or ():
-            if isinstance(path, str) and "://" not in path:
-                yield key, path

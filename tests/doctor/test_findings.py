@@ -46,8 +46,6 @@ def without(package: str, version: str = "") -> dict[str, Any]:
 
 # check, keys, variables, facts of a node with GPUs (None: this machine on its CPU), status, part of the finding
 FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None, str, str]] = [
-    ("installation.python", {}, {}, None, "ok", ""),
-    ("installation.python", {}, {}, {"python": "3.13.1"}, "problem", "3.13.1, but agent-rl needs"),
     ("installation.packages", {}, {}, None, "ok", "verl 0.9.1"),
     ("installation.packages", {}, {}, GPUS, "ok", "verl 0.9.1"),
     ("installation.packages", {}, {}, without("verl", "0.8.0"), "problem", "agent_rl extends 0.9.1"),

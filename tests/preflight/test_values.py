@@ -1,6 +1,5 @@
 """Values of verl's keys that it takes and cannot use."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,22 +97,3 @@ def test_a_value_that_verl_cannot_use_is_refused(keys: dict[str, Any], message: 
 )
 def test_values_that_verl_can_use_pass(keys: dict[str, Any]) -> None:
     assert not errors(made(**keys))
-
-
-def test_a_folder_is_not_a_file_and_a_file_is_not_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "README.md").touch()
-    (file := tmp_path / "rows.parquet").touch()
-    for key in values.FILES:
-        message = refused(**{key.replace(".", "__"): str(tmp_path)})
-        assert message.endswith(
-            f"{str(tmp_path)!r} is a folder, and a file belongs here. Name the file, such as {file}"
-        )
-    for key in values.FOLDERS:
-        message = refused(**{key.replace(".", "__"): str(file)})
-        assert message.endswith(f"is a file, and a folder belongs here. Name a folder, such as {tmp_path}")
-
-
-def test_each_of_several_data_files_is_looked_at(tmp_path: Path) -> None:
-    (file := tmp_path / "rows.parquet").touch()
-    assert not errors(made(data__train_files=[str(file), "hdfs://host/rows.parquet"]))
-    assert "is a folder" in refused(data__train_files=[str(file), str(tmp_path)])

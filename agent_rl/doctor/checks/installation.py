@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 import agent_rl
 from agent_rl.doctor.case import Case
@@ -23,17 +21,6 @@ CPU_HELP = "Run make install"
 GPU_HELP = "Run pip install 'agent-rl[sglang]'"
 MANY = 10
 """With more unmet requirements than this, the remedy is to reinstall everything."""
-
-
-@check("installation", "Python", Needs.MACHINE)
-def python(case: Case) -> Finding:
-    """The interpreter's version satisfies `requires-python` of agent_rl and verl."""
-    version = case.machine.python
-    for name in ("agent-rl", "verl"):
-        for wanted in _declared(name, "Requires-Python"):
-            if not SpecifierSet(wanted).contains(version):
-                return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
-    return ok(f"{version} in {sys.prefix}")
 
 
 @check("installation", needs=Needs.MACHINE)
@@ -95,28 +82,16 @@ def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
     """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
+    try:
+        lines = metadata.requires(by) or []
+    except metadata.PackageNotFoundError:
+        return {}
     found = {}
-    for line in _declared(by, "Requires-Dist"):
-        wanted = Requirement(line)
+    for wanted in map(Requirement, lines):
         applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
         if not applies or wanted.name.lower() in ("verl", "agent-rl"):
             continue
-        version = case.machine.version(wanted.name)
-        if version is None or not _fits(wanted, version):
+        version = case.machine.version(wanted.name)  # 2.13.0+cpu is 2.13.0
+        if version is None or not wanted.specifier.contains(Version(version).public, prereleases=True):
             found[wanted.name] = (version, str(wanted.specifier))
     return found
-
-
-def _fits(wanted: Requirement, version: str) -> bool:
-    try:
-        return wanted.specifier.contains(Version(version).public, prereleases=True)  # 2.13.0+cpu is 2.13.0
-    except InvalidVersion:
-        return True
-
-
-def _declared(name: str, field: str) -> list[str]:
-    """The values of a field of a package's metadata; empty: it has none, or is not installed."""
-    try:
-        return metadata.metadata(name).get_all(field) or []
-    except metadata.PackageNotFoundError:
-        return []
