@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -49,6 +49,7 @@ OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
 
 Result = TypeVar("Result")
+Check = Callable[[str], None]
 
 
 class ClusterError(AgentRLError):
@@ -152,12 +153,10 @@ def run_head(
     if _answers(nodes):
         raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
     head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
-    with _ray_node(head) as node:
-        _wait_for_nodes(nodes, node, wait_s)
-        return train(
-            {**_environment(), **node.forks, "RAY_ADDRESS": nodes.address},
-            lambda: node.check("the head of the Ray cluster ended before the trainer"),
-        )
+    with _ray_node(head) as (forks, check):
+        _wait_for_nodes(nodes, check, wait_s)
+        environment = {**_environment(), **forks, "RAY_ADDRESS": nodes.address}
+        return train(environment, lambda: check("the head of the Ray cluster ended before the trainer"))
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
@@ -181,7 +180,7 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         time.sleep(POLL_S)
     _say(f"{rank} of {nodes.count} joins {nodes.address}")
     stopping = stopping or StopRequest()
-    with _ray_node([f"--address={nodes.address}", *options]) as node:
+    with _ray_node([f"--address={nodes.address}", *options]) as (_, check):
         heard, told = time.monotonic(), False
         stopping.can_wait = lambda: True
         while (answer := _answers(nodes)) is not False and time.monotonic() - heard < SILENT_S:
@@ -190,31 +189,19 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
                 told = True
             if answer:
                 heard = time.monotonic()
-                node.check(f"{rank}: this node's Ray ended before the head")
+                check(f"{rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
         _say(f"{rank}: the head is gone, this node ends")
 
 
-@dataclass(frozen=True)
-class _RayNode:
-    """A process `ray start --block`, its output, and the variables of the server that starts its workers."""
-
-    process: subprocess.Popen[bytes]
-    output: IO[bytes]
-    forks: Mapping[str, str]
-
-    def check(self, problem: str) -> None:
-        """Raise an error with the last lines of Ray's output if it has ended."""
-        if self.process.poll() is None:
-            return
-        self.output.seek(0)
-        lines = [line for line in self.output.read().decode(errors="replace").splitlines() if line.strip()]
-        raise ClusterError("\n  ".join([problem, *lines[-12:]]))
-
-
 @contextmanager
-def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
-    """A Ray node that ends with the block, with every process that it started."""
+def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Check]]:
+    """A Ray node that ends with the block, with every process that it started.
+
+    Returns:
+        The variables of the server that starts its workers, and a function of a problem in words, which raises it with
+        the last lines of Ray's output if the node has ended.
+    """
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")
     env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
@@ -222,13 +209,20 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
     if folder := env.get("RAY_TMPDIR"):
         command.append(f"--temp-dir={folder}")
     with tempfile.TemporaryFile() as output, process_tree(command, env, output, MARK) as (process, forks):
-        yield _RayNode(process, output, forks)
+
+        def check(problem: str) -> None:
+            if process.poll() is not None:
+                output.seek(0)
+                lines = [line for line in output.read().decode(errors="replace").splitlines() if line.strip()]
+                raise ClusterError("\n  ".join([problem, *lines[-12:]]))
+
+        yield forks, check
 
 
-def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
+def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
     deadline = time.monotonic() + wait_s
     while not _answers(nodes):
-        node.check("the head of the Ray cluster did not start")
+        check("the head of the Ray cluster did not start")
         if time.monotonic() > deadline:
             raise ClusterError(f"the head does not answer at {nodes.address}, its own address")
         time.sleep(POLL_S)
@@ -240,7 +234,7 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
     try:
         seen = 0
         while seen < nodes.count:
-            node.check("the head of the Ray cluster ended")
+            check("the head of the Ray cluster ended")
             joined = sum(each["Alive"] for each in ray.nodes())
             if joined != seen:
                 _say(f"{joined} of {nodes.count} nodes have joined at {nodes.address}")

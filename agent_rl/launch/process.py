@@ -112,7 +112,7 @@ def run_trainer(
             env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
             output = stack.enter_context(open(log, "ab"))
             start = output.tell()
-            files = [Tail(log, start, on_output), _Metrics(metrics, on_metrics)]
+            files = [Tail(log, start, on_output), Tail(metrics, 0, _kept(metrics, on_metrics))]
             env |= logger_environment(out, env)
             child, _ = stack.enter_context(process_tree(command, env, output, RUN))
             try:
@@ -277,22 +277,22 @@ class Tail:
                 self._on_line(line.decode(errors="replace").rstrip("\n"))
 
 
-class _Metrics(Tail):
-    """Keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
+def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> Callable[[str], None]:
+    """What keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
+    file, is_first = metrics.with_name("metrics.jsonl"), True
 
-    def __init__(self, path: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> None:
-        super().__init__(path, 0, self._keep)
-        self._kept, self._on_metrics, self._first = path.with_name("metrics.jsonl"), on_metrics, True
-
-    def _keep(self, line: str) -> None:
+    def keep(line: str) -> None:
+        nonlocal is_first
         record = json.loads(line)
-        if self._first and self._kept.exists():
-            kept = [each for each in self._kept.read_text().splitlines() if _stays(json.loads(each), record)]
-            self._kept.write_text("".join(f"{each}\n" for each in kept))
-        self._first = False
-        with open(self._kept, "a") as file:
-            file.write(f"{line}\n")
-        self._on_metrics(record["step"], record["data"])
+        if is_first and file.exists():
+            lines = [each for each in file.read_text().splitlines() if _stays(json.loads(each), record)]
+            file.write_text("".join(f"{each}\n" for each in lines))
+        is_first = False
+        with open(file, "a") as appended:
+            appended.write(f"{line}\n")
+        on_metrics(record["step"], record["data"])
+
+    return keep
 
 
 def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
