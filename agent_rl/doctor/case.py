@@ -10,7 +10,7 @@ from agent_rl.doctor.machine import Gpu, Machine
 from agent_rl.doctor.model_files import ModelFiles, find_model
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
-from agent_rl.launch.command import joins_ray
+from agent_rl.launch.environment import joins_ray
 from agent_rl.preflight import case
 from agent_rl.verl_adapter.checkpoints import policy_shards, settings_folder
 

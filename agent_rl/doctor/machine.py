@@ -27,9 +27,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch.cluster import Nodes, interfaces
+from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import has_accelerator
-from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment, missing_parts
+from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
 __all__ = ["FACTS", "Gpu", "Machine", "read_gpus"]
 
@@ -86,8 +86,6 @@ class Machine:
     """What the toolkit lacks."""
     missing_tools = cached_property(lambda machine: _missing_tools(machine.environ))
     """What the engine's kernels and Triton's launcher are compiled with, and is not there."""
-    interfaces = cached_property(lambda machine: interfaces())
-    """Interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())

@@ -21,8 +21,8 @@ import psutil
 
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError
+from agent_rl.launch.environment import LONGEST, SHORT
 from agent_rl.launch.output import failure
-from agent_rl.launch.outside import LONGEST, SHORT
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
 

@@ -21,7 +21,6 @@ from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
 from agent_rl.launch.command import (
     JOINING,
     has_accelerator,
-    joins_ray,
     quoted,
     require_device,
     rewrite,
@@ -29,8 +28,7 @@ from agent_rl.launch.command import (
 )
 from agent_rl.launch.composition import compose_words, verl_defaults
 from agent_rl.launch.display import Display
-from agent_rl.launch.gpu_environment import gpu_environment
-from agent_rl.launch.outside import require_home, temporary_files
+from agent_rl.launch.environment import gpu_environment, joins_ray, require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.launch.outside import LONGEST
+from agent_rl.launch.environment import LONGEST
 from tests.e2e.conftest import gone
 
 ROOT = Path(__file__).parents[2]

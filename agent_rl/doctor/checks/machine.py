@@ -15,8 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from agent_rl.cpu.profile import profile_of
 from agent_rl.doctor.case import Case
-from agent_rl.launch.gpu_environment import CUDA, RUNTIME
-from agent_rl.launch.outside import require_home, temporary_files
+from agent_rl.launch.environment import CUDA, RUNTIME, require_home, temporary_files
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 __all__ = ["STACK", "NodeRequirement"]
