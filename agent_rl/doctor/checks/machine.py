@@ -272,21 +272,18 @@ def folders(case: Case) -> None:
     require_home(case.environ)
 
 
-@check("machine", "CPU cores", Needs.MACHINE)
-def cores(case: Case) -> Iterator[Finding]:
-    """A run on a CPU has at least two cores, and as many threads as its model is worth."""
+@check("machine", "CPU profile", Needs.MACHINE)
+def profile(case: Case) -> Iterator[Finding]:
+    """A run on a CPU has as many threads as its model is worth."""
+    if not case.on_cpu:
+        return
     count, threads = case.machine.cores, case.environ.get("OMP_NUM_THREADS")
-    if case.on_cpu:
-        model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
-        profile = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
-        if threads not in (None, "", str(profile.threads)):
-            text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
-            yield warning(text, f"Unset it; agent_rl sets {profile.threads}", "OMP_NUM_THREADS")
-        yield ok(f"{profile.dtype}, {profile.threads} thread(s) in each process: {profile.reason}", "CPU profile")
-    if case.on_cpu and count < 2:
-        yield warning(f"{count}: the trainer and the engine take turns", "Use a machine with 2 or more")
-    else:
-        yield ok(str(count))
+    model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
+    its = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
+    if threads not in (None, "", str(its.threads)):
+        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
+        yield warning(text, f"Unset it; agent_rl sets {its.threads}", "OMP_NUM_THREADS")
+    yield ok(f"{its.dtype}, {its.threads} thread(s) in each of the processes on {count} core(s): {its.reason}")
 
 
 def _listed(case: Case) -> str:

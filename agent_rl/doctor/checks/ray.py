@@ -67,9 +67,9 @@ def logical_cpus(case: Case) -> Finding:
     storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
     own = 0 if case.get("actor_rollout_ref.hybrid_engine", True) else case.engine_world
-    served = case.settings.reward.models.values()
-    own += sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
-    per_gpu = max(CPUS_PER_GPU, 2 + sum(model.visits for model in served))  # `served_models.reward_pools`
+    own += case.judge_gpus
+    visitors = sum(model.visits for model in case.settings.reward.models.values())
+    per_gpu = max(CPUS_PER_GPU, 2 + visitors)  # `served_models.reward_pools`
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
     given, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
