@@ -195,15 +195,6 @@ def test_a_component_that_cannot_be_made_is_refused_with_its_line(tmp_path: Path
         tried(tmp_path, bug)
 
 
-def test_a_misspelt_hook_is_refused_with_its_line(tmp_path: Path) -> None:
-    bug = "\n\nclass MyHooks(Hooks):\n    async def before_trun(self, trajectory):\n        pass\n"
-    (problem,) = tried(tmp_path, bug)
-    line = len(MINE.splitlines()) + 4
-    assert problem.startswith(
-        f"agent_rl.hooks: MyHooks.before_trun ({tmp_path}/mine.py:{line}) is a method that nothing"
-    )
-
-
 def test_settings_of_an_agent_that_cannot_be_used_are_a_problem(tmp_path: Path) -> None:
     settings = AgentRLSettings.from_config({"agent_rl": {"folding": {"loop": "folding_agent"}}})
     (problem,) = own_code_problems(EpisodeSetup(settings), [{**ROW, "agent_name": "folding_agent"}], "react_agent")
