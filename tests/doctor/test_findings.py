@@ -121,7 +121,7 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("ray.logical_cpus", {LOGICAL: 29, "trainer.nnodes": 2}, SECOND, GPUS, "ok", ""),  # 58 on two machines
     ("ray.logical_cpus", {}, JOINING, GPUS, "skipped", ""),
     ("configuration.values", {"trainer.experiment_name": "${oc.env:NO_SUCH_VARIABLE}"}, {}, None, "problem",
-     "trainer.experiment_name: the environment variable NO_SUCH_VARIABLE is not set"),
+     "trainer.experiment_name: Environment variable 'NO_SUCH_VARIABLE' not found"),
     ("configuration.model", {}, {}, None, "ok", "qwen2, 327,168 parameters"),
     ("configuration.model", {MODEL: "some/model"}, {}, None, "skipped", "To have it checked: hf download some/model"),
     ("configuration.model", {MODEL: "some/model"}, {"HF_HUB_OFFLINE": "1"}, None, "problem", "Unset HF_HUB_OFFLINE"),

@@ -79,7 +79,7 @@ def test_a_run_that_is_asked_to_end_is_saved_and_goes_on(mode: str, tmp_path: Pa
         logged.update(found)
         return request.answered
 
-    request = KeptRequest(tmp_path)
+    request = KeptRequest()
     in_a_step = start(lambda step: request.ask())
     assert in_a_step is not None
     assert in_a_step.step in (2, 3)  # a step takes a second, and its metrics are read twice a second
