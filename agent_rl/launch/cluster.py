@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 
@@ -31,7 +32,7 @@ from agent_rl.launch.environment import joins_ray
 from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
-__all__ = ["ClusterError", "Nodes", "node_options", "run_head", "run_worker"]
+__all__ = ["ClusterError", "Nodes", "head", "node_options", "run_worker"]
 
 PORT = 6379
 """Port of the head: Ray's own default."""
@@ -45,7 +46,6 @@ MARK = "AGENT_RL_NODE"
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
 
-Result = TypeVar("Result")
 Check = Callable[[str], None]
 
 
@@ -108,31 +108,28 @@ def node_options(config: Any, *, head: bool) -> list[str]:
     return options
 
 
-def run_head(
-    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], Result], options: Sequence[str], wait_s: float
-) -> Result:
-    """Rank 0: start the head, wait for the other nodes, run the trainer, and end the head.
+@contextmanager
+def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[dict[str, str], Callable[[], None]]]:
+    """Rank 0: the head of the cluster, which ends with the block; the block begins when the other nodes have joined.
 
     Args:
         nodes: the nodes.
-        train: runs the trainer to its end; gets the trainer's environment, and a function to call again and again,
-            which raises when the head has ended.
         options: of `ray start`.
         wait_s: seconds within which all nodes must have joined.
 
     Returns:
-        What `train` returns.
+        The trainer's environment, and a function to call again and again, which raises when the head has ended.
 
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
     """
     if _answers(nodes):
         raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
-    head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
-    with _ray_node(head) as (forks, check):
+    arguments = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
+    with _ray_node(arguments) as (forks, check):
         _wait_for_nodes(nodes, check, wait_s)
         environment = {**_environment(), **forks, "RAY_ADDRESS": nodes.address}
-        return train(environment, lambda: check("the head of the Ray cluster ended before the trainer"))
+        yield environment, partial(check, "the head of the Ray cluster ended before the trainer")
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -17,7 +17,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import CPUProfile, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
-from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
+from agent_rl.launch.cluster import Nodes, head, node_options, run_worker
 from agent_rl.launch.command import (
     JOINING,
     has_accelerator,
@@ -119,30 +119,31 @@ def _run(
     stopping.begin(run.path)
     stopping.can_wait = lambda: display.progress.is_training
     stopping.on_abort = display.aborting
-
-    def start(env: Mapping[str, str] | None, check: Callable[[], None] = lambda: None) -> StoppedRun | None:
-        def watch() -> None:
-            check()
-            display.tick(stopping.asked)
-
-        return run_trainer(
-            command,
-            run.path,
-            on_metrics=display.step,
-            on_output=display.line,
-            environ=env,
-            watch=watch,
-            stopping=stopping,
-            checkpoints=config.trainer.default_local_dir,
-        )
-
     display.begin(run.path, run.notes, resolution.resolved(config))
     try:
-        with _profile(config).in_environment() if cpu.is_selected() else nullcontext():
-            if nodes is None:
-                stopped = start(environ)
-            else:
-                stopped = run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+        with ExitStack() as stack:
+            if cpu.is_selected():
+                stack.enter_context(_profile(config).in_environment())
+            check: Callable[[], None] | None = None
+            if nodes is not None:
+                options = node_options(config, head=True)
+                environ, check = stack.enter_context(head(nodes, options, nodes_timeout_s))
+
+            def watch() -> None:
+                if check is not None:
+                    check()
+                display.tick(stopping.asked)
+
+            stopped = run_trainer(
+                command,
+                run.path,
+                on_metrics=display.step,
+                on_output=display.line,
+                environ=environ,
+                watch=watch,
+                stopping=stopping,
+                checkpoints=config.trainer.default_local_dir,
+            )
         display.end(stopped)
     except Aborted as error:
         display.aborted(error.by)

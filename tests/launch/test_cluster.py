@@ -9,8 +9,8 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import (
     ClusterError,
     Nodes,
+    head,
     node_options,
-    run_head,
     run_worker,
 )
 from agent_rl.launch.composition import compose
@@ -84,7 +84,8 @@ def test_a_port_that_is_taken_and_a_head_that_does_not_answer_are_named() -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
-        with pytest.raises(ClusterError, match=r"something listens at .* Choose another MASTER_PORT"):
-            run_head(nodes, lambda env, watch: None, [], 0)
+        message = r"something listens at .* Choose another MASTER_PORT"
+        with pytest.raises(ClusterError, match=message), head(nodes, [], 0):
+            pass
     with pytest.raises(ClusterError, match=r"rank 1: no head answered at \[::1\]:1 within 0 s"):
         run_worker(Nodes(2, 1, "::1", 1), [], 0)
