@@ -7,10 +7,8 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,7 +19,6 @@ import psutil
 
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError
-from agent_rl.launch.environment import LONGEST, SHORT
 from agent_rl.launch.output import failure
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
@@ -76,7 +73,7 @@ def run_trainer(
     on_metrics: Callable[[int, dict[str, Any]], None] = _ignore,
     on_output: Callable[[str], None] = _ignore,
     timeout_s: float | None = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     watch: Callable[[], None] = _ignore,
     stopping: StopRequest | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
@@ -90,8 +87,7 @@ def run_trainer(
         on_metrics: called with step and metrics as soon as a step is logged.
         on_output: called with each line of output.
         timeout_s: seconds after which the trainer is stopped.
-        environ: of the trainer; None: ours, with temporary files and the cache of models kept out of the user's
-            folders.
+        environ: of the trainer.
         watch: called again and again; an exception that it raises ends the trainer.
         stopping: by which the run can be asked to end early.
         checkpoints: where the trainer saves them, if that is not below the folder.
@@ -109,11 +105,10 @@ def run_trainer(
     before = shared_files()
     try:
         with ExitStack() as stack:
-            env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
             output = stack.enter_context(open(log, "ab"))
             start = output.tell()
             files = [Tail(log, start, on_output), Tail(metrics, 0, _kept(metrics, on_metrics))]
-            env |= logger_environment(out, env)
+            env = {**environ, **logger_environment(out, environ)}
             child, _ = stack.enter_context(process_tree(command, env, output, RUN))
             try:
                 follow(child, files, timeout_s, watch)
@@ -134,25 +129,6 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
     """The variables that tell verl's loggers where to write."""
     tensorboard = environ.get("TENSORBOARD_DIR") or str(folder / "tensorboard")
     return {"VERL_FILE_LOGGER_PATH": str(folder / NEW_METRICS), "TENSORBOARD_DIR": tensorboard}
-
-
-@contextmanager
-def _private_environment(out: Path) -> Iterator[dict[str, str]]:
-    """Our environment, but nothing is written outside the folder, except for temporary files until the end."""
-    usual = tempfile.gettempdir()
-    has_room = len(f"{usual}/agent_rl_00000000") <= LONGEST  # for Ray's sockets
-    temporary = tempfile.mkdtemp(prefix="agent_rl_", dir=usual if has_room else SHORT)
-    try:
-        yield {
-            **os.environ,
-            "HF_HOME": str(out / "cache"),
-            "TMPDIR": temporary,
-            "RAY_TMPDIR": temporary,
-            "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager

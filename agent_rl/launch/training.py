@@ -57,7 +57,6 @@ def train(
     *,
     nodes_timeout_s: float = 600,
     display: Display | None = None,
-    environ: Mapping[str, str] | None = os.environ,
 ) -> StoppedRun | None:
     """Train a recipe to its end, in the run's folder (see `run_folder`), or until it is asked to end.
 
@@ -67,7 +66,6 @@ def train(
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
         display: shows the run; None: what `agent_rl.run.progress` says.
-        environ: of a trainer on one node; None: see `run_trainer`.
 
     Returns:
         Where the run has ended, if it has ended early because it was asked to.
@@ -85,8 +83,7 @@ def train(
         if problems := resolution.problems(config):
             raise problems[0]
         os.environ.update(_variables())  # Ray and every process of the run inherit it
-        if environ is not None:
-            require_home(environ)
+        require_home()
         if nodes is not None and nodes.rank > 0:
             run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
             return None
@@ -102,7 +99,7 @@ def train(
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
             command = trainer_command(recipe, words, script)
-            return _run(run, config, command, nodes, nodes_timeout_s, display, environ, stopping)
+            return _run(run, config, command, nodes, nodes_timeout_s, display, stopping)
 
 
 def _run(
@@ -112,7 +109,6 @@ def _run(
     nodes: Nodes | None,
     nodes_timeout_s: float,
     display: Display,
-    environ: Mapping[str, str] | None,
     stopping: StopRequest,
 ) -> StoppedRun | None:
     """Start the trainer, here or at the head of several nodes, and show the run until it has ended."""
@@ -124,6 +120,7 @@ def _run(
         with ExitStack() as stack:
             if cpu.is_selected():
                 stack.enter_context(_profile(config).in_environment())
+            environ: Mapping[str, str] = os.environ
             check: Callable[[], None] | None = None
             if nodes is not None:
                 options = node_options(config, head=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,14 @@ from agent_rl.launch.stopping import StoppedRun, StopRequest
 ROOT = Path(__file__).parents[2]
 PROMPTS = 4
 """In each step, with two samples of each."""
+
+
+def run_alone(command: Sequence[str], folder: Path, **options: Any) -> StoppedRun | None:
+    """Run a trainer that keeps nothing outside of its folder but temporary files, which are removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="agent_rl_", ignore_cleanup_errors=True) as temporary:
+        names = {"TMPDIR": temporary, "RAY_TMPDIR": temporary, "HF_HOME": str(folder / "cache")}
+        environ = {**os.environ, **names, "RAY_USAGE_STATS_ENABLED": "0"}
+        return run_trainer(command, folder, environ=environ, **options)
 
 
 class KeptRequest(StopRequest):
@@ -60,7 +70,7 @@ def train(
         if on_step is not None:
             on_step(step)
 
-    run_trainer(
+    run_alone(
         trainer_command(ROOT / "recipes/quickstart", arguments, script=script),
         folder / "out",
         on_metrics=keep,
@@ -128,7 +138,7 @@ def train_recipe(
         *overrides,
     ]
     logged: dict[int, dict[str, Any]] = {}
-    run_trainer(
+    run_alone(
         trainer_command(ROOT / "recipes" / recipe, arguments),
         folder / "out",
         on_metrics=logged.__setitem__,

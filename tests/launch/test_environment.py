@@ -5,9 +5,7 @@ That the longest folder really has room for Ray's sockets is shown by the two no
 
 import contextlib
 import os
-import re
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,8 +25,6 @@ from agent_rl.launch.environment import (
     require_home,
     temporary_files,
 )
-from agent_rl.launch.process import run_trainer
-from tests.launch.test_process import script
 
 BIN = str(Path(sys.executable).parent)
 FITS, LONG = "/t".ljust(LONGEST, "_"), "/t".ljust(LONGEST + 1, "_")
@@ -166,12 +162,3 @@ def test_a_home_in_which_nothing_can_be_kept_is_refused_if_it_is_needed(
     message = r"^HOME: nothing can be written to '/proc/.* Set HOME to a folder of yours"
     with pytest.raises(ConfigError, match=message) if is_refused else contextlib.nullcontext():
         require_home(environ)
-
-
-def test_a_run_with_a_folder_of_its_own_has_a_short_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "long".ljust(LONGEST, "_")))
-    run_trainer(script("import os; print(os.environ['RAY_TMPDIR'], os.environ['TMPDIR'])"), tmp_path)
-    ray, usual = (tmp_path / "train.log").read_text().split()
-    assert ray == usual
-    assert re.fullmatch(rf"{SHORT}/agent_rl_\w{{8}}", ray)
