@@ -72,7 +72,6 @@ def run_trainer(
     *,
     on_metrics: Callable[[int, dict[str, Any]], None] = _ignore,
     on_output: Callable[[str], None] = _ignore,
-    timeout_s: float | None = None,
     environ: Mapping[str, str] = os.environ,
     watch: Callable[[], None] = _ignore,
     stopping: StopRequest | None = None,
@@ -86,7 +85,6 @@ def run_trainer(
             earlier start has written to the first two stays, but for the metrics of steps that are trained again.
         on_metrics: called with step and metrics as soon as a step is logged.
         on_output: called with each line of output.
-        timeout_s: seconds after which the trainer is stopped.
         environ: of the trainer.
         watch: called again and again; an exception that it raises ends the trainer.
         stopping: by which the run can be asked to end early.
@@ -96,7 +94,7 @@ def run_trainer(
         Where the run has ended, if it has ended early because it was asked to.
 
     Raises:
-        TrainerError: with the cause, when the trainer fails or runs out of time; the log keeps everything.
+        TrainerError: with the cause, when the trainer fails; the log keeps everything.
     """
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -111,7 +109,7 @@ def run_trainer(
             env = {**environ, **logger_environment(out, environ)}
             child, _ = stack.enter_context(process_tree(command, env, output, RUN))
             try:
-                follow(child, files, timeout_s, watch)
+                follow(child, files, watch)
             except Aborted as error:
                 if stopping:
                     stopping.on_abort(error.by)
@@ -172,14 +170,8 @@ def stop(child: subprocess.Popen[bytes]) -> None:
             child.wait()
 
 
-def follow(
-    child: subprocess.Popen[bytes],
-    files: Sequence[Tail],
-    timeout_s: float | None = None,
-    watch: Callable[[], None] = _ignore,
-) -> None:
+def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callable[[], None] = _ignore) -> None:
     """Wait for the child, hand on what it writes to files, and call `watch` in between."""
-    started = time.monotonic()
     while True:
         has_ended = child.poll() is not None
         for file in files:
@@ -187,8 +179,6 @@ def follow(
         if has_ended:
             return
         watch()
-        if timeout_s is not None and time.monotonic() - started > timeout_s:
-            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds", 1)
         time.sleep(POLL_S)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,17 @@ PROMPTS = 4
 """In each step, with two samples of each."""
 
 
-def run_alone(command: Sequence[str], folder: Path, **options: Any) -> StoppedRun | None:
+def run_alone(command: Sequence[str], folder: Path, timeout_s: float, **options: Any) -> StoppedRun | None:
     """Run a trainer that keeps nothing outside of its folder but temporary files, which are removed at the end."""
+    deadline = time.monotonic() + timeout_s
+
+    def watch() -> None:
+        assert time.monotonic() < deadline, f"the trainer has not ended after {timeout_s:.0f} seconds"
+
     with tempfile.TemporaryDirectory(prefix="agent_rl_", ignore_cleanup_errors=True) as temporary:
         names = {"TMPDIR": temporary, "RAY_TMPDIR": temporary, "HF_HOME": str(folder / "cache")}
         environ = {**os.environ, **names, "RAY_USAGE_STATS_ENABLED": "0"}
-        return run_trainer(command, folder, environ=environ, **options)
+        return run_trainer(command, folder, environ=environ, watch=watch, **options)
 
 
 class KeptRequest(StopRequest):
