@@ -25,21 +25,24 @@ MANY = 10
 
 @check("installation", needs=Needs.MACHINE)
 def packages(case: Case) -> Iterator[Finding]:
-    """The supported verl is installed, and every requirement of agent_rl and verl for this platform."""
-    installed = case.machine.version("verl")
-    if installed is None:
-        yield problem("is not installed", CPU_HELP if case.on_cpu else GPU_HELP, "verl")
-    elif installed != VERL_VERSION:
+    """The supported verl and SGLang are installed, and every requirement of agent_rl and verl for this platform."""
+    everything = CPU_HELP if case.on_cpu else GPU_HELP
+    versions = {name: version for name in SHOWN if (version := case.machine.version(name))}
+    for name in ("verl", "sglang"):
+        if name not in versions:
+            yield problem("is not installed", everything, name)
+    if (installed := versions.get("verl", VERL_VERSION)) != VERL_VERSION:
         text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
     if unmet:
         wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
-        remedy = f"Run pip install {wanted}" if len(unmet) <= MANY else CPU_HELP if case.on_cpu else GPU_HELP
-        yield problem(_listed(unmet), remedy)
-    if not unmet and installed == VERL_VERSION:
-        yield ok(", ".join(f"{name} {found}" for name in SHOWN if (found := case.machine.version(name))))
+        yield problem(_listed(unmet), f"Run pip install {wanted}" if len(unmet) <= MANY else everything)
+    else:
+        yield ok(", ".join(f"{name} {version}" for name, version in versions.items()))
+    if "sglang" in versions and case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
+        yield warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
 
 
 @check("installation", "verl plugin", Needs.MACHINE)
@@ -54,17 +57,6 @@ def plugin(case: Case) -> Finding:
         text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
         return problem(text, "Unset it, or add agent_rl")
     return ok(f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
-
-
-@check("installation", needs=Needs.MACHINE)
-def engine(case: Case) -> Finding:
-    """The inference engine is installed and, on GPUs, the versions that our extra for SGLang has with it."""
-    version = case.machine.version("sglang")
-    if version is None:
-        return problem("sglang is not installed", CPU_HELP if case.on_cpu else GPU_HELP)
-    if case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
-        return warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
-    return ok(f"sglang {version}")
 
 
 @check("installation", needs=Needs.VERL)
