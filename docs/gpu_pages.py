@@ -19,8 +19,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.doctor.case import Case
+from agent_rl.doctor.checks.machine import STACK
 from agent_rl.doctor.checks.memory import GIB, GpuNeed, gpu_need
-from agent_rl.doctor.checks.stack import STACK
 from agent_rl.launch.composition import compose
 
 __all__ = ["CARD", "LAYOUTS", "SHAPES", "SIZES", "gpu_page", "needs"]

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from agent_rl.doctor.devices import Gpu
-from agent_rl.doctor.machine import Machine
+from agent_rl.doctor.machine import Gpu, Machine
 from agent_rl.doctor.model_files import ModelFiles, find_model
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes
-from agent_rl.launch.command import joins_ray
+from agent_rl.launch.environment import joins_ray
 from agent_rl.preflight import case
 from agent_rl.verl_adapter.checkpoints import policy_shards, settings_folder
 
@@ -53,22 +52,20 @@ class Case(case.RunCase):
     @property
     def gpus_wanted(self) -> int:
         """GPUs of one machine: the trainer's, and those of engines and of reward models that have their own."""
-        own = self.number("trainer.n_gpus_per_node", 1) + self._judges_gpus
+        count = self.number("trainer.n_gpus_per_node", 1)
+        if self.nodes is None and not self.joins:  # on several machines, Ray spreads the models
+            count += self.judge_gpus
+            if self.get(f"{VERLS}.enable") and self.get(f"{VERLS}.enable_resource_pool"):
+                count += self.number(f"{VERLS}.n_gpus_per_node", 0) * self.number(f"{VERLS}.nnodes", 0)
         if self.get("actor_rollout_ref.hybrid_engine", True):
-            return own
-        return own + self.number(f"{ROLLOUT}.n_gpus_per_node", 0)
+            return count
+        return count + self.number(f"{ROLLOUT}.n_gpus_per_node", 0)
 
     @property
-    def _judges_gpus(self) -> int:
-        """GPUs of the reward models with places of their own, on one machine: on several, Ray spreads them."""
-        if self.nodes is not None or self.joins:
-            return 0
-        served = self.get("agent_rl.reward.models", {}).values()
-        own = [model for model in served if model.get("placement", "own") == "own"]
-        count = sum(int(model.get("n_gpus_per_node", 1)) * int(model.get("nnodes", 1)) for model in own)
-        if self.get(f"{VERLS}.enable") and self.get(f"{VERLS}.enable_resource_pool"):
-            count += self.number(f"{VERLS}.n_gpus_per_node", 0) * self.number(f"{VERLS}.nnodes", 0)
-        return count
+    def judge_gpus(self) -> int:
+        """GPUs of the reward models of `agent_rl.reward.models` that have their own, on all machines."""
+        served = self.settings.reward.models.values()
+        return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
 
     @property
     def is_elsewhere(self) -> bool:

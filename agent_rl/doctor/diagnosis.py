@@ -113,24 +113,21 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
     return found
 
 
-def _composed(recipe: str, overrides: Sequence[str]) -> tuple[DictConfig | None, list[Finding]]:
+def _composed(
+    recipe: str, overrides: Sequence[str], removed: Sequence[str] = ()
+) -> tuple[DictConfig | None, list[Finding]]:
     """The configuration and findings about it; a wrong override is reported and left out, and the rest is checked."""
-    found: list[Finding] = []
-    left, config = list(overrides), None
-    while config is None:
-        try:
-            config = compose(recipe, left)
-        except ConfigError as error:
-            found.append(replace(refusal(error), subject="recipe"))
-            if not left:
-                break
-            blamed = [each for each in left if error.key in (each.lstrip("+~").partition("=")[0], each)]
-            left = [each for each in left if each not in (blamed or left)]
-    if config is not None:
-        removed = [each for each in overrides if each not in left]
-        without = f"; without {' '.join(removed)} for what follows" if removed else ""
-        found.append(ok(f"{recipe} composes{without}", "recipe"))
-    return config, [replace(finding, group="configuration") for finding in found]
+    try:
+        config = compose(recipe, overrides)
+    except ConfigError as error:
+        found = replace(refusal(error), subject="recipe", group="configuration")
+        if not overrides:
+            return None, [found]
+        wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
+        config, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
+        return config, [found, *more]
+    without = f"; without {' '.join(removed)} for what follows" if removed else ""
+    return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
 
 
 def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:

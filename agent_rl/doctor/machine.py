@@ -11,13 +11,13 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import metadata
 from importlib.util import find_spec
@@ -26,20 +26,34 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from agent_rl.doctor.compiling import try_compilers
-from agent_rl.doctor.devices import Gpu, read_gpus, visible
 from agent_rl.errors import ConfigError
-from agent_rl.launch.cluster import Nodes, interfaces
+from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import has_accelerator
-from agent_rl.launch.gpu_environment import RUNTIME, cuda_home, gpu_environment, missing_parts
+from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
-__all__ = ["FACTS", "Machine"]
+__all__ = ["FACTS", "Gpu", "Machine", "read_gpus"]
 
 HUB_S = 3.0
 """Seconds within which the hub must answer."""
 ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
+NVIDIA_SMI_S = 10.0
+QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU; memory in MiB."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_mib: int
+    used_mib: int
+    driver: str
+    capability: str
+    """Compute capability, as `9.0`."""
 
 
 class Machine:
@@ -54,8 +68,6 @@ class Machine:
     """The GPUs that `CUDA_VISIBLE_DEVICES` allows."""
     device_file = cached_property(lambda machine: has_accelerator())
     """Whether there is a device file of an accelerator."""
-    python = cached_property(lambda machine: platform.python_version())
-    """The interpreter's version."""
     glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
     """The version of the C library; empty: another one."""
     cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))
@@ -66,22 +78,14 @@ class Machine:
     """Free in `/dev/shm`; None: there is none."""
     disk = cached_property(lambda machine: _free(Path.cwd()))
     """Free on the disk of the working directory; `free_disk` asks for another folder."""
-    open_files = cached_property(lambda machine: resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    """The limit on open files of a process; Ray raises it up to this. -1: none."""
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
     """The CUDA toolkit; empty: none."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """What the toolkit lacks."""
-    compiled = cached_property(
-        lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
-    )
-    """Why a few lines with CUDA, and with `Python.h`, do not compile or link, empty: they do; tried with a GPU."""
-    interfaces = cached_property(lambda machine: interfaces())
-    """Interfaces with an address that another node could use."""
-    ninja = cached_property(lambda machine: _ninja(machine.environ))
-    """The program `ninja`, on the path or in the environment's `bin`; empty: none."""
+    missing_tools = cached_property(lambda machine: _missing_tools(machine.environ))
+    """What the engine's kernels and Triton's launcher are compiled with, and is not there."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
@@ -92,7 +96,7 @@ class Machine:
     def __init__(self, environ: Mapping[str, str], facts: Mapping[str, Any] | None = None) -> None:
         self.environ, self.is_this_one = environ, facts is None
         if facts is not None:
-            gpus = visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
+            gpus = _visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
             vars(self).update({**facts, "gpus": gpus})  # where a cached property looks first
 
     @classmethod
@@ -139,6 +143,39 @@ _MATTERS = re.compile(
 )
 
 
+def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` allows, from `nvidia-smi`; memory that it does not know ("[N/A]") is 0.
+
+    No library is loaded, and no GPU memory is used. None without a working `nvidia-smi`.
+    """
+    program = shutil.which("nvidia-smi", path=environ.get("PATH")) or ""
+    command = [program, f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=NVIDIA_SMI_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    gpus = []
+    for line in done.stdout.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 7 and parts[0].isdigit():
+            index, total, used = (int(part) if part.isdigit() else 0 for part in (parts[0], parts[3], parts[4]))
+            gpus.append(Gpu(index, parts[1], parts[2], total, used, *parts[5:]))
+    return _visible(gpus, environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names, by index or start of the uuid; an unknown one ends the list."""
+    if chosen is None:
+        return gpus
+    visible: list[Gpu] = []
+    for name in filter(None, (part.strip() for part in chosen.split(","))):
+        named = [gpu for gpu in gpus if str(gpu.index) == name or (not name.isdigit() and gpu.uuid.startswith(name))]
+        if not named:
+            break
+        visible += named[:1]
+    return visible
+
+
 def _free(path: Path) -> int | None:
     return shutil.disk_usage(path).free if path.is_dir() else None
 
@@ -169,10 +206,13 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
     return True
 
 
-def _ninja(environ: Mapping[str, str]) -> str:
-    return (
-        shutil.which("ninja", path=os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])) or ""
-    )
+def _missing_tools(environ: Mapping[str, str]) -> list[str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])
+    missing = [name for name in ("ninja", "c++") if not shutil.which(name, path=path)]
+    own = environ.get("CC")  # which Triton takes
+    if not any(shutil.which(name, path=path) for name in ([own] if own else ["gcc", "clang"])):
+        missing.append("a C compiler")
+    return missing if (Path(sysconfig.get_path("include")) / "Python.h").is_file() else [*missing, "Python.h"]
 
 
 def _answers(environ: Mapping[str, str]) -> bool:

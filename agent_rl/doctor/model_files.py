@@ -36,13 +36,10 @@ class ModelFiles:
     @property
     def kv_values_per_token(self) -> int | None:
         """Values in the engine's KV cache for one token; None if the config lacks the shape."""
-        try:
-            layers, heads, hidden = (
-                self.config[key] for key in ("num_hidden_layers", "num_attention_heads", "hidden_size")
-            )
-        except KeyError:
+        layers, heads = self.config.get("num_hidden_layers"), self.config.get("num_attention_heads")
+        if not (layers and heads):
             return None
-        size = self.config.get("head_dim") or hidden // heads
+        size = self.config.get("head_dim") or self.config["hidden_size"] // heads
         return int(2 * layers * (self.config.get("num_key_value_heads") or heads) * size)
 
 

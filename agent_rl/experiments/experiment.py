@@ -119,7 +119,7 @@ class Experiment:
         done = folder / "done"
         if not done.is_file():
             words = [*self._fixed, *variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
-            if train(self.recipe, words, environ=None) is not None:
+            if train(self.recipe, words) is not None:
                 raise KeyboardInterrupt("the same command goes on after the last step")
             done.touch()
         return read_outcome(folder)

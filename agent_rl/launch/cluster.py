@@ -20,18 +20,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any
 
 import psutil
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.launch.command import joins_ray
+from agent_rl.launch.environment import joins_ray
 from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
-__all__ = ["ClusterError", "Nodes", "interfaces", "node_options", "run_head", "run_worker", "unclear_interface"]
+__all__ = ["ClusterError", "Nodes", "head", "node_options", "run_worker"]
 
 PORT = 6379
 """Port of the head: Ray's own default."""
@@ -42,13 +43,10 @@ SILENT_S = 60.0
 """Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
 MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
-INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
-BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
-"""How the names of interfaces begin that lead to no other node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
 
-Result = TypeVar("Result")
+Check = Callable[[str], None]
 
 
 class ClusterError(AgentRLError):
@@ -100,27 +98,6 @@ class Nodes:
         return cls(count, rank, head, _number(environ, "MASTER_PORT", "PET_MASTER_PORT") or PORT)
 
 
-def interfaces() -> list[str]:
-    """The interfaces of this machine that have an address which another node could use."""
-    internet = (socket.AF_INET, socket.AF_INET6)
-    return sorted(
-        name
-        for name, addresses in psutil.net_if_addrs().items()
-        if not name.startswith(BRIDGES)
-        and any(each.family in internet and not each.address.startswith("fe80:") for each in addresses)
-    )
-
-
-def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
-    """A sentence where NCCL and Gloo would have to choose among several interfaces; empty: they need not."""
-    if len(names) < 2 or any(environ.get(name) for name in INTERFACES):
-        return ""
-    return (
-        f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one. If they choose wrong, "
-        f"the run waits forever: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
-    )
-
-
 def node_options(config: Any, *, head: bool) -> list[str]:
     """The options of `ray start` for `ray_kwargs.ray_init` of a composed configuration."""
     ray_init = config.ray_kwargs.ray_init
@@ -131,33 +108,28 @@ def node_options(config: Any, *, head: bool) -> list[str]:
     return options
 
 
-def run_head(
-    nodes: Nodes, train: Callable[[dict[str, str], Callable[[], None]], Result], options: Sequence[str], wait_s: float
-) -> Result:
-    """Rank 0: start the head, wait for the other nodes, run the trainer, and end the head.
+@contextmanager
+def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[dict[str, str], Callable[[], None]]]:
+    """Rank 0: the head of the cluster, which ends with the block; the block begins when the other nodes have joined.
 
     Args:
         nodes: the nodes.
-        train: runs the trainer to its end; gets the trainer's environment, and a function to call again and again,
-            which raises when the head has ended.
         options: of `ray start`.
         wait_s: seconds within which all nodes must have joined.
 
     Returns:
-        What `train` returns.
+        The trainer's environment, and a function to call again and again, which raises when the head has ended.
 
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
     """
     if _answers(nodes):
         raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
-    head = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
-    with _ray_node(head) as node:
-        _wait_for_nodes(nodes, node, wait_s)
-        return train(
-            {**_environment(), **node.forks, "RAY_ADDRESS": nodes.address},
-            lambda: node.check("the head of the Ray cluster ended before the trainer"),
-        )
+    arguments = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
+    with _ray_node(arguments) as (forks, check):
+        _wait_for_nodes(nodes, check, wait_s)
+        environment = {**_environment(), **forks, "RAY_ADDRESS": nodes.address}
+        yield environment, partial(check, "the head of the Ray cluster ended before the trainer")
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
@@ -181,7 +153,7 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         time.sleep(POLL_S)
     _say(f"{rank} of {nodes.count} joins {nodes.address}")
     stopping = stopping or StopRequest()
-    with _ray_node([f"--address={nodes.address}", *options]) as node:
+    with _ray_node([f"--address={nodes.address}", *options]) as (_, check):
         heard, told = time.monotonic(), False
         stopping.can_wait = lambda: True
         while (answer := _answers(nodes)) is not False and time.monotonic() - heard < SILENT_S:
@@ -190,45 +162,38 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
                 told = True
             if answer:
                 heard = time.monotonic()
-                node.check(f"{rank}: this node's Ray ended before the head")
+                check(f"{rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
         _say(f"{rank}: the head is gone, this node ends")
 
 
-@dataclass(frozen=True)
-class _RayNode:
-    """A process `ray start --block`, its output, and the variables of the server that starts its workers."""
-
-    process: subprocess.Popen[bytes]
-    output: IO[bytes]
-    forks: Mapping[str, str]
-
-    def check(self, problem: str) -> None:
-        """Raise an error with the last lines of Ray's output if it has ended."""
-        if self.process.poll() is None:
-            return
-        self.output.seek(0)
-        lines = [line for line in self.output.read().decode(errors="replace").splitlines() if line.strip()]
-        raise ClusterError("\n  ".join([problem, *lines[-12:]]))
-
-
 @contextmanager
-def _ray_node(arguments: Sequence[str]) -> Iterator[_RayNode]:
-    """A Ray node that ends with the block, with every process that it started."""
-    if warning := unclear_interface(interfaces()):
-        _say(f"warning: {warning}")
+def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Check]]:
+    """A Ray node that ends with the block, with every process that it started.
+
+    Returns:
+        The variables of the server that starts its workers, and a function of a problem in words, which raises it with
+        the last lines of Ray's output if the node has ended.
+    """
     env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
     if folder := env.get("RAY_TMPDIR"):
         command.append(f"--temp-dir={folder}")
     with tempfile.TemporaryFile() as output, process_tree(command, env, output, MARK) as (process, forks):
-        yield _RayNode(process, output, forks)
+
+        def check(problem: str) -> None:
+            if process.poll() is not None:
+                output.seek(0)
+                lines = [line for line in output.read().decode(errors="replace").splitlines() if line.strip()]
+                raise ClusterError("\n  ".join([problem, *lines[-12:]]))
+
+        yield forks, check
 
 
-def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
+def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
     deadline = time.monotonic() + wait_s
     while not _answers(nodes):
-        node.check("the head of the Ray cluster did not start")
+        check("the head of the Ray cluster did not start")
         if time.monotonic() > deadline:
             raise ClusterError(f"the head does not answer at {nodes.address}, its own address")
         time.sleep(POLL_S)
@@ -240,7 +205,7 @@ def _wait_for_nodes(nodes: Nodes, node: _RayNode, wait_s: float) -> None:
     try:
         seen = 0
         while seen < nodes.count:
-            node.check("the head of the Ray cluster ended")
+            check("the head of the Ray cluster ended")
             joined = sum(each["Alive"] for each in ray.nodes())
             if joined != seen:
                 _say(f"{joined} of {nodes.count} nodes have joined at {nodes.address}")

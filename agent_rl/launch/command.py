@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError
-from agent_rl.launch.gpu_environment import gpu_environment
+from agent_rl.launch.environment import gpu_environment, joins_ray
 from agent_rl.launch.recipes import found_files, recipe_folder
 from agent_rl.settings.free_sections import is_free
 from agent_rl.settings.old_keys import argument_keys, change_arguments, rows, tell
@@ -20,7 +20,6 @@ __all__ = [
     "SIZES",
     "has_accelerator",
     "hydra_arguments",
-    "joins_ray",
     "quoted",
     "require_device",
     "rewrite",
@@ -32,11 +31,6 @@ SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
 """Overrides for a trainer that joins a Ray cluster: its nodes know their sizes, and Ray refuses them when it joins."""
-
-
-def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the trainer joins a Ray cluster that runs already, instead of starting one."""
-    return environ.get("RAY_ADDRESS", "local") not in ("", "local")
 
 
 def has_accelerator() -> bool:

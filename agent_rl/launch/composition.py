@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
+from agent_rl.launch.resolution import leaves
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
@@ -136,8 +137,10 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
         if wrong := _WRONG_KEY.search(str(error)):  # with a remedy that hydra's own lacks
             known = hydra_compose("config", [searchpath])
             if wrong[1] not in set(_flatten(known)):
-                remedy = _nearest_group(wrong[1], folder) or nearest_key(wrong[1], known)
-                raise ConfigError(wrong[1], "unknown key", remedy) from error
+                options = groups(folder)
+                near = difflib.get_close_matches(wrong[1].lstrip("+"), options, n=1, cutoff=0.6)
+                group = f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None
+                raise ConfigError(wrong[1], "unknown key", group or nearest_key(wrong[1], known)) from error
         raise ConfigError("config.yaml", _short(error), "Correct the recipe or the override") from error
 
 
@@ -158,7 +161,7 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
     """Values have the types of verl's."""
-    return values.wrong_types(case, verl_defaults())
+    return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 
 def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
@@ -167,13 +170,6 @@ def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
         OmegaConf.select(each, key, throw_on_resolution_failure=False) for each in (config, OmegaConf.load(file))
     )
     return bool(wrong == written and written is not None)
-
-
-def _nearest_group(key: str, folder: Path) -> str | None:
-    """A remedy for a misspelled group: the nearest of the recipe's and ours, and its options."""
-    options = groups(folder)
-    near = difflib.get_close_matches(key.lstrip("+"), options, n=1, cutoff=0.6)
-    return f"Did you mean the group '{near[0]}'? Known: {', '.join(options[near[0]])}." if near else None
 
 
 def _searchpath(folder: Path) -> list[str]:

@@ -217,8 +217,10 @@ class JsonDisplay(Display):
 
     @override
     def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        finite = {key: value if _is_json(value) else None for key, value in metrics.items()}
-        self._write({"event": "step", "step": step, "of": self.progress.total, "metrics": finite})
+        infinite = {
+            key: None for key, value in metrics.items() if isinstance(value, float) and not math.isfinite(value)
+        }
+        self._write({"event": "step", "step": step, "of": self.progress.total, "metrics": {**metrics, **infinite}})
 
     @override
     def _print(self, *lines: str) -> None:
@@ -227,7 +229,3 @@ class JsonDisplay(Display):
 
     def _write(self, record: Mapping[str, Any]) -> None:
         print(json.dumps(record), file=self.stream, flush=True)
-
-
-def _is_json(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)

@@ -7,10 +7,8 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,7 +20,6 @@ import psutil
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
-from agent_rl.launch.outside import LONGEST, SHORT
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
 
@@ -75,8 +72,7 @@ def run_trainer(
     *,
     on_metrics: Callable[[int, dict[str, Any]], None] = _ignore,
     on_output: Callable[[str], None] = _ignore,
-    timeout_s: float | None = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     watch: Callable[[], None] = _ignore,
     stopping: StopRequest | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
@@ -89,9 +85,7 @@ def run_trainer(
             earlier start has written to the first two stays, but for the metrics of steps that are trained again.
         on_metrics: called with step and metrics as soon as a step is logged.
         on_output: called with each line of output.
-        timeout_s: seconds after which the trainer is stopped.
-        environ: of the trainer; None: ours, with temporary files and the cache of models kept out of the user's
-            folders.
+        environ: of the trainer.
         watch: called again and again; an exception that it raises ends the trainer.
         stopping: by which the run can be asked to end early.
         checkpoints: where the trainer saves them, if that is not below the folder.
@@ -100,7 +94,7 @@ def run_trainer(
         Where the run has ended, if it has ended early because it was asked to.
 
     Raises:
-        TrainerError: with the cause, when the trainer fails or runs out of time; the log keeps everything.
+        TrainerError: with the cause, when the trainer fails; the log keeps everything.
     """
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -109,14 +103,13 @@ def run_trainer(
     before = shared_files()
     try:
         with ExitStack() as stack:
-            env = dict(environ) if environ is not None else stack.enter_context(_private_environment(out))
             output = stack.enter_context(open(log, "ab"))
             start = output.tell()
-            files = [Tail(log, start, on_output), _Metrics(metrics, on_metrics)]
-            env |= logger_environment(out, env)
+            files = [Tail(log, start, on_output), Tail(metrics, 0, _kept(metrics, on_metrics))]
+            env = {**environ, **logger_environment(out, environ)}
             child, _ = stack.enter_context(process_tree(command, env, output, RUN))
             try:
-                follow(child, files, timeout_s, watch)
+                follow(child, files, watch)
             except Aborted as error:
                 if stopping:
                     stopping.on_abort(error.by)
@@ -134,25 +127,6 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
     """The variables that tell verl's loggers where to write."""
     tensorboard = environ.get("TENSORBOARD_DIR") or str(folder / "tensorboard")
     return {"VERL_FILE_LOGGER_PATH": str(folder / NEW_METRICS), "TENSORBOARD_DIR": tensorboard}
-
-
-@contextmanager
-def _private_environment(out: Path) -> Iterator[dict[str, str]]:
-    """Our environment, but nothing is written outside the folder, except for temporary files until the end."""
-    usual = tempfile.gettempdir()
-    has_room = len(f"{usual}/agent_rl_00000000") <= LONGEST  # for Ray's sockets
-    temporary = tempfile.mkdtemp(prefix="agent_rl_", dir=usual if has_room else SHORT)
-    try:
-        yield {
-            **os.environ,
-            "HF_HOME": str(out / "cache"),
-            "TMPDIR": temporary,
-            "RAY_TMPDIR": temporary,
-            "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise Ray keeps one in the home directory
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -196,14 +170,8 @@ def stop(child: subprocess.Popen[bytes]) -> None:
             child.wait()
 
 
-def follow(
-    child: subprocess.Popen[bytes],
-    files: Sequence[Tail],
-    timeout_s: float | None = None,
-    watch: Callable[[], None] = _ignore,
-) -> None:
+def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callable[[], None] = _ignore) -> None:
     """Wait for the child, hand on what it writes to files, and call `watch` in between."""
-    started = time.monotonic()
     while True:
         has_ended = child.poll() is not None
         for file in files:
@@ -211,8 +179,6 @@ def follow(
         if has_ended:
             return
         watch()
-        if timeout_s is not None and time.monotonic() - started > timeout_s:
-            raise TrainerError(f"the trainer was stopped after {timeout_s:.0f} seconds", 1)
         time.sleep(POLL_S)
 
 
@@ -277,22 +243,22 @@ class Tail:
                 self._on_line(line.decode(errors="replace").rstrip("\n"))
 
 
-class _Metrics(Tail):
-    """Keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
+def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> Callable[[str], None]:
+    """What keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
+    file, is_first = metrics.with_name("metrics.jsonl"), True
 
-    def __init__(self, path: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> None:
-        super().__init__(path, 0, self._keep)
-        self._kept, self._on_metrics, self._first = path.with_name("metrics.jsonl"), on_metrics, True
-
-    def _keep(self, line: str) -> None:
+    def keep(line: str) -> None:
+        nonlocal is_first
         record = json.loads(line)
-        if self._first and self._kept.exists():
-            kept = [each for each in self._kept.read_text().splitlines() if _stays(json.loads(each), record)]
-            self._kept.write_text("".join(f"{each}\n" for each in kept))
-        self._first = False
-        with open(self._kept, "a") as file:
-            file.write(f"{line}\n")
-        self._on_metrics(record["step"], record["data"])
+        if is_first and file.exists():
+            lines = [each for each in file.read_text().splitlines() if _stays(json.loads(each), record)]
+            file.write_text("".join(f"{each}\n" for each in lines))
+        is_first = False
+        with open(file, "a") as appended:
+            appended.write(f"{line}\n")
+        on_metrics(record["step"], record["data"])
+
+    return keep
 
 
 def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:

@@ -16,11 +16,8 @@ from agent_rl.errors import ConfigError
 
 __all__ = ["leaves", "problems", "resolved"]
 
-_CAUSES = {
-    r"Environment variable '(.+?)' not found": "the environment variable {} is not set",
-    r"Interpolation key '(.+?)' not found": "it refers to '{}', which is not there",
-    r"Unsupported interpolation type (\S+)": "there is no resolver '{}'",
-}
+_RESOLVING = re.compile(r'^\w+ raised while resolving interpolation: "(.+)"$')
+"""How OmegaConf reports what a resolver raises."""
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
@@ -44,30 +41,22 @@ def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def problems(config: DictConfig) -> list[ConfigError]:
     """An error for each missing mandatory value and each interpolation that cannot be resolved."""
     has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # without one, verl skips its section
-    faults = (fault for fault in _faults(config) if has_reward_model or not fault[0].startswith("reward.reward_model."))
-    return [problem for fault in faults if (problem := _problem(*fault))]
+    return [each for each in _problems(config) if has_reward_model or not each.key.startswith("reward.reward_model.")]
 
 
-def _faults(node: Any, path: str = "") -> Iterator[tuple[str, str, OmegaConfBaseException]]:
-    """Key, unresolved value, and error of each."""
+def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
     for key in node if OmegaConf.is_dict(node) else range(len(node)):
         here = f"{path}.{key}".lstrip(".")
         try:
             value = node[key]
+        except MissingMandatoryValue:
+            yield ConfigError(here, "verl needs a value and there is none", f"Give {here}=...")
         except OmegaConfBaseException as error:
+            problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)
-            yield here, str(written[key]), error
-            continue
-        if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
-            yield from _faults(value, here)
-
-
-def _problem(key: str, written: str, error: OmegaConfBaseException) -> ConfigError | None:
-    """The error with a remedy; None for a value that only refers to the wrong one."""
-    remedy = f"Give {key}=..."
-    if isinstance(error, MissingMandatoryValue):
-        return ConfigError(key, "verl needs a value and there is none", remedy)
-    for pattern, problem in _CAUSES.items():
-        if cause := re.search(pattern, str(error)):
-            return ConfigError(key, problem.format(cause[1]), remedy) if cause[1] in written else None
-    return ConfigError(key, " ".join(str(error).split("full_key:")[0].split()), remedy)
+            cause = re.search(r"(?:'|type )([^' ]+)", problem)
+            if cause is None or cause[1] in str(written[key]):  # else it only refers to the wrong one
+                yield ConfigError(here, problem, f"Give {here}=...")
+        else:
+            if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
+                yield from _problems(value, here)

@@ -61,7 +61,6 @@ PARTS = (
 """What a run writes into its folder, as patterns."""
 VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
 MOST_SHOWN = 10
-_CODE = re.compile(r"[\w./-]+\.py\b")
 
 
 def folder_of(config: DictConfig) -> Path:
@@ -199,22 +198,16 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[s
 
 
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
-    """The local files that each key names, and the code that its YAML files name, with a hash of the content."""
+    """The local files that each key names, with a hash of their content."""
     found = {}
     for key, value in [*resolution.leaves(config), ("--script", script)]:
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
         # of `path/to/file.py:Name`, or of a path alone; for isfile a text too long for a path is none
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
-        files = [each for path in map(Path, paths) if os.path.isfile(path) for each in (path, *_code(path))]
+        files = [Path(path) for path in paths if os.path.isfile(path)]
         if files and not key.startswith("agent_rl.trace."):  # which the run itself writes
             found[key] = [{"path": str(path), "sha256": _digest(path)} for path in files]
     return found
-
-
-def _code(file: Path) -> list[Path]:
-    """The Python files that a YAML file names, next to it."""
-    names = _CODE.findall(file.read_text(errors="replace")) if file.suffix in (".yaml", ".yml") else []
-    return [path for path in dict.fromkeys(file.parent / name for name in names) if path.is_file()]
 
 
 def _digest(path: Path) -> str:

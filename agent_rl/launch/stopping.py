@@ -47,20 +47,16 @@ class StoppedRun:
 
 
 class StopRequest:
-    """The wish that a run ends, and what the trainer answers.
+    """The wish that a run ends, and what the trainer answers."""
 
-    Args:
-        folder: of the run; None: there is none yet.
-        can_wait: whether there is something to wait for; otherwise the first signal ends the run at once.
-    """
-
-    def __init__(self, folder: Path | None = None, can_wait: Callable[[], bool] = lambda: False) -> None:
-        self.can_wait = can_wait
+    def __init__(self) -> None:
+        self.can_wait: Callable[[], bool] = lambda: False
+        """Whether there is something to wait for; otherwise the first signal ends the run at once."""
         self.asked: str | None = None
         """Who has asked: the name of a signal."""
         self.on_abort: Callable[[str], None] = lambda by: None
         """Told the name of the signal that ends the run at once, before that takes its seconds."""
-        self._file = folder and folder / STOP_FILE
+        self._file: Path | None = None
         self._is_ending = False
 
     def begin(self, folder: Path) -> None:

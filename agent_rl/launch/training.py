@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -17,11 +17,10 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import CPUProfile, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
-from agent_rl.launch.cluster import Nodes, node_options, run_head, run_worker
+from agent_rl.launch.cluster import Nodes, head, node_options, run_worker
 from agent_rl.launch.command import (
     JOINING,
     has_accelerator,
-    joins_ray,
     quoted,
     require_device,
     rewrite,
@@ -29,8 +28,7 @@ from agent_rl.launch.command import (
 )
 from agent_rl.launch.composition import compose_words, verl_defaults
 from agent_rl.launch.display import Display
-from agent_rl.launch.gpu_environment import gpu_environment
-from agent_rl.launch.outside import require_home, temporary_files
+from agent_rl.launch.environment import gpu_environment, joins_ray, require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
@@ -59,7 +57,6 @@ def train(
     *,
     nodes_timeout_s: float = 600,
     display: Display | None = None,
-    environ: Mapping[str, str] | None = os.environ,
 ) -> StoppedRun | None:
     """Train a recipe to its end, in the run's folder (see `run_folder`), or until it is asked to end.
 
@@ -69,7 +66,6 @@ def train(
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
         display: shows the run; None: what `agent_rl.run.progress` says.
-        environ: of a trainer on one node; None: see `run_trainer`.
 
     Returns:
         Where the run has ended, if it has ended early because it was asked to.
@@ -87,8 +83,7 @@ def train(
         if problems := resolution.problems(config):
             raise problems[0]
         os.environ.update(_variables())  # Ray and every process of the run inherit it
-        if environ is not None:
-            require_home(environ)
+        require_home()
         if nodes is not None and nodes.rank > 0:
             run_worker(nodes, node_options(config, head=False), nodes_timeout_s, stopping)
             return None
@@ -104,7 +99,7 @@ def train(
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
             command = trainer_command(recipe, words, script)
-            return _run(run, config, command, nodes, nodes_timeout_s, display, environ, stopping)
+            return _run(run, config, command, nodes, nodes_timeout_s, display, stopping)
 
 
 def _run(
@@ -114,37 +109,38 @@ def _run(
     nodes: Nodes | None,
     nodes_timeout_s: float,
     display: Display,
-    environ: Mapping[str, str] | None,
     stopping: StopRequest,
 ) -> StoppedRun | None:
     """Start the trainer, here or at the head of several nodes, and show the run until it has ended."""
     stopping.begin(run.path)
     stopping.can_wait = lambda: display.progress.is_training
     stopping.on_abort = display.aborting
-
-    def start(env: Mapping[str, str] | None, check: Callable[[], None] = lambda: None) -> StoppedRun | None:
-        def watch() -> None:
-            check()
-            display.tick(stopping.asked)
-
-        return run_trainer(
-            command,
-            run.path,
-            on_metrics=display.step,
-            on_output=display.line,
-            environ=env,
-            watch=watch,
-            stopping=stopping,
-            checkpoints=config.trainer.default_local_dir,
-        )
-
     display.begin(run.path, run.notes, resolution.resolved(config))
     try:
-        with _profile(config).in_environment() if cpu.is_selected() else nullcontext():
-            if nodes is None:
-                stopped = start(environ)
-            else:
-                stopped = run_head(nodes, start, node_options(config, head=True), nodes_timeout_s)
+        with ExitStack() as stack:
+            if cpu.is_selected():
+                stack.enter_context(_profile(config).in_environment())
+            environ: Mapping[str, str] = os.environ
+            check: Callable[[], None] | None = None
+            if nodes is not None:
+                options = node_options(config, head=True)
+                environ, check = stack.enter_context(head(nodes, options, nodes_timeout_s))
+
+            def watch() -> None:
+                if check is not None:
+                    check()
+                display.tick(stopping.asked)
+
+            stopped = run_trainer(
+                command,
+                run.path,
+                on_metrics=display.step,
+                on_output=display.line,
+                environ=environ,
+                watch=watch,
+                stopping=stopping,
+                checkpoints=config.trainer.default_local_dir,
+            )
         display.end(stopped)
     except Aborted as error:
         display.aborted(error.by)
@@ -187,12 +183,12 @@ def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tup
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
     config = compose_words(recipe, words)
-    if cpu.is_selected() and (wanted := _profile(config).overrides()):
-        words = [*(f"{key}={value}" for key, value in wanted.items()), *words]
-        config = compose_words(recipe, words)
-    for key, count in _workers(config, words).items():
-        OmegaConf.update(config, key, count)
-        words.append(f"{key}={count}")
+    profile = _profile(config).overrides() if cpu.is_selected() else {}
+    keys = argument_keys(words)
+    for key, value in {**profile, **_workers(config)}.items():
+        if key not in keys:
+            OmegaConf.update(config, key, value)
+            words.append(f"{key}={value}")
     return config, [*words, *(JOINING if nodes is not None else ())]
 
 
@@ -215,8 +211,10 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
     for key in ("data.train_files", "data.val_files"):
         named = case.get(key, [])
         for path in dict.fromkeys([named] if isinstance(named, str) else named):
-            if "://" not in path and not (case.folder / Path(path).expanduser()).exists():
-                yield ConfigError(key, f"there is no {path}", rows_remedy(path, case))
+            file = case.folder / Path(path).expanduser()
+            if "://" not in path and not file.is_file():
+                problem = f"{path} is a folder, and a file belongs here" if file.is_dir() else f"there is no {path}"
+                yield ConfigError(key, problem, rows_remedy(path, case))
 
 
 @check("configuration", "model", at=("launch", "doctor"))
@@ -261,13 +259,13 @@ def _is_traced(config: DictConfig) -> bool:
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 
 
-def _workers(config: DictConfig, words: Sequence[str]) -> dict[str, int]:
-    """The numbers with which each of several nodes has as many workers as one alone; a number of the user's stays."""
-    keys, counts = argument_keys(words), {key: OmegaConf.select(config, key) for key in WORKERS}
+def _workers(config: DictConfig) -> dict[str, int]:
+    """The numbers with which each of several nodes has as many workers as one alone."""
+    counts = {key: OmegaConf.select(config, key) for key in WORKERS} if config.trainer.nnodes > 1 else {}
     return {
         key: count * config.trainer.nnodes
         for key, count in counts.items()
-        if key not in keys and config.trainer.nnodes > 1 and count == OmegaConf.select(verl_defaults(), key)
+        if count == OmegaConf.select(verl_defaults(), key)
     }
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +90,9 @@ class RunCase:
 
     @cached_property
     def tool_path(self) -> Path | None:
-        """The tool file as verl finds it: in the working directory, else next to verl's package; None: none is set."""
+        """The tool file; None: none is set."""
         named = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
-        if not named:
-            return None
-        path = self.folder / Path(str(named)).expanduser()
-        spec = find_spec("verl")
-        if not path.exists() and spec and spec.origin and not Path(named).is_absolute():
-            package = Path(spec.origin).parent
-            path = next((place / named for place in (package.parent, package) if (place / named).exists()), path)
-        return path
+        return self.folder / Path(str(named)).expanduser() if named else None
 
     @cached_property
     def train(self) -> list[RowsFile]:

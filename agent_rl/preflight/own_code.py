@@ -1,19 +1,43 @@
-"""Checks of the user's own code and rows: tools, hooks, simulated users, components and scorers work on a row."""
+"""Checks of the user's own code and rows: the code is tried once on real rows, before a GPU is used.
+
+Hooks and simulated users are made, users and tools are started, components and scorers measure a made-up answer. An
+exception there would otherwise come up in every worker, once the model is loaded, and look like the policy's failure.
+What is not tried: a tool's `call` and a hook's methods, which may have effects. What an outage prevents is not a
+problem of the code, and is left to the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from agent_rl.agents.episode.loop import EpisodeSetup
-from agent_rl.agents.episode.trial import own_code_problems
-from agent_rl.agents.registry import StartsTrainingError, load_script
-from agent_rl.agents.users.user import load_user
-from agent_rl.errors import AgentRLError, ConfigError, FatalError
+from agent_rl.agents.episode.hooks import Hooks
+from agent_rl.agents.episode.loop import EpisodeSetup, new_trajectory
+from agent_rl.agents.registry import StartsTrainingError, agent_names, load_script, make_loop, registered
+from agent_rl.agents.users.user import User, load_user, opened
+from agent_rl.concurrency import OutOfTime, within
+from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, check, ok, skipped
+from agent_rl.rewards import Reward
+from agent_rl.rewards.component import Component, GroupComponent, as_value
+from agent_rl.rewards.scorers import SCORERS, score_answer
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
+from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.methods import method_problem
 from agent_rl.tools import ToolSpec
+from agent_rl.tools.base import TrajectoryScope
+from agent_rl.trajectory import StopReason, Trajectory, Turn
+from agent_rl.user_code import UserCodeError, is_outage, is_users
+
+__all__ = ["function_problems", "own_code_problems"]
+
+Row = Mapping[str, Any]
 
 
 @check("data", at=("trainer",))
@@ -59,3 +83,138 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
     rows = case.rows if case.has_rows_of_ours else []
     found += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
     return found or [ok("nothing raises")]
+
+
+def own_code_problems(
+    setup: EpisodeSetup, rows: Sequence[Row], default_agent: str, reward: Reward | None = None
+) -> list[FatalError]:
+    """What is wrong with the user's tools, hooks, simulated users, components and scorers.
+
+    Args:
+        setup: of the run.
+        rows: some of its rows, as they are in the file; of each agent the first is tried.
+        default_agent: of the rows without `agent_name`.
+        reward: the run's reward; None: another one is used.
+
+    Returns:
+        An error for each problem, which names file and line.
+    """
+    trial = _Trial(setup, rows, default_agent)
+    return trial.problems_of(trial.run(reward))
+
+
+def function_problems(
+    settings: AgentRLSettings, row: Row, default_agent: str, function: UserFunction
+) -> list[FatalError]:
+    """What is wrong with the run's `reward.custom_reward_function`, as it measures an answer to a row."""
+    trial = _Trial(EpisodeSetup(settings), [row], default_agent)
+    return trial.problems_of(trial.function(function)) if settings.reward.on_error == "stop" else []
+
+
+class _Trial:
+    def __init__(self, setup: EpisodeSetup, rows: Sequence[Row], default_agent: str) -> None:
+        self.setup, self.rows = setup, rows
+        self.problems: list[FatalError] = []
+        self.by_agent: dict[str, Row] = {}
+        for row in rows:
+            self.by_agent.setdefault(str(row.get("agent_name") or default_agent), row)
+
+    def problems_of(self, work: Coroutine[Any, Any, None]) -> list[FatalError]:
+        with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+            thread.submit(asyncio.run, work).result()
+        return list({str(error): error for error in self.problems}.values())
+
+    async def run(self, reward: Reward | None) -> None:
+        for agent, row in self.by_agent.items():
+            if agent in agent_names() or agent in registered:
+                await self.agent(agent, row)
+        for spec in self.setup.tools if self.rows else []:  # a tool may need what a row gives it
+            if not spec.is_verl and not spec.cls.__module__.startswith("agent_rl.tools.builtin."):
+                await self.tool(spec)
+        if reward is not None and self.rows and self.setup.settings.reward.on_error == "stop":
+            await self.reward(reward, self.answered())
+
+    async def agent(self, name: str, row: Row) -> None:
+        """Make the agent's hooks and the row's user, and start the user."""
+        try:
+            loop = make_loop(name, self.setup)
+        except ConfigError:  # a class that only verl's worker can run
+            return
+        await self.attempt(f"agent {name}", loop.format)
+        hooks = await self.attempt("hooks: __init__", loop.hooks)
+        user = await self.attempt("simulated user: __init__", lambda: loop.user(row))
+        bases: tuple[tuple[str, Any, type], ...] = (("hooks", hooks, Hooks), ("user", user, User))
+        for what, made, base in bases:
+            if isinstance(made, base) and (problem := method_problem(type(made), base)):
+                self.problems.append(ConfigError(f"the {what} of {name}", *problem))
+        if user is not None and is_users(type(user)):
+            await self.attempt("simulated user: start", lambda: opened(row["prompt"], user), type(user).start)
+            await self.attempt("simulated user: finish", user.finish)
+
+    async def tool(self, spec: ToolSpec) -> None:
+        """Make the tool with the values of the first row that has some, start it and close it."""
+        given = ((row.get("extra_info") or {}).get("tools_kwargs") or {} for row in self.rows)
+        kwargs = next((made for each in given if (made := (each.get(spec.name) or {}).get("create_kwargs"))), None)
+        what = f"tool {spec.name}"
+        tool = await self.attempt(f"{what}: __init__", lambda: spec.create(kwargs), spec.cls)
+        if tool is None:
+            return
+        tool.scope = TrajectoryScope()
+        await self.attempt(f"{what}: start", tool.start, spec.cls.start)  # type: ignore[attr-defined]
+        await self.attempt(f"{what}: close", tool.close, spec.cls.close)  # type: ignore[attr-defined]
+        await tool.scope.close()
+
+    async def reward(self, reward: Reward, trajectory: Trajectory) -> None:
+        """Measure a trajectory with the user's components and scorers."""
+        for scorer in reward.scorers:
+            if SCORERS.get(scorer.name) is not scorer:
+                given = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
+                await self.attempt(f"scorer {scorer.name}", partial(score_answer, *given))
+        for component in reward.components:
+            if is_users(type(component)):
+                method = component.measure if isinstance(component, Component) else component.measure_group
+                await self.attempt(f"component {component.name}", partial(_measure, component, trajectory), method)
+
+    async def function(self, function: UserFunction) -> None:
+        """Score a trajectory with the custom reward function."""
+        trajectory = self.answered()
+        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict(), "rollout_reward_scores": {}}
+        given = function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
+        await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *given))
+
+    def answered(self) -> Trajectory:
+        """An episode that ends at once with the first row's ground truth as the answer."""
+        agent, row = next(iter(self.by_agent.items()))
+        truth = (row.get("reward_model") or {}).get("ground_truth")
+        answer = truth if isinstance(truth, str) else str(truth)
+        index = (row.get("extra_info") or {}).get("index")
+        trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
+        trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer
+        return trajectory
+
+    async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
+        """The function's result, awaited; None, and perhaps a problem, for one that raises or takes too long."""
+        try:
+            found = work()
+            return await within(self.setup.settings.budget.tool_timeout_s, _value(found))
+        except FatalError as error:
+            self.problems.append(error)
+        except (OutOfTime, ObservationError):  # the policy would read it
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises goes to the user
+            cause = error.__cause__ if isinstance(error, UnscoredError) else error
+            if cause is not None and not is_outage(cause):
+                self.problems.append(UserCodeError.of(what, cause, code=code))
+        return None
+
+
+async def _value(found: Any) -> Any:
+    return await found if isinstance(found, Awaitable) else found
+
+
+async def _measure(component: Component | GroupComponent, trajectory: Trajectory) -> None:
+    if isinstance(component, Component):
+        as_value(await component.measure(trajectory))
+    else:
+        for value in await component.measure_group([trajectory, trajectory]):
+            as_value(value)

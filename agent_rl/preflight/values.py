@@ -1,14 +1,14 @@
-"""Checks values of verl's own keys that verl takes and cannot use: types, sizes, paths, the estimator.
+"""Checks values of verl's own keys that verl takes and cannot use: types, sizes, the estimator.
 
 verl notices most of them in a worker, after Ray and the model have been loaded, and some never. What cannot be resolved
-is left to others, and what does not exist to whoever reads it: it may be a model of the hub, or made by the run.
+is left to others.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -52,31 +52,6 @@ OPTIONAL_SIZES = (
     f"{ROLLOUT}.multi_turn.max_assistant_turns",
 )
 """Keys that hold such a number or null."""
-
-FILES = (
-    "data.train_files",
-    "data.val_files",
-    "data.custom_cls.path",
-    f"{ROLLOUT}.multi_turn.tool_config_path",
-    f"{ROLLOUT}.multi_turn.function_tool_path",
-    f"{ROLLOUT}.agent.agent_loop_config_path",
-    "reward.custom_reward_function.path",
-    "reward.reward_manager.module.path",
-    "agent_rl.trace.path",
-)
-SUFFIXES = (".parquet", ".jsonl", ".json", ".yaml", ".yml", ".py")
-"""Of the files, for an example in a message."""
-
-FOLDERS = (
-    "actor_rollout_ref.model.path",
-    "actor_rollout_ref.model.tokenizer_path",
-    f"{CRITIC}.model.path",
-    "reward.reward_model.model_path",
-    "trainer.default_local_dir",
-    "trainer.rollout_data_dir",
-    "trainer.validation_data_dir",
-    "trainer.resume_from_path",
-)
 
 PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 """Keys of the rollout whose product is the number of GPUs of one engine."""
@@ -123,20 +98,6 @@ def sizes(case: RunCase) -> Errors:
             shown = "null" if value is None else repr(value)
             remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {shown}", remedy)
-
-
-@check("configuration", at=AT)
-def paths(case: RunCase) -> Errors:
-    """No folder stands where a file belongs, and no file where a folder does."""
-    for key, path in _paths(case, FILES):
-        if os.path.isdir(local := os.path.expanduser(path)):
-            inside = sorted(name for name in os.listdir(local) if name.endswith(SUFFIXES))
-            remedy = f"Name the file, such as {os.path.join(path, inside[0] if inside else 'NAME')}"
-            yield ConfigError(key, f"{path!r} is a folder, and a file belongs here", remedy)
-    for key, path in _paths(case, FOLDERS):
-        if os.path.isfile(os.path.expanduser(path)):
-            remedy = f"Name a folder, such as {os.path.dirname(path) or '.'}"
-            yield ConfigError(key, f"{path!r} is a file, and a folder belongs here", remedy)
 
 
 @check("configuration", at=AT)
@@ -196,16 +157,18 @@ def kl_estimate(case: RunCase) -> Errors:
             yield ConfigError(key, f"there is no KL estimate {name!r}", did_you_mean(name, KL_NAMES))
 
 
-def wrong_types(case: RunCase, defaults: Any) -> Errors:
+def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
     """Text where verl's default is a number or a truth value, and numbers where it is a truth value.
 
     Text such as `no` counts as true in verl, and other text fails where it is used.
 
     Args:
         case: with the configuration.
-        defaults: verl's own.
+        defaults: verl's own, by key.
     """
-    for key, default in _scalars(defaults):
+    for key, default in defaults.items():
+        if not isinstance(default, bool | int | float):
+            continue
         value = _get(case, key, unresolved=default)
         if value == default or value is None or key in OF_ANY_TYPE:
             continue
@@ -216,17 +179,6 @@ def wrong_types(case: RunCase, defaults: Any) -> Errors:
             yield ConfigError(key, f"expected {kind}, got {value!r}", f"Write for example {key}={example}")
 
 
-def _scalars(node: Any, path: str = "") -> Iterator[tuple[str, bool | int | float]]:
-    """Every key with a number or a truth value, and that value."""
-    for key in node:
-        here, child = f"{path}.{key}".lstrip("."), node._get_node(key)
-        if OmegaConf.is_dict(child):
-            if not child._is_none() and not child._is_interpolation():
-                yield from _scalars(child, here)
-        elif isinstance(value := child._value(), bool | int | float):
-            yield here, value
-
-
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
     """A value; `unresolved` for a key that is not there and for one that refers to what is not there."""
     try:
@@ -234,12 +186,3 @@ def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
         return list(value) if OmegaConf.is_list(value) else value
     except OmegaConfBaseException:
         return unresolved
-
-
-def _paths(case: RunCase, keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The local paths that keys name."""
-    for key in keys:
-        value = _get(case, key)
-        for path in [value] if isinstance(value, str) else value or ():
-            if isinstance(path, str) and "://" not in path:
-                yield key, path

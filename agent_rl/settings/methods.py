@@ -24,8 +24,8 @@ SIMILAR = 0.8
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
     """(problem, remedy) of a method that would never be called or cannot be, with file and line; None: there is none.
 
-    Helper methods are the user's own business. A public one counts as misspelled only if it looks like a method of the
-    base class (its name, or its parameters on an `async def`) and no line in the user's files of this class names it.
+    Helper methods are the user's own business. A public one counts as misspelled only if its name is similar to one of
+    the base class and no line in the user's files of this class names it.
     """
     own = [each for each in cls.__mro__ if each not in base.__mro__ and is_users(each)]
     for owner in own:
@@ -36,8 +36,8 @@ def method_problem(cls: type, base: type) -> tuple[str, str] | None:
                     return f"{what} {problem[0]}", problem[1]
             elif (
                 not any(name in vars(each) for each in cls.__mro__ if each not in own)
-                and (near := _meant(name, function, base))
-                and not _is_used(name, function, own)
+                and (near := _meant(name, base))
+                and not _is_used(name, own)
             ):
                 remedy = f"Did you mean {near!r}? Start the name of a method of your own with an underscore"
                 return f"{what} is a method that nothing calls", remedy
@@ -73,29 +73,19 @@ def _mismatch(owner: type, name: str, function: Callable[..., Any], base: Callab
     return None
 
 
-def _meant(name: str, function: Callable[..., Any], base: type) -> str | None:
+def _meant(name: str, base: type) -> str | None:
     """The base's method that a public method of the user's was meant to be."""
-    known = {each: method for cls in base.__mro__[:-1] for each, method in _functions(cls) if not each.startswith("_")}
+    known = (each for cls in base.__mro__[:-1] for each, _ in _functions(cls) if not each.startswith("_"))
     plain = {each.replace("_", ""): each for each in known}
     near = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=SIMILAR)
-    same = [
-        each for each, method in known.items() if inspect.iscoroutinefunction(function) and _alike(function, method)
-    ]
-    return plain[near[0]] if near else next(iter(difflib.get_close_matches(name, same, n=1, cutoff=0.0)), None)
+    return plain[near[0]] if near else None
 
 
-def _alike(function: Callable[..., Any], method: Callable[..., Any]) -> bool:
-    """Whether two methods have the same parameters, more than `self`."""
-    parameters = list(inspect.signature(function).parameters)
-    return len(parameters) > 1 and parameters == list(inspect.signature(method).parameters)
-
-
-def _is_used(name: str, function: Callable[..., Any], classes: Iterable[type]) -> bool:
-    """Whether the user's code calls a method: a decorator does, or a file of the classes reads or quotes its name."""
+def _is_used(name: str, classes: Iterable[type]) -> bool:
+    """Whether a file of the user's classes reads the method or quotes its name."""
     used = re.compile(rf"\.{name}\b|['\"]{name}['\"]")
     try:
         files = {inspect.getsourcefile(each) for each in classes}
-        is_decorated = re.match(r"\s*@(?!classmethod|staticmethod|(typing\.)?override\b)", inspect.getsource(function))
-        return bool(is_decorated) or any(used.search(Path(file).read_text(encoding="utf-8")) for file in files if file)
+        return any(used.search(Path(file).read_text(encoding="utf-8")) for file in files if file)
     except (OSError, TypeError):  # made at run time
         return False

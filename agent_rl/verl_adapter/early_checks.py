@@ -19,12 +19,12 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from agent_rl.agents.episode.trial import function_problems
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
-from agent_rl.preflight import own_code, values  # noqa: F401 - their checks register themselves
+from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, Needs, check, ok, refuse
+from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-__all__ = ["is_registered", "load_tokenizer", "needs_critic", "scores", "token_builder", "verls_checks"]
+__all__ = ["is_registered", "load_tokenizer", "needs_critic", "token_builder", "verls_checks"]
 
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
 """Sections that verl turns into dataclasses, which check themselves; the model's would load the model's config."""
@@ -46,13 +45,11 @@ def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
     }
 
 
-def load_tokenizer(folder: str, *, trust_remote_code: bool) -> tuple[Any, Any]:
-    """A model's tokenizer and, of a multimodal model, its processor (else None); from this machine only."""
-    from verl.utils.tokenizer import hf_processor, hf_tokenizer
+def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
+    """A model's tokenizer, from this machine only."""
+    from verl.utils.tokenizer import hf_tokenizer
 
-    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
-    multimodal = os.path.isfile(os.path.join(folder, "preprocessor_config.json"))
-    return hf_tokenizer(folder, **options), hf_processor(folder, **options) if multimodal else None
+    return hf_tokenizer(folder, trust_remote_code=trust_remote_code, local_files_only=True)
 
 
 def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, Any], processor: Any) -> Any:
@@ -67,19 +64,6 @@ def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, 
             tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(options), processor=processor
         )
     )
-
-
-def scores(data_source: str) -> bool:
-    """Whether verl's own scoring knows a data source."""
-    from verl.utils.reward_score import default_compute_score
-
-    try:
-        default_compute_score(data_source, "", "")
-    except NotImplementedError:
-        return False
-    except Exception:  # noqa: BLE001 - a scorer that fails on an empty answer is still a scorer
-        return True
-    return True
 
 
 def needs_critic(config: DictConfig) -> bool:

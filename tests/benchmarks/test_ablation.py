@@ -21,8 +21,9 @@ from statistics import median
 import psutil
 import pytest
 
-from agent_rl.launch.process import NEW_METRICS, run_trainer
+from agent_rl.launch.process import NEW_METRICS
 from tests.benchmarks.test_step import ROOT, SAMPLES, model, step_command, write_rows
+from tests.e2e.training import run_alone
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
@@ -97,7 +98,7 @@ def test_each_change_is_worth_its_lines(
     steps = Steps(tmp_path / NEW_METRICS, off, schedule)
     steps.start()
     try:
-        run_trainer(step_command(tmp_path, model, PROMPTS, len(schedule)), tmp_path, timeout_s=3000)
+        run_alone(step_command(tmp_path, model, PROMPTS, len(schedule)), tmp_path, timeout_s=3000)
     finally:
         steps.ended.set()
         steps.join()

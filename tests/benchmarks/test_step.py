@@ -28,8 +28,9 @@ import pytest
 from agent_rl.cpu.profile import profile_of
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import NEW_METRICS, run_trainer
+from agent_rl.launch.process import NEW_METRICS
 from tests.e2e.taught import calls, teach
+from tests.e2e.training import run_alone
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
@@ -103,7 +104,7 @@ def run_ours(out: Path, model: Path, prompts: int, tool_s: float) -> Side:
     command = step_command(out, model, prompts, STEPS[tool_s])
     logged: list[dict[str, Any]] = []
     with profile_of(model).in_environment(), LineClock(out / NEW_METRICS) as clock:
-        run_trainer(command, out, on_metrics=lambda _, metrics: logged.append(metrics), timeout_s=900)
+        run_alone(command, out, on_metrics=lambda _, metrics: logged.append(metrics), timeout_s=900)
     counted = logged[SKIPPED:]
     assert max(metrics["training/rollout_probs_diff_mean"] for metrics in logged) < 1e-3
     return Side(

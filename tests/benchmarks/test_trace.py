@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from agent_rl import trace
-from agent_rl.launch.process import run_trainer
 from agent_rl.trajectory import Trajectory
 from tests.benchmarks.test_step import SAMPLES, model, step_command, write_rows
 from tests.e2e.conftest import marked_run
+from tests.e2e.training import run_alone
 
 __all__ = ["model"]
 
@@ -64,7 +64,7 @@ def test_a_trace_costs_a_hundredth_of_a_step(tmp_path: Path, model: Path) -> Non
             times = [process.cpu_times() for process in find()]
             used.append(sum(each.user + each.system for each in times))
 
-        run_trainer(command, tmp_path, on_metrics=note, timeout_s=800)
+        run_alone(command, tmp_path, on_metrics=note, timeout_s=800)
     seconds = median(after - before for before, after in pairwise(used[SKIPPED:]))
 
     path, steps = tmp_path / "trace.jsonl", defaultdict[int, list[Trajectory]](list)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_rl.doctor import machine
-from agent_rl.doctor.machine import FACTS, Machine
+from agent_rl.doctor.machine import FACTS, Machine, read_gpus
 from agent_rl.doctor.machine import _answers as answers
 from agent_rl.errors import ConfigError
 from tests.doctor.conftest import node_facts
@@ -54,3 +54,36 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path: Path) -> None:
         Machine.from_file(tmp_path / "node.json")
     with pytest.raises(ConfigError, match="no facts of a machine"):
         Machine.from_file(tmp_path / "none.json")
+
+
+def program(path: Path, what: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{what}\n")
+    path.chmod(0o755)
+
+
+def test_visible_gpus_are_chosen_as_cuda_does_from_the_lines_of_nvidia_smi(tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path)}
+    assert read_gpus(environ) == []
+    program(tmp_path / "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+    assert read_gpus(environ) == []
+    lines = [f"{index}, GPU-{index}b3d6a0e, NVIDIA H200, 143771, 3, 580.95.05, 9.0" for index in range(3)]
+    lines += ["3, GPU-61aa0000-bbbb, NVIDIA H200, [N/A], 512, 580.95.05, 9.0", "some other line"]
+    program(tmp_path / "nvidia-smi", "\n".join(f"echo '{line}'" for line in lines))
+    first, *_, last = read_gpus(environ)
+    assert (first.index, first.name, first.memory_mib, first.driver) == (0, "NVIDIA H200", 143771, "580.95.05")
+    assert (last.memory_mib, last.used_mib) == (0, 512)
+    for value, indices in {"2,0": [2, 0], "GPU-1b": [1], "": [], "-1": [], "1,9,2": [1]}.items():
+        assert [gpu.index for gpu in read_gpus({**environ, "CUDA_VISIBLE_DEVICES": value})] == indices
+
+
+def test_what_kernels_are_compiled_with_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin/python"))
+    environ = {"PATH": str(tmp_path)}
+    assert Machine(environ).missing_tools == ["ninja", "c++", "a C compiler", "Python.h"]
+    (tmp_path / "Python.h").touch()
+    for name in ("bin/ninja", "c++", "icx"):
+        program(tmp_path / name, "")
+    assert Machine(environ).missing_tools == ["a C compiler"]
+    assert Machine({**environ, "CC": "icx"}).missing_tools == []

@@ -51,7 +51,8 @@ def test_from_the_checkpoint_on_the_order_follows_from_the_logged_rewards(
     assert gone(run_processes, 10) == []
     before = {step: rollouts(tmp_path, step) for step in range(1, KILLED + 1)}
     saved = state(tmp_path, SAVED)
-    request = StopRequest(tmp_path)
+    request = StopRequest()
+    request.begin(tmp_path)
     logged = run(tmp_path, tiny_model, mode, lambda step: request.ask(), request)
     assert KILLED <= max(logged) < LAST
     logged |= run(tmp_path, tiny_model, mode)

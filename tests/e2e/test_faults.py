@@ -24,9 +24,10 @@ from agent_rl.cpu.fork_server import fork_server
 from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
 from agent_rl.launch.output import read_metrics
-from agent_rl.launch.process import TrainerError, remove_unused, run_trainer, shared_files
+from agent_rl.launch.process import TrainerError, remove_unused, shared_files
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
 from tests.e2e.conftest import gone, marked_run
+from tests.e2e.training import run_alone
 
 ROOT = Path(__file__).parents[2]
 FAULTS = ("tool_raises", "tool_hangs", "malformed_row", "engine_fails")
@@ -186,7 +187,7 @@ def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
     before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     try:
         with pytest.raises(TrainerError, match=said):
-            run_trainer(command, rows / "out", on_metrics=kill, timeout_s=200)
+            run_alone(command, rows / "out", on_metrics=kill, timeout_s=200)
     finally:
         signal.signal(signal.SIGQUIT, before)
 
@@ -200,7 +201,7 @@ def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tin
         script=ROOT / "tests/e2e/faults_train.py",
     )
     with pytest.raises(TrainerError, match="4 of 8 trajectories of the step went unscored") as caught:
-        run_trainer(command, rows / "out", timeout_s=300)
+        run_alone(command, rows / "out", timeout_s=300)
     assert "the engine went away" in str(caught.value)
 
 
@@ -213,7 +214,7 @@ def test_the_same_bug_of_a_tool_stops_the_run_at_the_eighth_time_whenever_that_i
         ROOT / "recipes/quickstart", overrides(rows, tiny_model, **keys), script=ROOT / "tests/e2e/faults_train.py"
     )
     with pytest.raises(TrainerError, match=r"tool 'raises' failed at .*faulty_tools\.py:17: Zero") as caught:
-        run_trainer(command, rows / "out", timeout_s=400)
+        run_alone(command, rows / "out", timeout_s=400)
     assert "This has happened 8 times" in str(caught.value)
     steps = [each for each in read_metrics(rows / "out") if each["step"]]
     assert [each["agent/unscored"] for each in steps] == [2.0, 2.0, 2.0]
@@ -223,7 +224,7 @@ def test_the_same_bug_of_a_tool_stops_the_run_at_the_eighth_time_whenever_that_i
 def test_a_loop_that_does_not_exist_stops_the_run_and_says_so(rows: Path, tiny_model: Path) -> None:
     command = trainer_command(ROOT / "recipes/quickstart", overrides(rows, tiny_model))  # nobody registers "faulty"
     with pytest.raises(TrainerError, match="agent loop 'faulty' is not registered"):
-        run_trainer(command, rows / "out", timeout_s=300)
+        run_alone(command, rows / "out", timeout_s=300)
 
 
 def test_a_wrong_key_stops_the_run_before_ray_starts(
@@ -235,7 +236,7 @@ def test_a_wrong_key_stops_the_run_before_ray_starts(
         ROOT / "recipes/quickstart", overrides(rows, tiny_model, **{"agent_rl.reward.eficiency.penalty": 1})
     )
     with pytest.raises(TrainerError, match=r"agent_rl\.reward\.eficiency: unknown key") as caught:
-        run_trainer(command, rows / "out", timeout_s=100)
+        run_alone(command, rows / "out", timeout_s=100)
     assert "Did you mean 'efficiency'?" in str(caught.value)
     assert caught.value.status == 2
     log = (rows / "out/train.log").read_text()

@@ -17,7 +17,7 @@ from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.sources import serve
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import run_trainer
+from tests.e2e.training import run_alone
 
 ROOT = Path(__file__).parents[2]
 PROMPTS, SAMPLES = 4, 2
@@ -99,4 +99,4 @@ def train(folder: Path, model: Path, judge: str, logged: dict[int, dict[str, Any
     }
     arguments = [f"{key}={value}" for key, value in overrides.items()]
     command = trainer_command(ROOT / "recipes/llm_judge", arguments)
-    run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
+    run_alone(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)

@@ -30,7 +30,8 @@ def test_interrupted_generations_stay_exact(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PROBE_DIR", str(tmp_path))
-    request = KeptRequest(tmp_path)
+    request = KeptRequest()
+    request.begin(tmp_path)
     trainer = tmp_path / "my_trainer.py"
     trainer.write_text(block("docs/guides/trainer.md", "python", trainer.name))
     logged = train(

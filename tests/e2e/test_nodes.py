@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from agent_rl.data import arithmetic, write_parquet
-from agent_rl.launch.outside import LONGEST
+from agent_rl.launch.environment import LONGEST
 from tests.e2e.conftest import gone
 
 ROOT = Path(__file__).parents[2]
@@ -32,20 +32,15 @@ from agent_rl.launch import cluster, process, stopping
 nodes = cluster.Nodes.from_environment()
 sizes = ["--num-cpus=4", "--num-gpus=1", "--object-store-memory=80000000"]
 command = [sys.executable, "-c", sys.argv[2]] if len(sys.argv) > 2 else []
-
-
-def train(env, watch):
-    try:
-        process.run_trainer(command, sys.argv[3], environ=env, watch=watch, on_output=print)
-    except process.TrainerError as error:
-        sys.exit(error.status)
-
-
 asked = stopping.StopRequest()
 with asked.on_signals():
     if nodes.rank:
         sys.exit(cluster.run_worker(nodes, sizes, float(sys.argv[1]), asked))
-    cluster.run_head(nodes, train, [*sizes, "--include-dashboard=false"], float(sys.argv[1]))
+    with cluster.head(nodes, [*sizes, "--include-dashboard=false"], float(sys.argv[1])) as (env, watch):
+        try:
+            process.run_trainer(command, sys.argv[3], environ=env, watch=watch, on_output=print)
+        except process.TrainerError as error:
+            sys.exit(error.status)
 """
 """The launcher without a recipe: `python -c LAUNCHER seconds-to-wait driver folder`."""
 

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from agent_rl import trace
-from agent_rl.launch.process import TrainerError, run_trainer
+from agent_rl.launch.process import TrainerError
 from agent_rl.launch.stopping import StoppedRun, StopRequest
 from tests.e2e.conftest import FindProcesses, gone
-from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, train
+from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, run_alone, train
 from tests.interrupts import heed_interrupts
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
@@ -79,7 +79,7 @@ def test_a_run_that_is_asked_to_end_is_saved_and_goes_on(mode: str, tmp_path: Pa
         logged.update(found)
         return request.answered
 
-    request = KeptRequest(tmp_path)
+    request = KeptRequest()
     in_a_step = start(lambda step: request.ask())
     assert in_a_step is not None
     assert in_a_step.step in (2, 3)  # a step takes a second, and its metrics are read twice a second
@@ -194,7 +194,7 @@ def test_a_run_that_a_component_stops_is_saved_and_goes_on(mode: str, tmp_path: 
     stopped = [each.info["index"] for each in trace.read(tmp_path / "trace.jsonl") if each.info["step"] == 3]
     component.write_text(COMPONENT.replace('trajectory.row["levle"]', "0.5"))
     logged: dict[int, dict[str, Any]] = {}
-    run_trainer(shlex.split(said[3]), tmp_path / "again", on_metrics=logged.__setitem__, timeout_s=500)
+    run_alone(shlex.split(said[3]), tmp_path / "again", on_metrics=logged.__setitem__, timeout_s=500)
     assert list(logged) == list(range(complete + 1, last + 1))
     if mode != "sync":
         return

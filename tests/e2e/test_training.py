@@ -21,10 +21,10 @@ from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, gsm8k, write_parquet
 from agent_rl.data.sources import read_raw
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import run_trainer
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter.trained_samples import FATES
 from tests.e2e.conftest import Outside, gone, marked_run
+from tests.e2e.training import run_alone
 
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT.parent / "shared/data/gsm8k"
@@ -92,7 +92,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Run:
         patch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
         patch.setenv("WANDB_DIR", str(folder))
         outside = Outside(patch)
-        run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=400)
+        run_alone(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=400)
         return Run(folder, tiny_llama, logged, gone(find, 0), outside.left())
 
 

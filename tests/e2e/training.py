@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,19 @@ from agent_rl.launch.stopping import StoppedRun, StopRequest
 ROOT = Path(__file__).parents[2]
 PROMPTS = 4
 """In each step, with two samples of each."""
+
+
+def run_alone(command: Sequence[str], folder: Path, timeout_s: float, **options: Any) -> StoppedRun | None:
+    """Run a trainer that keeps nothing outside of its folder but temporary files, which are removed at the end."""
+    deadline = time.monotonic() + timeout_s
+
+    def watch() -> None:
+        assert time.monotonic() < deadline, f"the trainer has not ended after {timeout_s:.0f} seconds"
+
+    with tempfile.TemporaryDirectory(prefix="agent_rl_", ignore_cleanup_errors=True) as temporary:
+        names = {"TMPDIR": temporary, "RAY_TMPDIR": temporary, "HF_HOME": str(folder / "cache")}
+        environ = {**os.environ, **names, "RAY_USAGE_STATS_ENABLED": "0"}
+        return run_trainer(command, folder, environ=environ, watch=watch, **options)
 
 
 class KeptRequest(StopRequest):
@@ -60,7 +76,7 @@ def train(
         if on_step is not None:
             on_step(step)
 
-    run_trainer(
+    run_alone(
         trainer_command(ROOT / "recipes/quickstart", arguments, script=script),
         folder / "out",
         on_metrics=keep,
@@ -128,7 +144,7 @@ def train_recipe(
         *overrides,
     ]
     logged: dict[int, dict[str, Any]] = {}
-    run_trainer(
+    run_alone(
         trainer_command(ROOT / "recipes" / recipe, arguments),
         folder / "out",
         on_metrics=logged.__setitem__,

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from agent_rl.launch.gpu_environment import gpu_environment
+from agent_rl.launch.environment import gpu_environment
 from tests.gpu.training_run import make_inputs
 
 PROMPTS, PROMPT_TOKENS, TOKENS = 32, 128, 256

@@ -2,7 +2,6 @@
 
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,11 +9,9 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import (
     ClusterError,
     Nodes,
-    interfaces,
+    head,
     node_options,
-    run_head,
     run_worker,
-    unclear_interface,
 )
 from agent_rl.launch.composition import compose
 
@@ -71,19 +68,6 @@ def test_slurm_names_the_first_host(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert Nodes.from_environment(SLURM) == Nodes(4, 2, "gpu07")
 
 
-def test_interfaces_that_lead_to_no_other_node_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_address(*addresses: str) -> list[SimpleNamespace]:
-        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in addresses]
-        return [SimpleNamespace(family=family, address=each) for family, each in zip(families, addresses, strict=True)]
-
-    found = {"lo": ["127.0.0.1", "::1"], "docker0": ["172.17.0.1"], "veth12": ["10.1.0.1"], "eth1": ["fe80::1%eth1"],
-             "eth0": ["10.0.0.7", "fe80::2%eth0"], "ib0": ["fd00::2"]}  # fmt: skip
-    monkeypatch.setattr("psutil.net_if_addrs", lambda: {name: with_address(*each) for name, each in found.items()})
-    assert interfaces() == ["eth0", "ib0"]
-    assert "(eth0, ib0)" in unclear_interface(interfaces(), {})
-    assert unclear_interface(["eth0"], {}) == unclear_interface(interfaces(), {"NCCL_SOCKET_IFNAME": "ib0"}) == ""
-
-
 def test_a_node_gets_the_sizes_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     config = compose(GSM8K, ["ray_kwargs.ray_init.num_cpus=12", "+ray_kwargs.ray_init.resources={judge: 1}"])
@@ -100,7 +84,8 @@ def test_a_port_that_is_taken_and_a_head_that_does_not_answer_are_named() -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
-        with pytest.raises(ClusterError, match=r"something listens at .* Choose another MASTER_PORT"):
-            run_head(nodes, lambda env, watch: None, [], 0)
+        message = r"something listens at .* Choose another MASTER_PORT"
+        with pytest.raises(ClusterError, match=message), head(nodes, [], 0):
+            pass
     with pytest.raises(ClusterError, match=r"rank 1: no head answered at \[::1\]:1 within 0 s"):
         run_worker(Nodes(2, 1, "::1", 1), [], 0)

@@ -2,7 +2,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch import command as module
-from agent_rl.launch.command import joins_ray, require_device, rewrite, trainer_command
+from agent_rl.launch.command import require_device, rewrite, trainer_command
 
 
 def test_the_command_on_a_cpu_and_on_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,8 +28,3 @@ def test_without_accelerator_and_without_the_switch_the_remedy_is_named(monkeypa
 def test_an_override_without_value_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.total_epochs: not a hydra override"):
         rewrite(["trainer.total_epochs"])
-
-
-@pytest.mark.parametrize(("address", "joins"), [("", False), ("local", False), ("auto", True), ("head:6379", True)])
-def test_only_a_named_cluster_is_joined(address: str, joins: bool) -> None:
-    assert joins_ray({"RAY_ADDRESS": address}) is joins

@@ -24,11 +24,11 @@ def test_a_recipe_resolves() -> None:
     [
         (
             "data.train_files=${oc.env:AGENT_RL_UNSET}",
-            "data.train_files: the environment variable AGENT_RL_UNSET is not set",
+            "data.train_files: Environment variable 'AGENT_RL_UNSET' not found. Give data.train_files=...",
         ),
-        ("data.train_files=[a,'${oc.env:AGENT_RL_UNSET}']", "data.train_files.1: the environment variable"),
-        ("trainer.project_name=${nothing.here}", "trainer.project_name: it refers to 'nothing.here', which is not"),
-        ("trainer.project_name=${oc.foo:a}", "trainer.project_name: there is no resolver 'oc.foo'"),
+        ("data.train_files=[a,'${oc.env:AGENT_RL_UNSET}']", "data.train_files.1: Environment variable"),
+        ("trainer.project_name=${nothing.here}", "trainer.project_name: Interpolation key 'nothing.here' not found"),
+        ("trainer.project_name=${oc.foo:a}", "trainer.project_name: Unsupported interpolation type oc.foo"),
         ("actor_rollout_ref.rollout.name=???", "actor_rollout_ref.rollout.name: verl needs a value"),
         ("reward.reward_model.enable=true", "reward.reward_model.rollout.name: verl needs a value"),
     ],

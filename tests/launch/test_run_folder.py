@@ -59,7 +59,7 @@ def test_run_json_says_what_was_started_and_holds_no_secret(tmp_path: Path, monk
     assert "typed-in-full" not in text
     assert run["configuration"]["data"]["seed"] == 1
     assert {key: [Path(file["path"]).name for file in files] for key, files in run["files"].items()} == {
-        "agent_rl.tool": ["tools.yaml", "mine.py"],  # which it names
+        "agent_rl.tool": ["tools.yaml"],
         "data.train_files": ["mine.py"],
         "--script": ["mine.py"],
     }

@@ -23,7 +23,9 @@ def not_ignored() -> Iterator[None]:
 
 def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    request = StopRequest(tmp_path, can_wait=lambda: True)
+    request = StopRequest()
+    request.begin(tmp_path)
+    request.can_wait = lambda: True
     with request.on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         assert request.asked == "SIGTERM"
@@ -37,7 +39,8 @@ def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
 
 
 def test_before_there_is_something_to_wait_for_the_first_one_ends(tmp_path: Path) -> None:
-    request = StopRequest(tmp_path)
+    request = StopRequest()
+    request.begin(tmp_path)
     with pytest.raises(Aborted) as caught, request.on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
     assert caught.value.code == 128 + signal.SIGHUP

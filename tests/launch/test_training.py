@@ -63,7 +63,7 @@ WORLD = "outputs/worlds/search_qa"
          r"there is no outputs/.*train\.parquet\. Make it with: agent-rl sft search_qa trainer\.total_epochs=2;"),
         ("search_qa", [], f"{WORLD}/model", r"there is no outputs/.*model\. Make it with: agent-rl sft search_qa;"),
         (RECIPE, ["trainer.nnode=2"], "", "Did you mean 'trainer.nnodes'"),
-        (RECIPE, ["trainer.project_name=${nothing}"], "", "trainer.project_name: it refers to 'nothing'"),
+        (RECIPE, ["trainer.project_name=${nothing}"], "", "project_name: Interpolation key 'nothing' not found"),
     ],
 )  # fmt: skip
 def test_what_is_missing_or_wrong_is_named_before_anything_starts(

@@ -14,7 +14,7 @@ import pytest
 from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.process import run_trainer
+from tests.e2e.training import run_alone
 from tests.recipes.matrix import ENTRIES, Entry
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def train(entry: Entry, folder: Path, model: Path) -> None:
     script = entry.script and Path(__file__).parent / entry.script
     overrides = [*settings(folder, model, entry.tokens), *entry.overrides, *(VARIED if entry.varied else [])]
     command = trainer_command(ROOT / "recipes" / entry.recipe, overrides, script)
-    run_trainer(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
+    run_alone(command, folder / "out", on_metrics=logged.__setitem__, timeout_s=500)
 
     assert sorted(logged) == [1, 2]
     for metrics in logged.values():

@@ -45,7 +45,7 @@ def test_a_model_that_learned_to_judge_judges_an_agent(
     start = ColdStart(f"recipes/{JUDGE}", words)
     assert start.make()
     short = ["trainer.total_training_steps=12", "trainer.test_freq=-1", "trainer.save_freq=12"]
-    assert train(f"recipes/{JUDGE}", [*words, *short, f"agent_rl.run.folder={run}"], environ=None) is None
+    assert train(f"recipes/{JUDGE}", [*words, *short, f"agent_rl.run.folder={run}"]) is None
     command("export", run, "--to", judge)
     before, after = (
         command("rm", "eval", model, world / "test.parquet", "--template", TEMPLATE, "--max-tokens", 48)

@@ -14,12 +14,6 @@ class Misspelt(Hooks):
     async def before_trun(self, trajectory: Any) -> None: ...
 
 
-class Renamed(Hooks):
-    """Not a similar name, but the parameters of a hook."""
-
-    async def on_call(self, trajectory: Any, call: Any) -> None: ...
-
-
 class Inherits(Misspelt):
     pass
 
@@ -42,7 +36,6 @@ class NoMeasure(Component):
     [
         (Misspelt, Hooks, "Misspelt before_trun", "before_turn"),
         (Inherits, Hooks, "Misspelt before_trun", "before_turn"),
-        (Renamed, Hooks, "Renamed on_call", "before_tool"),
         (NoUser, User, "NoUser check_confg", "check_config"),
         (NoMeasure, Component, "NoMeasure cloze", "close"),
     ],

@@ -1,4 +1,4 @@
-"""Checks of the chat template with the model's own tokenizer, over a conversation of several turns.
+"""Checks of the chat template with the model's own tokenizer, over a short conversation.
 
 In training no turn is rendered twice: turns stay as they were sampled, and what follows them is appended. So a template
 that rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
@@ -7,10 +7,8 @@ server, which renders the whole conversation again for every turn.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,63 +27,61 @@ from agent_rl.verl_adapter import inspection
 Message = dict[str, Any]
 
 TEMPLATE_KEY = "actor_rollout_ref.model.custom_chat_template"
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "doctors_calculator",
-        "description": "Compute.",
-        "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
-    },
-}
+NAME = "doctors_calculator"
+PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
+TOOL = {"type": "function", "function": {"name": NAME, "description": "Compute.", "parameters": PARAMETERS}}
 THOUGHT = "<think>\nI should compute that.\n</think>\n\n"
 AROUND = 40
 """Characters of a difference that are shown."""
 
 
 @dataclass(frozen=True)
-class TokenizerTemplate:
-    """A tokenizer with its template, as a run would use it.
+class UsedTemplate:
+    """A chat template as a run would use it.
 
     Attributes:
-        tokenizer: with its chat template set.
-        model_type: of the model's config.json, by which verl chooses its builder.
+        chat: renders the conversation.
         ends: the token ids at which the engine stops.
-        options: `data.apply_chat_template_kwargs`.
         native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
         syntax: in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
-        processor: of a multimodal model.
         taught: whether a cold start teaches the model its tools, so that no prompt has to show them.
     """
 
-    tokenizer: Any
-    model_type: str | None = None
+    chat: ChatTemplate
     ends: frozenset[int] = frozenset()
-    options: dict[str, Any] = field(default_factory=dict)
     native: bool = False
     syntax: str = "hermes"
     observation_role: str = "user"
-    processor: Any = None
     taught: bool = False
 
-    @cached_property
-    def chat(self) -> ChatTemplate:
-        """What renders the conversation."""
-        return ChatTemplate(self.tokenizer, self.options)
-
-    @cached_property
+    @property
     def tools(self) -> list[dict[str, Any]] | None:
         """The tools that the template is given."""
         return [TOOL] if self.native else None
 
-    @cached_property
-    def writer(self) -> TurnWriter:
-        """What writes the policy's turns."""
-        return TurnWriter(self.chat, self.tools)
-
     def text(self, messages: Sequence[Message]) -> str:
-        """The conversation as a server renders it."""
+        """The conversation as a server renders it, with the start of the next turn."""
         return self.chat.rendered(messages, self.tools, prompt=True)
+
+    def conversation(self, thought: str = "") -> list[Message]:
+        """A question, the policy's call of a tool, as it would be sampled, and the result."""
+        writer, call = TurnWriter(self.chat, self.tools), ToolCall(NAME, {"expression": "6*7"}, "call00000")
+        if self.native:
+            try:
+                turn = thought + writer.calls([call])
+            except ValueError:
+                turn = thought + call_text([call])
+            result = {"role": "tool", "content": "42", "tool_call_id": call.id, "name": NAME}
+        else:
+            turn = writer.answer(f'{thought}Action: {NAME}\nAction Input: {{"expression": "6*7"}}')
+            result = {"role": self.observation_role, "content": "Observation: 42"}
+        return [
+            {"role": "system", "content": "You are careful."},
+            {"role": "user", "content": "What is 6*7?"},
+            {"role": "assistant", "content": writer.after_thought(turn)},
+            result,
+        ]
 
 
 @check("chat template", needs=Needs.VERL)
@@ -95,18 +91,18 @@ def chat_template(case: Case) -> Iterator[Finding]:
         yield skipped("the model is not on this machine")
         return
     template = load_template(case)
-    if template.tokenizer.chat_template:
+    if template.chat.tokenizer.chat_template:
         yield from examine(template)
     else:
         text = f"the tokenizer in {case.shown(case.model.folder)} has none"
         yield problem(text, f"Take the -Instruct model, or set {TEMPLATE_KEY}")
 
 
-def load_template(case: Case) -> TokenizerTemplate:
+def load_template(case: Case) -> UsedTemplate:
     """The tokenizer as verl loads it, from this machine only."""
     folder, model = case.model.folder or Path(), "actor_rollout_ref.model"
     named = case.get(f"{model}.tokenizer_path")
-    tokenizer, processor = inspection.load_tokenizer(
+    tokenizer = inspection.load_tokenizer(
         str(case.path(named) if named else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
     )
     if own := case.get(TEMPLATE_KEY):
@@ -117,98 +113,61 @@ def load_template(case: Case) -> TokenizerTemplate:
         isinstance(make_loop(name, EpisodeSetup(case.settings)).format(), ToolCallFormat)
         for name in loops.intersection(agent_names())
     )
-    return TokenizerTemplate(
-        tokenizer,
-        case.model.config.get("model_type"),
+    return UsedTemplate(
+        ChatTemplate(tokenizer, case.get("data.apply_chat_template_kwargs", {})),
         _ends(tokenizer, folder),
-        dict(case.get("data.apply_chat_template_kwargs", {})),
         native,
         str(case.get(FORMAT_KEY, "hermes")),
         "tool" if native else case.settings.react.observation_role,
-        processor,
         case.settings.cold_start is not None,
     )
 
 
-def examine(template: TokenizerTemplate) -> Iterator[Finding]:
+def examine(template: UsedTemplate) -> Iterator[Finding]:
     """Check that the template renders, shows tools, writes calls that are read, ends turns, and keeps earlier ones."""
     try:
-        plain = conversation(template)
-        template.text(plain)
+        rewritten = _rewritten(template, template.conversation())
     except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table
-        roles = "system, tool, user" if template.native else f"system, {template.observation_role}"
-        text = f"it does not render a conversation of assistant, {roles}: {reason(error)}"
+        text = f"it does not render system, user, assistant, {template.observation_role}: {reason(error)}"
         remedy = f"Set {TEMPLATE_KEY}, or take react_agent" if template.native else f"Set {TEMPLATE_KEY}"
         if template.observation_role == "tool" and not template.native:
             remedy += ", or agent_rl.react.observation_role=user"
         yield problem(text, remedy, "chat template")
         return
-    yield _tools(template)
     if template.native:
+        yield _tools(template)
         yield _calls(template)
     yield _end(template)
-    yield _stability(template, first_change(template, plain))
-    yield _builder(template, plain[:2])
+    yield _stability(template, rewritten)
 
 
-def conversation(template: TokenizerTemplate, thought: str = "") -> list[Message]:
-    """The messages of an episode, turns as they are sampled: a question, two calls with their results, an answer."""
-    writer = template.writer
-    messages: list[Message] = [
-        {"role": "system", "content": "You are careful."},
-        {"role": "user", "content": "What is 6*7+1?"},
-    ]
-    name = str(TOOL["function"]["name"])  # type: ignore[index]
-    for number, (expression, result) in enumerate((("6*7", "42"), ("42+1", "43"))):
-        call = ToolCall(name, {"expression": expression}, f"call{number:05d}")
-        if template.native:
-            written = thought + _call_text(writer, call)
-            answer = {"role": "tool", "content": result, "tool_call_id": call.id, "name": name}
-        else:
-            written = writer.answer(f'{thought}Action: {name}\nAction Input: {{"expression": "{expression}"}}')
-            answer = {"role": template.observation_role, "content": f"Observation: {result}"}
-        messages += [{"role": "assistant", "content": writer.after_thought(written)}, answer]
-    last = writer.after_thought(writer.answer(f"{thought}Final Answer: 43"))
-    return [*messages, {"role": "assistant", "content": last}]
-
-
-def _call_text(writer: TurnWriter, call: ToolCall) -> str:
-    with contextlib.suppress(ValueError):
-        return writer.calls([call])
-    return call_text([call])
-
-
-def first_change(template: TokenizerTemplate, messages: Sequence[Message]) -> str:
-    """The first turn that a later prompt does not repeat as it was generated, in words; empty: there is none."""
-    turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    prompts = [template.text(messages[:index]) for index in turns]
-    for number, prompt in enumerate(prompts):
-        written, ids = prompt + messages[turns[number]]["content"], template.chat.encode(prompt)
-        for later in prompts[number + 1 :]:
-            if not later.startswith(written):
-                how, contrast = difference(template.chat, written, later), _contrast(written, later)
-                return f"turn {number + 1} is rewritten in later prompts{how and f', {how}'}: {contrast}"
-            if template.chat.encode(later)[: len(ids)] != ids:
-                return f"the tokens of turn {number + 1}'s prompt change in later prompts, though its text does not"
+def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
+    """How the next prompt differs from what was generated in the policy's turn, in words; empty: it does not."""
+    before, later = template.text(messages[:2]), template.text(messages)
+    written, ids = before + messages[2]["content"], template.chat.encode(before)
+    if not later.startswith(written):
+        how, at = difference(template.chat, written, later), same_beginning(written, later)
+        contrast = f"{written[at : at + AROUND]!r} has become {later[at : at + AROUND]!r}"
+        return f"a turn is rewritten in later prompts{how and f', {how}'}: {contrast}"
+    if template.chat.encode(later)[: len(ids)] != ids:
+        return "the tokens of a turn's prompt change in later prompts, though its text does not"
     return ""
 
 
-def _tools(template: TokenizerTemplate) -> Finding:
-    subject = "tools shown"
-    if not template.native:
-        return ok("not used: the agent's instructions describe the tools", subject)
-    remedy = f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
+def _tools(template: UsedTemplate) -> Finding:
+    """The template shows the tools that it is given."""
+    subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
         text = "it has no place for tools: they stand in the first message here, and nowhere on a server"
         return warning(text, f"{remedy} for the server as well", subject)
-    if TOOL["function"]["name"] in template.text(conversation(template)[:2]):  # type: ignore[index]
+    if NAME in template.text(template.conversation()[:2]):
         return ok("it shows the tools that it is given", subject)
     if template.taught:
         return ok("none: the model knows them from its cold start", subject)
     return problem("it ignores the tools that it is given: the policy never sees them", remedy, subject)
 
 
-def _calls(template: TokenizerTemplate) -> Finding:
+def _calls(template: UsedTemplate) -> Finding:
     """The template writes calls in the syntax in which the run reads them."""
     subject, written = "calls", template.chat.syntax
     if written is None:
@@ -221,7 +180,7 @@ def _calls(template: TokenizerTemplate) -> Finding:
     return problem(text, f"Set {FORMAT_KEY}={written}, or {AUTO}", subject)
 
 
-def _end(template: TokenizerTemplate) -> Finding:
+def _end(template: UsedTemplate) -> Finding:
     """The token after a turn is one at which the engine stops."""
     subject, chat = "end of a turn", template.chat
     ends = [chat.end_id] if chat.end_id is not None else sorted(chat.start_ids)
@@ -232,45 +191,26 @@ def _end(template: TokenizerTemplate) -> Finding:
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
         return ok(f"{names}, at which the engine stops", subject)
     known = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
-    return warning(
-        f"it ends turns with {names}, but the engine stops at {known}",
-        f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or take the -Instruct "
-        "model",
-        subject,
-    )
+    remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or take the "
+    return warning(f"it ends turns with {names}, but the engine stops at {known}", f"{remedy}-Instruct model", subject)
 
 
-def _stability(template: TokenizerTemplate, rewritten: str) -> Finding:
+def _stability(template: UsedTemplate, rewritten: str) -> Finding:
+    """Earlier turns stay as they were generated."""
     subject = "earlier turns"
     if IN_WHITE_SPACE in rewritten:
         return ok(rewritten, subject)
     if rewritten:
         remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
         return warning(f"{rewritten}. A server shows the policy other prompts than training", remedy, subject)
-    rewritten = first_change(template, conversation(template, THOUGHT))
+    rewritten = _rewritten(template, template.conversation(THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
         return ok("they stay as they were generated, thinking included", subject)
-    copy = (
-        f"copy the template, take out what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, and serve "
-        "the model with it; a policy that does not think is not concerned"
-    )
+    remedy = f"Take out of the template what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, and "
+    remedy += "serve the model with it; a policy that does not think is not concerned"
     if not template.native and template.observation_role != "tool":
-        copy = f"set agent_rl.react.observation_role=tool, with which templates such as Qwen3's keep it; else {copy}"
-    return warning(f"{rewritten}. A server hides thinking that training keeps", copy[0].upper() + copy[1:], subject)
-
-
-def _builder(template: TokenizerTemplate, messages: Sequence[Message]) -> Finding:
-    """What makes the tokens of the turns takes this tokenizer."""
-    subject = "token builder"
-    try:
-        builder = inspection.token_builder(
-            template.tokenizer, template.model_type, template.options, template.processor
-        )
-        builder.build_initial_tokens(list(messages), tools=template.tools)
-    except Exception as error:  # noqa: BLE001 - builder and template may raise anything: it goes into the table
-        remedy = f"Set {TEMPLATE_KEY}, or use a model and tokenizer that belong together"
-        return problem(f"for model type {template.model_type!r}: {reason(error)}", remedy, subject)
-    return ok("it appends to the sampled tokens, and rewrites nothing", subject)
+        remedy = f"Set agent_rl.react.observation_role=tool, with which templates such as Qwen3's keep it. {remedy}"
+    return warning(f"{rewritten}. A server hides thinking that training keeps", remedy, subject)
 
 
 def _ends(tokenizer: Any, folder: Path) -> frozenset[int]:
@@ -283,8 +223,3 @@ def _ends(tokenizer: Any, folder: Path) -> frozenset[int]:
         more = None
     ends = [tokenizer.eos_token_id, *(more if isinstance(more, list) else [more])]
     return frozenset(end for end in ends if end is not None)
-
-
-def _contrast(expected: str, found: str) -> str:
-    at = same_beginning(expected, found)
-    return f"{expected[at : at + AROUND]!r} has become {found[at : at + AROUND]!r}"

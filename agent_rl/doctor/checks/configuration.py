@@ -6,13 +6,11 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks.data import total_steps
 from agent_rl.doctor.model_files import ModelFiles
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
@@ -23,12 +21,6 @@ from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-OUTPUTS = (
-    "trainer.default_local_dir",
-    "trainer.rollout_data_dir",
-    "trainer.validation_data_dir",
-    "agent_rl.trace.path",
-)
 ENGINE_RESERVE = 6
 """Positions of the context that SGLang keeps from a request."""
 AGAIN = "Copy or download the model again"
@@ -158,36 +150,13 @@ def context(case: Case) -> Finding:
     return ok(f"{prompt} + {response} of {longest} tokens")
 
 
-@check("configuration")
-def outputs(case: Case) -> Iterator[Finding]:
-    """The folders that the run writes to are writable."""
-    wanted = {key: str(value) for key in OUTPUTS if (value := case.get(key))}
-    if case.number("trainer.save_freq", -1) <= 0:
-        wanted.pop("trainer.default_local_dir", None)
-    for key, value in {**wanted, "working directory (a run writes outputs/ there)": "."}.items():
-        target = case.folder / Path(value).expanduser()
-        there = next(path for path in (target, *target.parents) if path.exists())
-        if not os.access(there, os.W_OK) or (there != target and not there.is_dir()):
-            text = f"{target} cannot be written ({there} is in the way)"
-            yield problem(text, "Name a folder that you may write to", key)
-
-
-@check("configuration")
-def resume(case: Case) -> Finding | None:
-    """Warns of an existing checkpoint: verl resumes from it by default."""
-    folder = case.checkpoints
-    mark = folder / "latest_checkpointed_iteration.txt"
-    step = mark.read_text(errors="replace").strip() if mark.is_file() else ""
-    if case.get("trainer.resume_mode") != "auto" or not step.isdigit():
-        return None
-    steps = total_steps(case)
-    remedy = "Set trainer.resume_mode=disable to start from scratch, or another trainer.experiment_name"
-    if steps and int(step) >= steps:
-        return problem(f"{folder} is at step {step} of {steps}: nothing is left to train", remedy)
-    return warning(f"the run continues from step {step} in {folder}", remedy)
-
-
 @check("configuration", "run folder")
-def earlier_run(case: Case) -> None:
-    """A run with another configuration is not in the run's folder."""
-    RunFolder(case.config, script=None if case.script is None else str(case.script)).require_same()
+def run_folder(case: Case) -> Finding | None:
+    """The run's folder can be written to, and has no run with another configuration."""
+    run = RunFolder(case.config, script=None if case.script is None else str(case.script))
+    there = next(path for path in (run.path, *run.path.parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        text = f"{run.path} cannot be written ({there} is in the way)"
+        return problem(text, "Set agent_rl.run.folder to a folder that you may write to")
+    run.require_same()
+    return None

@@ -55,10 +55,10 @@ def files(case: Case) -> Iterator[Finding]:
 @check("data", "training steps")
 def row_count(case: Case) -> Iterator[Finding]:
     """There are enough rows for one step: verl drops an incomplete batch, even if it is the only one."""
-    if not _is_complete(case):
+    rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
+    if rows is None:
         yield skipped("the training rows cannot be counted")
         return
-    rows, batch = train_rows(case), case.number("data.train_batch_size", 1)
     if rows < batch:
         text = f"{rows} rows are fewer than data.train_batch_size={batch}: the run makes no step"
         yield problem(text, f"Set data.train_batch_size to {rows} or less, or add rows")
@@ -112,7 +112,7 @@ def lengths(case: Case) -> Finding | None:
         return skipped("a data set of its own makes them (data.custom_cls)")
     if case.model.folder is None or not rows or specs is None:
         return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
-    tokenizer, options = load_template(case).tokenizer, case.get("data.apply_chat_template_kwargs", {})
+    tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
     limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
     known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
     rows = sorted(rows, key=lambda row: -len(str(row["prompt"])))[:SAMPLE]
@@ -127,8 +127,10 @@ def lengths(case: Case) -> Finding | None:
     )
 
 
-def train_rows(case: Case) -> int:
-    """Number of rows to train on, before long prompts are filtered out."""
+def train_rows(case: Case) -> int | None:
+    """Number of rows to train on, before long prompts are filtered out; None if they cannot be counted."""
+    if not case.train or any(file.error is not None for file in case.train):
+        return None
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
     return min(rows, most) if most > 0 else rows
 
@@ -137,13 +139,7 @@ def total_steps(case: Case) -> int:
     """Number of steps of the whole run; 0 if the rows cannot be counted."""
     if steps := case.get("trainer.total_training_steps"):
         return int(steps)
-    if not _is_complete(case):
-        return 0
-    return train_rows(case) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)
-
-
-def _is_complete(case: Case) -> bool:
-    return bool(case.train) and all(file.error is None for file in case.train)
+    return (train_rows(case) or 0) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)
 
 
 def _numbered(case: Case, file: RowsFile) -> Iterator[NumberedRow]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 import agent_rl
 from agent_rl.doctor.case import Case
@@ -25,39 +23,31 @@ MANY = 10
 """With more unmet requirements than this, the remedy is to reinstall everything."""
 
 
-@check("installation", "Python", Needs.MACHINE)
-def python(case: Case) -> Finding:
-    """The interpreter's version satisfies `requires-python` of agent_rl and verl."""
-    version = case.machine.python
-    for name in ("agent-rl", "verl"):
-        for wanted in _declared(name, "Requires-Python"):
-            if not SpecifierSet(wanted).contains(version):
-                return problem(f"{version}, but {name} needs {wanted}", "Make the environment with another Python")
-    return ok(f"{version} in {sys.prefix}")
-
-
 @check("installation", needs=Needs.MACHINE)
 def packages(case: Case) -> Iterator[Finding]:
-    """The supported verl is installed, and every requirement of agent_rl and verl for this platform."""
-    installed = case.machine.version("verl")
-    if installed is None:
-        yield problem("is not installed", CPU_HELP if case.on_cpu else GPU_HELP, "verl")
-    elif installed != VERL_VERSION:
+    """The supported verl and SGLang are installed, and every requirement of agent_rl and verl for this platform."""
+    everything = CPU_HELP if case.on_cpu else GPU_HELP
+    versions = {name: version for name in SHOWN if (version := case.machine.version(name))}
+    for name in ("verl", "sglang"):
+        if name not in versions:
+            yield problem("is not installed", everything, name)
+    if (installed := versions.get("verl", VERL_VERSION)) != VERL_VERSION:
         text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
     if unmet:
         wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
-        remedy = f"Run pip install {wanted}" if len(unmet) <= MANY else CPU_HELP if case.on_cpu else GPU_HELP
-        yield problem(_listed(unmet), remedy)
-    if not unmet and installed == VERL_VERSION:
-        yield ok(", ".join(f"{name} {found}" for name in SHOWN if (found := case.machine.version(name))))
+        yield problem(_listed(unmet), f"Run pip install {wanted}" if len(unmet) <= MANY else everything)
+    else:
+        yield ok(", ".join(f"{name} {version}" for name, version in versions.items()))
+    if "sglang" in versions and case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
+        yield warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
 
 
 @check("installation", "verl plugin", Needs.MACHINE)
 def plugin(case: Case) -> Finding:
-    """agent_rl is installed exactly once: verl finds it by its entry point, in every Ray worker."""
+    """agent_rl is installed: verl finds it by its entry point, in every Ray worker."""
     points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
     policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), case.machine.version("agent-rl")
     if not points or version is None:
@@ -66,23 +56,7 @@ def plugin(case: Case) -> Finding:
     if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:
         text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
         return problem(text, "Unset it, or add agent_rl")
-    if len(points) > 1:
-        return warning(f"{len(points)} installed packages declare agent_rl", "Uninstall all but one")
-    if version != agent_rl.__version__:
-        text = f"agent_rl {agent_rl.__version__} is imported, {version} is installed"
-        return warning(text, "Install the one that you want, or correct PYTHONPATH")
     return ok(f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
-
-
-@check("installation", needs=Needs.MACHINE)
-def engine(case: Case) -> Finding:
-    """The inference engine is installed and, on GPUs, the versions that our extra for SGLang has with it."""
-    version = case.machine.version("sglang")
-    if version is None:
-        return problem("sglang is not installed", CPU_HELP if case.on_cpu else GPU_HELP)
-    if case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
-        return warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
-    return ok(f"sglang {version}")
 
 
 @check("installation", needs=Needs.VERL)
@@ -100,28 +74,16 @@ def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
     """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
+    try:
+        lines = metadata.requires(by) or []
+    except metadata.PackageNotFoundError:
+        return {}
     found = {}
-    for line in _declared(by, "Requires-Dist"):
-        wanted = Requirement(line)
+    for wanted in map(Requirement, lines):
         applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
         if not applies or wanted.name.lower() in ("verl", "agent-rl"):
             continue
-        version = case.machine.version(wanted.name)
-        if version is None or not _fits(wanted, version):
+        version = case.machine.version(wanted.name)  # 2.13.0+cpu is 2.13.0
+        if version is None or not wanted.specifier.contains(Version(version).public, prereleases=True):
             found[wanted.name] = (version, str(wanted.specifier))
     return found
-
-
-def _fits(wanted: Requirement, version: str) -> bool:
-    try:
-        return wanted.specifier.contains(Version(version).public, prereleases=True)  # 2.13.0+cpu is 2.13.0
-    except InvalidVersion:
-        return True
-
-
-def _declared(name: str, field: str) -> list[str]:
-    """The values of a field of a package's metadata; empty: it has none, or is not installed."""
-    try:
-        return metadata.metadata(name).get_all(field) or []
-    except metadata.PackageNotFoundError:
-        return []

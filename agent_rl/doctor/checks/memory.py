@@ -83,7 +83,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
         activations=tokens * width * kept,
         logits=4.0 * tokens * vocabulary * 2,
         vocabulary=4.0 * config.get("vocab_size", 0) * config.get("hidden_size", 0),
-        graphs=0 if separate or has_no_graphs(case) else GRAPHS,
+        graphs=0 if separate or _has_no_graphs(case) else GRAPHS,
         resting=resting,
         pool=share * (card - CONTEXTS - (0 if separate else one)),
         engine_weights=parameters * 2 / tensor_parallel,
@@ -205,7 +205,7 @@ def _fits(need: float, there: float, detail: str, remedy: str, subject: str = ""
     return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else ok(text, subject)
 
 
-def has_no_graphs(case: Case) -> bool:
+def _has_no_graphs(case: Case) -> bool:
     """Whether the engine runs without CUDA graphs."""
     rollout = f"{OWN}.rollout"
     sglang = case.get(f"{rollout}.engine_kwargs.sglang", {})

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_rl.doctor.case import Case
-from agent_rl.launch.cluster import Nodes, unclear_interface
+from agent_rl.launch.cluster import Nodes
 from agent_rl.launch.command import SIZES
-from agent_rl.launch.outside import ray_folder
+from agent_rl.launch.environment import ray_folder
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
 
 TIMEOUT_S = 2.0
@@ -58,9 +58,6 @@ def nodes(case: Case) -> Finding:
         if there < count:
             return problem(f"{text}it would wait forever", remedy)
         return warning(f"{text}nodes would stand idle", remedy)
-    if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
-        sentence, _, remedy = unclear.rpartition(": ")
-        return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
     return ok(f"{count}, this one is {several.rank}" if several else str(count))
 
 
@@ -70,9 +67,9 @@ def logical_cpus(case: Case) -> Finding:
     storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
     own = 0 if case.get("actor_rollout_ref.hybrid_engine", True) else case.engine_world
-    served = case.settings.reward.models.values()
-    own += sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
-    per_gpu = max(CPUS_PER_GPU, 2 + sum(model.visits for model in served))  # `served_models.reward_pools`
+    own += case.judge_gpus
+    visitors = sum(model.visits for model in case.settings.reward.models.values())
+    per_gpu = max(CPUS_PER_GPU, 2 + visitors)  # `served_models.reward_pools`
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
     given, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:

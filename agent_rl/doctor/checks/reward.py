@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from agent_rl.doctor.case import Case
 from agent_rl.doctor.checks.configuration import complete
 from agent_rl.doctor.model_files import find_model
-from agent_rl.preflight.check import Finding, Needs, Status, check, ok, problem, warning
+from agent_rl.preflight.check import Finding, Status, check, ok, problem, warning
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
-from agent_rl.verl_adapter import early_checks, inspection  # noqa: F401 - its checks register themselves
+from agent_rl.verl_adapter import early_checks  # noqa: F401 - its checks register themselves
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
@@ -49,24 +47,6 @@ def giving_up(case: Case) -> Finding | None:
             text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
             return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
     return ok("giving up at once pays no more than honest work")
-
-
-@check("reward", "data_source", Needs.VERL)
-def sources(case: Case) -> Iterator[Finding]:
-    """If verl's own scoring is used, it knows the rows' data sources."""
-    if case.scored_by_ours or case.get(f"{CUSTOM_FUNCTION}.path") or case.get("reward.reward_model.enable"):
-        return
-    if case.get("reward.reward_manager.source", "register") != "register":
-        return
-    named = Counter(str(row.get("data_source")) for row in case.rows)
-    unknown = [name for name in named if not inspection.scores(name)]
-    for name in unknown:
-        yield problem(
-            f"verl has no scoring for {name!r} ({named[name]} rows)",
-            f"Set reward.reward_manager.name=trajectory, or {CUSTOM_FUNCTION}.path",
-        )
-    if named and not unknown:
-        yield ok(f"verl scores {', '.join(named)}")
 
 
 @check("reward", "reward models")

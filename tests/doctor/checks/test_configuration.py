@@ -45,19 +45,6 @@ def test_the_tiny_model_is_made_by_the_launcher(
     assert only(configuration.model(case)).status is Status.SKIPPED
 
 
-@pytest.mark.parametrize(("step", "status"), [("1", "warning"), ("2", "problem")])
-def test_a_checkpoint_that_the_run_would_resume_from(
-    make_case: MakeCase, tmp_path: Path, step: str, status: str
-) -> None:
-    keys = {"trainer.default_local_dir": str(tmp_path), "trainer.total_training_steps": 2}
-    assert not list(configuration.resume(make_case(keys)))
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text(step)
-    finding = only(configuration.resume(make_case(keys)))
-    assert finding.status.value == status
-    assert "trainer.resume_mode=disable" in finding.remedy
-    assert not list(configuration.resume(make_case({**keys, "trainer.resume_mode": "disable"})))
-
-
 ACTOR = "actor_rollout_ref.actor"
 
 
@@ -108,11 +95,11 @@ def test_a_folder_with_another_run_is_a_problem(
     make_case: MakeCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert not list(configuration.earlier_run(make_case()))
+    assert not list(configuration.run_folder(make_case()))
     assert not (tmp_path / "outputs").exists()
     config = make_case().config
     assert config is not None
     with RunFolder(config) as run:
         (run.path / "metrics.jsonl").touch()
-    assert not list(configuration.earlier_run(make_case()))
-    assert "data.seed is 7, was" in refused(configuration.earlier_run(make_case({"data.seed": 7})))
+    assert not list(configuration.run_folder(make_case()))
+    assert "data.seed is 7, was" in refused(configuration.run_folder(make_case({"data.seed": 7})))

@@ -52,13 +52,10 @@ def info(row: dict[str, Any], **more: Any) -> dict[str, Any]:
     [
         (lambda row: {key: row[key] for key in row if key != "reward_model"}, {},
          "row contract, 12 of 12 rows: {}, row 0: column reward_model: the column is missing", "make_row"),
-        (lambda row: {**row, "reward_model": {"ground_truth": True}}, {}, "not a boolean (value True)", "as text"),
-        (lambda row: {**row, "agent_name": "reakt_agent"}, {}, "'reakt_agent' is not registered", "'react_agent'"),
         (lambda row: info(row, tools_kwargs={"serch": {"create_kwargs": {"top_k": 1}}}), {},
          "tool, 12 of 12 rows: {}, row 0: 'serch' is not in the tool file", "Known: calculator"),
         (lambda row: {**row, "reward_model": {"ground_truth": "Paris"}}, {},
          "ground truth, 12 of 12 rows: {}, row 0: data_source 'gsm8k': the row cannot be judged", "another scorer"),
-        (lambda row: {**row, "data_source": "my/own"}, {}, "no scorer is known for 'my/own'", "correctness.scorer"),
         (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "another ground truth", "Keep"),
     ],
 )  # fmt: skip
@@ -110,6 +107,9 @@ def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
     case = make_case({"data.train_files": "nowhere/train.parquet"})
     assert refused(training.rows_are_there(case)).startswith(
         "data.train_files: there is no nowhere/train.parquet. Make"
+    )
+    assert "docs is a folder, and a file belongs here" in refused(
+        training.rows_are_there(make_case({"data.train_files": "docs"}))
     )
 
 

@@ -1,6 +1,5 @@
 import sys
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
@@ -17,16 +16,6 @@ def test_agent_rl_on_the_path_alone_is_no_plugin(monkeypatch: pytest.MonkeyPatch
     finding = only(installation.plugin(Case(environ=CPU)))
     assert finding.status is Status.PROBLEM
     assert "not installed" in finding.text
-
-
-def test_two_packages_that_declare_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = tmp_path / "agent_rl_fork-1.dist-info"  # as pip leaves it
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: agent-rl-fork\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[verl.plugins]\nfork = agent_rl.verl_adapter.plugin\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    finding = only(installation.plugin(Case(environ=CPU)))
-    assert (finding.status, "2 installed packages" in finding.text) == (Status.WARNING, True)
 
 
 @pytest.mark.trainer

@@ -1,10 +1,8 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
-from agent_rl.data import write_parquet
 from agent_rl.doctor.checks import reward
 from agent_rl.preflight.check import Status
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -52,16 +50,6 @@ def test_a_users_reward_function_that_fails_is_refused(
 def test_a_missing_reward_function_is_refused(make_case: MakeCase) -> None:
     assert not list(early_checks.reward_function(make_case()))
     assert "/no/such.py" in refused(early_checks.reward_function(make_case({PATH: "/no/such.py", NAME: "score"})))
-
-
-def test_sources_that_verl_cannot_score(make_case: MakeCase, rows: list[dict[str, Any]], tmp_path: Path) -> None:
-    assert not list(reward.sources(make_case()))
-    finding = only(reward.sources(make_case({MANAGER: "naive"})))
-    assert finding.status is Status.PROBLEM
-    assert "no scoring for 'gsm8k' (24 rows)" in finding.text
-    write_parquet([{**row, "data_source": "openai/gsm8k"} for row in rows], tmp_path / "x.parquet")
-    files = {key: str(tmp_path / "x.parquet") for key in ("data.train_files", "data.val_files")}
-    assert only(reward.sources(make_case({MANAGER: "naive", **files}))).status is Status.OK
 
 
 def test_a_classifier_that_is_here(make_case: MakeCase, tmp_path: Path) -> None:

@@ -18,12 +18,6 @@ def tool_file(folder: Path, entry: str) -> dict[str, Any]:
     return {KEY: str(path)}
 
 
-def test_a_relative_path_is_looked_for_beside_verl_as_well(make_case: MakeCase) -> None:
-    case = make_case({KEY: "trainer/config/ppo_trainer.yaml"})
-    assert str(case.tool_path).endswith("verl/trainer/config/ppo_trainer.yaml")
-    assert make_case({KEY: "no/such.yaml"}).tool_path == ROOT / "no/such.yaml"
-
-
 @pytest.mark.parametrize(
     ("entry", "text"),
     [

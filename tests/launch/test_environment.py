@@ -1,5 +1,9 @@
-"""The variables of a run on GPUs are found in the wheels and on the machine, and what the user has set stays."""
+"""The variables of a run on GPUs are found in the wheels and on the machine, and what the user has set stays.
 
+That the longest folder really has room for Ray's sockets is shown by the two nodes of `tests/e2e/test_nodes.py`.
+"""
+
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -7,13 +11,23 @@ from pathlib import Path
 import pytest
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch import gpu_environment as module
+from agent_rl.launch import environment as module
 from agent_rl.launch import training
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.gpu_environment import cuda_home, gpu_environment, missing_parts
-from agent_rl.launch.outside import LONGEST, SHORT
+from agent_rl.launch.environment import (
+    LONGEST,
+    LONGEST_OF_ALL,
+    SHORT,
+    cuda_home,
+    gpu_environment,
+    joins_ray,
+    missing_parts,
+    require_home,
+    temporary_files,
+)
 
 BIN = str(Path(sys.executable).parent)
+FITS, LONG = "/t".ljust(LONGEST, "_"), "/t".ljust(LONGEST + 1, "_")
 
 
 @pytest.fixture
@@ -97,3 +111,54 @@ def test_the_run_inherits_them_and_a_cluster_that_runs_is_told(wheels: Path, mon
     monkeypatch.setenv("RAY_ADDRESS", "host0:6379")
     told = [word for word in trainer_command("recipes/gsm8k_calculator") if "env_vars" in word]
     assert told == [f'++ray_kwargs.ray_init.runtime_env.env_vars.LD_LIBRARY_PATH="{wheels}/lib:/mine"']
+
+
+@pytest.mark.parametrize(("address", "joins"), [("", False), ("local", False), ("auto", True), ("head:6379", True)])
+def test_only_a_named_cluster_is_joined(address: str, joins: bool) -> None:
+    assert joins_ray({"RAY_ADDRESS": address}) is joins
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({}, {}),
+        ({"TMPDIR": FITS}, {}),
+        ({"TMPDIR": LONG}, {"RAY_TMPDIR": SHORT}),
+        ({"TMPDIR": LONG, "RAY_TMPDIR": FITS}, {}),
+        ({"TMPDIR": LONG, "RAY_ADDRESS": "host0:6379"}, {}),
+    ],
+)
+def test_a_folder_without_room_for_the_sockets_of_ray_is_not_used(
+    environ: dict[str, str], wanted: dict[str, str]
+) -> None:
+    assert temporary_files(environ) == wanted
+
+
+def test_the_guide_says_how_long_it_may_be() -> None:
+    assert f"`TMPDIR` of more than {LONGEST} bytes" in (Path(__file__).parents[2] / "docs/guides/nodes.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "most"), [("RAY_TMPDIR", LONGEST), ("TMPDIR", LONGEST_OF_ALL)])
+def test_a_folder_that_is_too_long_is_named(name: str, most: int) -> None:
+    problem = rf"^{name}: '/ä_+' is too long: .* Name a folder of at most {most} bytes, for example /tmp$"
+    with pytest.raises(ConfigError, match=problem):
+        temporary_files({name: "/ä".ljust(most, "_")})  # one letter has two bytes
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_refused"),
+    [
+        ({"HOME": "/proc/1/none"}, True),
+        ({"HOME": "/proc/1", "HF_HOME": "/tmp"}, True),
+        ({"HOME": "/proc/1", "RAY_AUTH_TOKEN": "x"}, True),
+        ({"HOME": "/tmp/new/deep"}, False),
+        ({"HOME": "/proc/1", "HF_HOME": "/tmp", "RAY_AUTH_TOKEN": "x"}, False),
+        ({"HOME": "/proc/1", "HF_HOME": "/tmp", "RAY_ADDRESS": "host0:6379"}, False),
+    ],
+)
+def test_a_home_in_which_nothing_can_be_kept_is_refused_if_it_is_needed(
+    environ: dict[str, str], is_refused: bool
+) -> None:
+    message = r"^HOME: nothing can be written to '/proc/.* Set HOME to a folder of yours"
+    with pytest.raises(ConfigError, match=message) if is_refused else contextlib.nullcontext():
+        require_home(environ)
