@@ -38,7 +38,6 @@ TESTS = (
     "tests/verl_adapter/test_replay_buffer.py",
     "tests/verl_adapter/test_reward_loop.py",
     "tests/verl_adapter/test_rollout.py",
-    "tests/verl_adapter/test_sampled_scores.py",
     "tests/verl_adapter/test_served_models.py",
     "tests/verl_adapter/test_trained_samples.py",
     "tests/verl_adapter/test_stages.py",

@@ -32,7 +32,7 @@ from agent_rl.verl_adapter import (
     one_update,
     ordering,
     replay_buffer,
-    sampled_scores,
+    reward_loop,
     served_models,
     sinks,
     stages,
@@ -156,7 +156,7 @@ class AgentTrainer(PPOTrainer):
         """Score a sampled batch with the manager `trajectory`, whose reward model shares the trainer's GPUs."""
         if self.config.reward.reward_manager.name != MANAGER:
             return super()._compute_reward_colocate(batch, metrics)
-        return sampled_scores.scored(self, batch)
+        return reward_loop.score_sampled(self, batch)
 
     def _balance_batch(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> KVBatchMeta:
         """Leave out samples without a baseline before rows that fill up the batch are added."""
