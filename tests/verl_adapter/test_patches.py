@@ -145,8 +145,8 @@ def test_verl_would_tell_no_reason_of_a_failure_and_log_no_component() -> None:
 
 
 REPLACED = """
-import importlib, json, sys, verl
-from agent_rl.verl_adapter import hooks, trainer
+import importlib, json, pkgutil, sys, verl
+from agent_rl.verl_adapter import patches, trainer
 from tests.verl_adapter.trainers import make
 
 def names():
@@ -157,7 +157,7 @@ def names():
             found |= {(owner, name): value for name, value in vars(owner).items()}
     return found
 
-waited = [(importlib.import_module(module), action) for module, action in hooks.hooks()]
+waited = [(importlib.import_module(module), pkgutil.resolve_name(action)) for module, action in patches.hooks()]
 before = names()
 for module, action in waited: action(module)
 make()
