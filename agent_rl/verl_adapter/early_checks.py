@@ -32,8 +32,8 @@ from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - likewise
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
+from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
-from agent_rl.verl_adapter.tool_files import load_specs
 
 __all__ = ["early_checks"]
 
