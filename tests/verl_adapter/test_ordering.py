@@ -21,8 +21,7 @@ from agent_rl.data import make_row, write_parquet
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
-from agent_rl.verl_adapter.numbered_rows import ROW
-from agent_rl.verl_adapter.ordering import Draws, RunOrder, check
+from agent_rl.verl_adapter.ordering import ROW, Draws, RunOrder, check
 from tests.data.scripted import Run, order
 from tests.forks import python
 
