@@ -30,29 +30,28 @@ class RowDataSet(RLHFDataset):
         """The rows whose prompts are short enough; called by verl once the files are read."""
         empty = [name for name in dataframe.column_names if dataframe.data.column(name).null_count == len(dataframe)]
         dataframe = dataframe.remove_columns(empty)
-        columns = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
-        return super().maybe_filter_out_long_prompts(dataframe.with_transform(_Reading(columns)))
+        own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
+        columns = list(dict.fromkeys([*own, *_MADE]))
+        known_changes: set[str] = set()
 
+        def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+            """The same columns for every row; not a method, which `datasets` would copy with the whole data set."""
+            rows = []
+            for values in zip(*batch.values(), strict=True):
+                row, changes = as_row(dict(zip(batch, values, strict=True)))
+                if images := row.get("images"):
+                    row["images"] = [_for_verl(image) for image in images]
+                rows.append(self._converted(row))
+                for change in {*changes} - known_changes:
+                    known_changes.add(change)
+                    logger.warning("rows are read in another shape: %s", change)
+            return {name: [row.get(name) for row in rows] for name in columns}
 
-class _Reading:
-    """Makes a batch of columns, as stored, into one with the same columns for every row."""
+        return super().maybe_filter_out_long_prompts(dataframe.with_transform(read))
 
-    def __init__(self, columns: list[str]) -> None:
-        self._columns = list(dict.fromkeys([*columns, *_MADE]))
-        self._said: set[str] = set()
-
-    def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {name: [] for name in self._columns}
-        for values in zip(*batch.values(), strict=True):
-            row, changes = as_row(dict(zip(batch, values, strict=True)))
-            if images := row.get("images"):
-                row["images"] = [_for_verl(image) for image in images]
-            for name, column in found.items():
-                column.append(row.get(name))
-            for change in {*changes} - self._said:
-                self._said.add(change)
-                logger.warning("rows are read in another shape: %s", change)
-        return found
+    def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of the contract as the agent loops get it."""
+        return row
 
 
 def _for_verl(image: Any) -> Any:
