@@ -24,10 +24,8 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.preflight import own_code, values  # noqa: F401 - their checks register themselves
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import Finding, Needs, check, ok, refuse
+from agent_rl.preflight.check import Finding, Needs, check, ok, reason, refuse
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
-from agent_rl.settings.errors import Place
-from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - likewise
 from agent_rl.verl_adapter.algorithms import remax
@@ -159,25 +157,21 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
     """The reward manager is registered, or a class of the user's that verl 0.9 can use: one trajectory at a time."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
+    from verl.trainer.ppo.reward import resolve_reward_manager_cls
 
-    place = Place("reward.reward_manager")
-    name, path = case.get(f"{place.key}.name"), str(case.get(f"{place.key}.module.path", ""))
-    if case.get(f"{place.key}.source", "register") != "importlib":
-        if name in REWARD_MANAGER:
-            yield ok(str(name))
-        else:
-            yield (place / "name").error(f"{name!r} is not registered", did_you_mean(str(name), REWARD_MANAGER))
+    key, name = "reward.reward_manager.name", str(case.get("reward.reward_manager.name"))
+    try:
+        found = resolve_reward_manager_cls(case.config)
+    except Exception as error:  # noqa: BLE001 - of verl, or of the user's file while it is imported
+        remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or name the file of a class, reward.reward_manager.module.path"
+        yield ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
         return
-    if not path:
-        yield (place / "module" / "path").error("source=importlib needs it", "Name the file of the manager's class")
+    if isinstance(found, type) and issubclass(found, RewardManagerBase):
+        yield ok(name)
         return
-    package = path.removeprefix("pkg://").replace("/", ".") if path.startswith("pkg://") else None
-    written = f"{package}.{name}" if package else f"{path.removeprefix('file://')}:{name}"
-    found = find_object(written, place / "name")
-    if not (isinstance(found, type) and issubclass(found, RewardManagerBase)):
-        problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
-        remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
-        yield (place / "name").error(problem, remedy)
+    problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
+    remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
+    yield ConfigError(key, problem, remedy)
 
 
 @check("reward", at=BOTH)

@@ -7,12 +7,15 @@ go wrong. `check_version` refuses any other version of verl.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from agent_rl.cpu import switch
 from agent_rl.errors import ConfigError
+from agent_rl.settings.old_keys import argument_keys, change_config, tell
+from agent_rl.verl_adapter.stages import announce
 
 __all__ = ["VERL_VERSION", "Hook", "check_version", "empty_batches", "hooks"]
 
@@ -29,7 +32,7 @@ HOOKS = {
     "verl.trainer.ppo.core_algos": "algorithms.remax:register_estimator",
     "verl.trainer.ppo.v1": "patches:trainers",
     "verl.utils.config": "early_checks:early_checks",
-    "verl.utils.device": "spelling:change_composed",
+    "verl.utils.device": "patches:old_keys",
     "verl.utils.torch_functional": "no_flash_attention:token_log_probs",
     "verl.utils.tracking": "sinks:tracking",
     "verl.workers.engine_workers": "updates:policy_loss",
@@ -114,6 +117,28 @@ class _Nothing(list[Any]):
         return self
 
     sum, tolist = to_padded_tensor, list.copy
+
+
+def old_keys(module: ModuleType) -> None:
+    """`verl.utils.device`: change old spellings of keys where verl's `main` first uses its configuration.
+
+    Under `agent-rl train` the launcher has changed them. A refused key exits with status 2: hydra would print a
+    traceback.
+    """
+    original = module.auto_set_device
+
+    @functools.wraps(original)
+    def auto_set_device(config: Any) -> None:
+        if config and "actor_rollout_ref" in config:
+            try:
+                tell(change_config(config, argument_keys(sys.argv[1:])))
+            except ConfigError as error:
+                print(f"error: {error}", file=sys.stderr)
+                sys.exit(2)
+            announce("Ray")  # which `main` starts once the configuration is checked
+        original(config)
+
+    module.auto_set_device = auto_set_device  # type: ignore[attr-defined]
 
 
 def moved_names(module: ModuleType) -> None:

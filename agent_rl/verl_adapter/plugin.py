@@ -19,10 +19,9 @@ def register() -> None:
     import verl
 
     from agent_rl.cpu import switch
-    from agent_rl.verl_adapter import patches, spelling
+    from agent_rl.verl_adapter import patches
 
     patches.check_version(verl.__version__)
-    spelling.change_command_line()
     if switch.is_selected():
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself

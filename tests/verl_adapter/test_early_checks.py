@@ -136,7 +136,7 @@ REFUSED = {
     "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}": "1000 is more than data.max_response_length=512",
     "trainer.nnodes=0": "trainer.nnodes: expected a whole number of 1 or more, got 0",
     "algorithm.adv_estimator=grpoo": "there is no estimator 'grpoo'. Did you mean 'grpo'",
-    "reward.reward_manager.name=naiv": "manager.name: 'naiv' is not registered. Did you mean 'naive'",
+    "reward.reward_manager.name=naiv": "ValueError: Unknown reward manager: naiv. Did you mean 'naive'",
     "+agent_rl.user_sim={user: llm, config: {url: x}}": "agent_rl.user_sim.config.url: ",
 }
 """An override, and what is said before Ray starts."""
@@ -172,5 +172,5 @@ def test_a_reward_manager_of_the_user_is_one_of_todays(tmp_path: Path) -> None:
 
     assert errors("Today") == []
     assert "reward.reward_manager.name: 'Batch' is not a subclass of " in errors("Batch")[0]
-    assert "has no 'Todai'. Did you mean 'Today'" in errors("Todai")[0]
-    assert "reward.reward_manager.module.path: source=importlib needs it" in errors("Today", None)[0]
+    assert "reward.reward_manager.name: 'Todai' cannot be loaded: AttributeError" in errors("Todai")[0]
+    assert "Module path is required" in errors("Today", None)[0]
