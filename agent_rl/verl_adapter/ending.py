@@ -23,7 +23,7 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ from omegaconf import OmegaConf
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 
-__all__ = ["STOP_FILE", "LastStep", "LateSyncError", "LostProcessError", "stalls_raised", "watched"]
+__all__ = ["STOP_FILE", "LastStep", "StallError", "stalls_raised", "watched"]
 
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
@@ -51,29 +51,18 @@ class _StopRequestedError(Exception):
     """Ends a wait of the trainer; never leaves `fit`."""
 
 
-class LostProcessError(FatalError):
-    """A process of the run has died.
+class StallError(FatalError):
+    """The run would wait without end: a process has died, or a weight sync takes too long.
 
     Args:
-        message: which, and why as far as Ray knows.
+        message: what has happened, and why as far as Ray knows.
         has_store: whether the trajectories can still be read.
+        save_within_s: seconds after which saving is given up, which may wait for the same; None: no limit.
     """
 
-    def __init__(self, message: str, has_store: bool = True) -> None:
+    def __init__(self, message: str, has_store: bool = True, save_within_s: float | None = None) -> None:
         super().__init__(message)
-        self.has_store = has_store
-
-
-class LateSyncError(FatalError):
-    """A weight sync has taken longer than `agent_rl.run.weight_sync_timeout_s`."""
-
-    def __init__(self, limit_s: float) -> None:
-        super().__init__(
-            f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. With many "
-            "requests outstanding this is a deadlock of verl (https://github.com/verl-project/verl/issues/7990): start "
-            "fewer (trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit"
-        )
-        self.limit_s = limit_s
+        self.has_store, self.save_within_s = has_store, save_within_s
 
 
 @contextmanager
@@ -94,8 +83,17 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
 
 
 def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
-    with watched(lambda: LateSyncError(limit_s), limit_s):
+    with watched(lambda: _late(limit_s), limit_s):
         return sync(*args, **kwargs)
+
+
+def _late(limit_s: float) -> StallError:
+    return StallError(
+        f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. With many "
+        "requests outstanding this is a deadlock of verl (https://github.com/verl-project/verl/issues/7990): start "
+        "fewer (trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
+        save_within_s=limit_s,  # the trainer's workers may take part in the sync
+    )
 
 
 @contextmanager
@@ -135,22 +133,19 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
         signal.signal(SIGNAL, before)
 
 
-def _lost() -> LostProcessError | None:
+def _lost() -> StallError | None:
     """The error for the first process of this job that is dead."""
     import ray
     from ray._private.state import actors
 
     job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
     for actor in actors(job_id=job, actor_state_name="DEAD").values():
-        if found := _WATCHED.search(actor["ActorClassName"]):
-            return LostProcessError(_sentence(actor), has_store=found["store"] is None)
+        if watched_process := _WATCHED.search(actor["ActorClassName"]):
+            is_short = "OUT_OF_MEMORY" in str(actor["DeathCause"])
+            cause = "memory was short" if is_short else "it crashed, or was killed (is memory short?)"
+            message = f"the process of {actor['ActorClassName']} (pid {actor['Pid']}) has died: {cause}"
+            return StallError(message, has_store=watched_process["store"] is None)
     return None
-
-
-def _sentence(actor: Mapping[str, Any]) -> str:
-    said = str(actor["DeathCause"])
-    cause = "memory was short" if "OUT_OF_MEMORY" in said else "it crashed, or was killed (is memory short?)"
-    return f"the process of {actor['ActorClassName']} (pid {actor['Pid']}) has died: {cause}"
 
 
 class LastStep:
@@ -247,13 +242,12 @@ class LastStep:
 
     def _saved(self, error: AgentRLError) -> str:
         """Save the last complete step, and say what was saved and how the run is resumed."""
-        if isinstance(error, LostProcessError) and not error.has_store:
+        if (
+            not getattr(error, "has_store", True) or self._complete == self._begun
+        ):  # the same command begins there again
             return ""
-        if self._complete == self._begun:  # the same command begins there again
-            return ""
-        limit: Any = nullcontext()
-        if isinstance(error, LateSyncError):  # the trainer's workers may take part in the sync
-            limit = watched(functools.partial(LateSyncError, error.limit_s), error.limit_s)
+        limit_s = getattr(error, "save_within_s", None)
+        limit: Any = watched(lambda: _late(limit_s), limit_s) if limit_s else nullcontext()
         try:
             with limit:
                 self._save_complete()

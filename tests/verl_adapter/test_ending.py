@@ -15,7 +15,7 @@ import pytest
 
 from agent_rl.errors import FatalError
 from agent_rl.verl_adapter import ending
-from agent_rl.verl_adapter.ending import SIGNAL, LostProcessError, watched
+from agent_rl.verl_adapter.ending import SIGNAL, StallError, watched
 from tests.forks import python
 
 LIMIT_S = 0.2
@@ -29,18 +29,18 @@ def fit(wait):
 
 @pytest.mark.parametrize("wait", [lambda: time.sleep(60), lambda: threading.Event().wait()])
 def test_whatever_the_trainer_waits_for_ends(wait, monkeypatch):
-    before, error = signal.getsignal(SIGNAL), LostProcessError("the process of AgentLoopWorkerTQ has died")
+    before, error = signal.getsignal(SIGNAL), StallError("the process of AgentLoopWorkerTQ has died")
     found = iter([None, None, error])
     monkeypatch.setattr(ending, "INTERVAL_S", 0.05)
     monkeypatch.setattr(ending, "_lost", lambda: next(found))
     started = time.monotonic()
-    with pytest.raises(LostProcessError, match="has died"):
+    with pytest.raises(StallError, match="has died"):
         fit(wait)
     assert time.monotonic() - started < 30
     assert signal.getsignal(SIGNAL) == before
 
 
-@pytest.mark.parametrize("lost", [LostProcessError("the process of AgentLoopWorkerTQ has died"), None])
+@pytest.mark.parametrize("lost", [StallError("the process of AgentLoopWorkerTQ has died"), None])
 def test_a_dead_process_that_verl_has_asked_is_named_too(lost, monkeypatch):
     error = pytest.importorskip("ray.exceptions").RayActorError()
 

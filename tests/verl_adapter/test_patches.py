@@ -185,18 +185,6 @@ def test_no_object_of_verl_has_an_attribute_of_ours() -> None:
     assert not [path for path in package.rglob("*.py") if "._agent_rl_" in path.read_text()]
 
 
-IMPORT = """
-try: from verl.experimental.agent_loop import register_agent_loop as found
-except ImportError: print("cannot import")
-else: print(found.__module__)
-"""
-
-
-def test_the_import_of_older_scripts_works_where_verl_has_no_such_name() -> None:
-    assert python(IMPORT) == "agent_rl.agents.registry"
-    assert python(IMPORT, plugins="none") == "cannot import"
-
-
 MAIN = "import runpy; runpy.run_module('verl.trainer.main_ppo', run_name='__main__', alter_sys=True)"
 
 
