@@ -4,16 +4,14 @@
 trajectory. verl fills up such a batch with rows that teach nothing, until whole mini-batches of `ppo_mini_batch_size`
 prompts are full. The last mini-batch may then be mostly such rows, and is an update with the full learning rate all the
 same. Here a batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows,
-and is filled up until its rows divide among them and the GPUs. A batch that fills its mini-batches exactly, as without
-such an agent, is left to verl.
+and is filled up until its rows divide among them and the GPUs.
 
-**Log-probs.** The ratio of a policy loss compares the policy with what it was before the first update of a batch. In
-that first update both are the same, so their log-probs are those of the update's own forward pass, without their
-gradient. A batch that is used for one update only needs no others, unless something else reads them: a KL penalty in
-the reward, a correction for the distance to the engine, or an estimator of the advantages. What verl logs from the pass
-that computes them (the entropy, the engine's log-probs against the trainer's) is computed every
-`agent_rl.run.log_probs_every` steps, by running it. `training/rollout_probs_diff_mean` and `_max` are in each step:
-the update has what they need.
+**Log-probs.** A policy loss compares the policy with what it was before the first update of a batch. In that update
+both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch that
+is used for one update only needs no others, unless something else reads them: a KL penalty in the reward, a correction
+for the distance to the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy)
+is there every `agent_rl.run.log_probs_every` steps, in which the pass runs. `training/rollout_probs_diff_mean` and
+`_max` are in each step: the update has what they need.
 """
 
 from __future__ import annotations
@@ -77,9 +75,6 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
     """
     number, workers = mini_batches(trainer, part), getattr(trainer, group)
     rows = len(trained_keys(batch))
-    if rows == len(batch.tags) == number * part.ppo_mini_batch_size * trainer.config.actor_rollout_ref.rollout.n:
-        yield
-        return
     if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
         number = 1
 
