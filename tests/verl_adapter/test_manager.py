@@ -327,13 +327,6 @@ def test_a_custom_function_that_fails_is_traced(run, batch, custom, tmp_path, bo
     assert kept.score is None
 
 
-def test_a_wrong_key_fails_at_the_start(run):
-    with pytest.raises(ConfigError, match="Did you mean 'penalty'") as caught:
-        run(overrides=["+agent_rl.reward.efficiency.penalti=1"])
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert copy.key == "agent_rl.reward.efficiency.penalti"
-
-
 def test_verls_sandbox_fusion_runs_the_programs_of_code_rows(run, batch):
     """verl's three keys; what each program printed is compared here."""
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf, open_dict
 
-import agent_rl
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import verl_defaults
 from agent_rl.settings.old_keys import change_config
@@ -112,42 +111,6 @@ def test_batches_without_log_probs_tokens_or_keys_pass_where_verl_would_fail() -
     assert python(CALLED, plugins="none") == "['tuple', 'KeyError', 'ValueError'] ValueError"
 
 
-UNSEEN = """
-import asyncio, verl
-from unittest.mock import AsyncMock, MagicMock
-from tests.verl_adapter.trainers import configuration, make
-from verl.trainer.ppo.v1 import agent_loop_tq, replay_buffer, trainer_base
-
-agent_loop_tq.tq = queue = AsyncMock()
-worker = object.__new__(agent_loop_tq.AgentLoopWorkerTQ.__ray_actor_class__)
-worker.config, worker._run_agent_loop = configuration(), AsyncMock(side_effect=OSError("the judge is away"))
-prompt = {"uid": "u", "agent_name": "react_agent"}
-asyncio.run(worker._run_prompt(prompt, {}, {"validate": False}))
-said = [call.kwargs["tag"] for call in queue.async_kv_put.mock_calls]
-
-trainer = make(global_steps=1)
-def sampled(partition):
-    tags = {partition: {"u": {"is_prompt": True, "global_steps": 1, "status": "failure"}}}
-    replay_buffer.tq = MagicMock(kv_list=lambda *_: tags)
-    try: return trainer.replay_buffer.sample(1, partition, 1)[0].keys
-    except RuntimeError as error: return str(error)[:50]
-
-read = []
-def fields(**arguments):
-    read.extend(arguments["fields"])
-    raise StopIteration
-trainer_base.get_metric_data_with_optional_routed_experts = fields
-try: trainer._compute_metrics(trainer_base.KVBatchMeta(["u_0_0"], [{}], "train"), {}, {}, 1, 0)
-except StopIteration: pass
-print(said, sampled("val"), sampled("train"), "extra_fields" in read)
-"""
-
-
-def test_verl_would_tell_no_reason_of_a_failure_and_log_no_component() -> None:
-    told, error = [{"status": "running"}, {"status": "failure"}], "Sync replay buffer selected terminal groups with n"
-    assert python(UNSEEN, plugins="none") == f"{told} [] {error} False"
-
-
 REPLACED = """
 import importlib, json, pkgutil, sys, verl
 from agent_rl.verl_adapter import patches, trainer
@@ -178,11 +141,6 @@ def test_few_names_of_verl_are_replaced_and_each_module_has_one_hook() -> None:
     assert more == 0
     assert len(replaced) <= 12, replaced
     assert "verl.trainer.ppo.v1.trainer_base.compute_advantage_for_multi_trajectories" in replaced
-
-
-def test_no_object_of_verl_has_an_attribute_of_ours() -> None:
-    package = Path(agent_rl.__file__).parent
-    assert not [path for path in package.rglob("*.py") if "._agent_rl_" in path.read_text()]
 
 
 MAIN = "import runpy; runpy.run_module('verl.trainer.main_ppo', run_name='__main__', alter_sys=True)"
@@ -228,20 +186,6 @@ def test_what_verl_migrates_in_its_fully_asynchronous_entry_becomes_the_same_her
         mine, verls = ({k: v for k, v in each.items() if k != "_target_"} for each in plain)
         assert mine == verls
     assert set(OmegaConf.to_container(ours.custom_reward_function).values()) == {None}
-
-
-def test_an_old_reward_function_scores_with_its_arguments(tmp_path: Path) -> None:
-    from verl.trainer.ppo.reward import get_custom_reward_fn
-
-    file = tmp_path / "score.py"
-    file.write_text("def mine(data_source, solution_str, ground_truth, extra_info=None, k=0):\n    return k\n")
-    given = {"path": str(file), "name": "mine", "reward_kwargs": {"k": 7}}
-    config = OmegaConf.merge(OmegaConf.create({"custom_reward_function": given}), {"reward": verl_defaults().reward})
-    assert get_custom_reward_fn(config) is None, "verl reads the old keys itself: remove their rows"
-    change_config(config)
-    score = get_custom_reward_fn(config)
-    assert score is not None
-    assert score(data_source="d", solution_str="s", ground_truth="g") == 7
 
 
 def test_keys_of_a_file_are_changed_before_verl_reads_them_and_the_command_line_wins() -> None:

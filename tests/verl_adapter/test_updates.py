@@ -6,8 +6,6 @@ The log-probs of the update itself do for the old ones, and the pass that comput
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -80,25 +78,12 @@ AGGREGATES = ("token-mean", "seq-mean-token-mean")
 
 def updated(folder: Path, ranks: int, cases: list[dict[str, Any]]) -> list[list[float]]:
     """The weights after one update of a policy by so many data-parallel ranks, of each case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     out = folder / f"{ranks}.json"
     given = json.dumps({"model": str(folder / "model"), "lengths": LENGTHS, "out": str(out), "cases": cases})
-    common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("rank_update.py")), given],
-            cwd=ROOT,
-            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    for each in running:
-        _, errors = each.communicate(timeout=200)
-        assert each.returncode == 0, errors[-3000:]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    command = [*launcher, str(Path(__file__).with_name("rank_update.py")), given]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
     found: list[list[float]] = json.loads(out.read_text())
     return found
 
