@@ -33,7 +33,7 @@ from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
 
-__all__ = ["early_checks"]
+__all__ = ["as_one_line", "early_checks"]
 
 BOTH = ("trainer", "doctor")
 MODELS, VERLS = "agent_rl.reward.models", "reward.reward_model"
@@ -53,7 +53,7 @@ def early_checks(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
-        with _as_one_line(), _without_ray():
+        with as_one_line(), _without_ray():
             refuse("trainer", _TrainersCase(config=config, most_rows=TRIED_ROWS))
             original(config, use_reference_policy, use_critic)
 
@@ -69,7 +69,7 @@ class _TrainersCase(RunCase):
 
 
 @contextmanager
-def _as_one_line() -> Iterator[None]:
+def as_one_line() -> Iterator[None]:
     """In a trainer's command, print our errors in place of hydra's traceback, and exit with status 2."""
     try:
         yield

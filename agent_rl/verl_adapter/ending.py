@@ -1,16 +1,14 @@
 """Ends a run early: where it would wait without end, at an error of agent_rl, or when it is asked to.
 
-It would wait for a process that has died, or for a weight sync in a deadlock (verl#7990, in `mode=colocate_async`).
-verl asks neither the agent-loop workers, in which agents, tools and rewards run, nor the processes of TransferQueue,
-which hold all trajectories; the kernel ends a large process first where memory is short. An engine or a trainer's
-worker that has died is missed by the next call.
+- verl asks neither the agent-loop workers nor the processes of TransferQueue, which hold all trajectories, whether they
+  live; the kernel ends a large process first where memory is short. In `mode=colocate_async` a weight sync can be in a
+  deadlock (verl#7990).
+- A file `stop` in the run's folder asks it to end; `agent-rl train` makes it at Ctrl-C or SIGTERM.
 
-A run is asked to stop by a file `stop` in its folder, which `agent-rl train` makes at Ctrl-C or SIGTERM. In each case
-the last complete step is saved, and the command that goes on from there is named; after any error that is not of
-agent_rl the trainer's state is unknown. A step that is asked to be the last is saved where verl saves, in the middle of
-its own loop. A validation is not waited for; what is saved after it, or after an error, is saved as after `fit`. With
-several updates in a step (`mode=separate_async`), the weights that are saved after an error may be some updates ahead
-of the step.
+In each case the last complete step is saved, and the command that goes on from there is named; after any error that is
+not of agent_rl the trainer's state is unknown. The last step of a run that is asked to end is saved where verl saves,
+within its own loop; a validation is not waited for. With several updates in a step (`mode=separate_async`), the weights
+that are saved after an error may be some updates ahead of the step.
 """
 
 from __future__ import annotations

@@ -121,19 +121,17 @@ class _Nothing(list[Any]):
 def old_keys(module: ModuleType) -> None:
     """`verl.utils.device`: change old spellings of keys where verl's `main` first uses its configuration.
 
-    Under `agent-rl train` the launcher has changed them. A refused key exits with status 2: hydra would print a
-    traceback.
+    Under `agent-rl train` the launcher has changed them.
     """
+    from agent_rl.verl_adapter.early_checks import as_one_line
+
     original = module.auto_set_device
 
     @functools.wraps(original)
     def auto_set_device(config: Any) -> None:
         if config and "actor_rollout_ref" in config:
-            try:
+            with as_one_line():
                 tell(change_config(config, argument_keys(sys.argv[1:])))
-            except ConfigError as error:
-                print(f"error: {error}", file=sys.stderr)
-                sys.exit(2)
             announce("Ray")  # which `main` starts once the configuration is checked
         original(config)
 

@@ -1,11 +1,9 @@
 """Keeps a run apart from what its metrics are sent to (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
 verl calls every logger within the training loop: one that raises ends the run, and one whose server does not answer
-holds each step (MLflow by its own defaults for minutes). Here each of them lives in a daemon thread of its own, with
-verl's own code for it. What it raises is reported once, and so is that it does not keep up; the run goes on. `console`
-and `file` stay in the loop: the terminal follows them.
-
-Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+holds each step (MLflow for minutes). Here each lives in a daemon thread, with verl's own code for it. What it raises is
+reported once, and so is that it does not keep up; the run goes on. `console` and `file` stay in the loop: the terminal
+follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Which samples are trained on, what a step's metrics say of the others, and what a validation averages over.
 
 A failed session has written nothing, and its group is trained on without it. A single sample has no baseline, and would
-move the normalisation of the others, so it is left out before the estimator sees the batch. Long episodes fail more
-often than short ones: the sizes of what was lost are logged next to those of what was kept.
-
-verl v1 hands a batch from stage to stage as names of rows in its TransferQueue, and keeps no record of which were
-trained on together: `keep_batch` writes this with their advantages beside the trace. They are taken where verl computes
-them, so nothing is fetched for this.
+move the normalisation of the others, so it is left out. Long episodes fail more often than short ones: the sizes of
+what was lost are logged next to those of what was kept. `keep_batch` writes which rows were trained on together beside
+the trace, with their advantages; verl keeps no record of it.
 """
 
 from __future__ import annotations

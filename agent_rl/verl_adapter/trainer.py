@@ -96,12 +96,9 @@ class AgentTrainer(PPOTrainer):
         super().init()
         stages.announce("agent loops")
 
-    def _init_tokenizer(self) -> None:
-        stages.announce("rows")
-        super()._init_tokenizer()
-
     def _init_dataloader(self) -> None:
         """Let `agent_rl.data` decide which row is drawn next."""
+        stages.announce("rows")
         super()._init_dataloader()
         if self.settings.data.is_set:
             self.row_order = ordering.RunOrder(self.config, self.settings, self.train_dataset)
@@ -112,8 +109,9 @@ class AgentTrainer(PPOTrainer):
         stages.announce("model")
         super()._init_resource_pool_mgr()
         models, pools = self.settings.reward.models, self.resource_pool_manager
-        if models:
-            served_models.make_room(pools, models)
+        if models:  # verl allows for three workers on a GPU
+            room = 2 + sum(model.visits for model in models.values())
+            pools.max_colocate_count = max(pools.max_colocate_count, room)
             create = pools.create_resource_pool
 
             def create_and_serve() -> None:
