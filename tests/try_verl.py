@@ -31,17 +31,16 @@ TESTS = (
     "tests/cpu/test_patches.py",
     "tests/cpu/test_speed.py",
     "tests/verl_adapter/test_failures.py",
-    "tests/verl_adapter/test_last_step.py",
-    "tests/verl_adapter/test_one_update.py",
+    "tests/verl_adapter/test_ending.py",
     "tests/verl_adapter/test_ordering.py",
     "tests/verl_adapter/test_patches.py",
     "tests/verl_adapter/test_replay_buffer.py",
     "tests/verl_adapter/test_reward_loop.py",
     "tests/verl_adapter/test_rollout.py",
-    "tests/verl_adapter/test_sampled_scores.py",
     "tests/verl_adapter/test_served_models.py",
     "tests/verl_adapter/test_trained_samples.py",
     "tests/verl_adapter/test_stages.py",
+    "tests/verl_adapter/test_updates.py",
 )
 GUARD = """
 import site, wrapt

@@ -130,6 +130,6 @@ def _print_yaml(text: str, as_json: bool) -> None:
 
 
 def _specs(file: Path) -> list[ToolSpec]:
-    from agent_rl.verl_adapter.tool_files import load_specs
+    from agent_rl.verl_adapter.inspection import load_specs
 
     return load_specs(str(file))

@@ -32,7 +32,7 @@ from agent_rl.rewards.repeating import repeatable
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.user_code import RepeatedBugs, UserCodeError
-from agent_rl.verl_adapter.tool_files import load_specs
+from agent_rl.verl_adapter.inspection import load_specs
 
 __all__ = ["Evaluation", "columns", "run", "run_scripts"]
 

@@ -34,8 +34,8 @@ from agent_rl.policies import PolicySource
 from agent_rl.policies.chat import ChatEndpoint
 from agent_rl.policies.local import LocalModel
 from agent_rl.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 from agent_rl.verl_adapter.checkpoints import model_folder
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 __all__ = ["cpu_flags", "open_source", "serve", "server_command"]
 

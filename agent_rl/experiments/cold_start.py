@@ -33,8 +33,8 @@ from agent_rl.progress import progress
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
 from agent_rl.trajectory import Trajectory
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
 from agent_rl.verl_adapter.checkpoints import weights_digest
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 __all__ = ["MADE", "ColdStart"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_rl.verl_adapter.last_step import STOP_FILE
+from agent_rl.verl_adapter.ending import STOP_FILE
 
 __all__ = ["STOPPED", "Aborted", "StopRequest", "StoppedRun"]
 

@@ -33,7 +33,7 @@ CPU = (
 )
 """What a run on a CPU needs: the same as in `config/platform/cpu.yaml`, under the names of this trainer."""
 FIXED = (
-    "data.custom_cls.path=pkg://agent_rl/verl_adapter/episode_data_set",
+    "data.custom_cls.path=pkg://agent_rl/verl_adapter/row_data_set",
     "data.custom_cls.name=EpisodeDataSet",
     "trainer.logger=[console]",
     "trainer.total_epochs=100000",

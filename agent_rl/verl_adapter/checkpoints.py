@@ -158,30 +158,27 @@ def _is_of(shards: Path, merged: Path) -> bool:
 
 
 def _merge(shards: Path, target: Path, key: str) -> None:
-    try:
-        with FileLock(target.with_suffix(".lock")):
-            if not _is_of(shards, target):  # another process may have merged it meanwhile
-                shutil.rmtree(target, ignore_errors=True)
-                _merge_alone(shards, target, key)
-    except OSError as error:
-        problem = f"the merged model of {shards} cannot be written: {error.strerror}"
-        raise ConfigError(key, problem, "Copy the checkpoint to a folder that you may write to") from error
-
-
-def _merge_alone(shards: Path, target: Path, key: str) -> None:
     temporary, log = target.with_suffix(".tmp"), target.with_suffix(".log")
-    shutil.rmtree(temporary, ignore_errors=True)
     backend = "fsdp" if (shards / "fsdp_config.json").is_file() else "megatron"
     command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", backend]
     command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
-    with open(log, "wb") as output:
-        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
-    if done.returncode:
-        last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
-        raise ConfigError(key, f"verl cannot merge {shards}: {last}", f"See {log}")
-    if (temporary / "lora_adapter").is_dir():
-        _apply_adapter(temporary)
-    os.replace(temporary, target)
+    try:
+        with FileLock(target.with_suffix(".lock")):
+            if _is_of(shards, target):  # another process has merged it meanwhile
+                return
+            for folder in (target, temporary):
+                shutil.rmtree(folder, ignore_errors=True)
+            with open(log, "wb") as output:
+                done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+            if done.returncode:
+                last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+                raise ConfigError(key, f"verl cannot merge {shards}: {last}", f"See {log}")
+            if (temporary / "lora_adapter").is_dir():
+                _apply_adapter(temporary)
+            os.replace(temporary, target)
+    except OSError as error:
+        problem = f"the merged model of {shards} cannot be written: {error.strerror}"
+        raise ConfigError(key, problem, "Copy the checkpoint to a folder that you may write to") from error
 
 
 def _apply_adapter(folder: Path) -> None:

@@ -23,19 +23,17 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import Finding, Needs, check, ok, refuse
+from agent_rl.preflight.check import Finding, Needs, check, ok, reason, refuse
 from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
-from agent_rl.settings.errors import Place
-from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - likewise
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
+from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
-from agent_rl.verl_adapter.tool_files import load_specs
 
-__all__ = ["early_checks"]
+__all__ = ["as_one_line", "early_checks"]
 
 BOTH = ("trainer", "doctor")
 MODELS, VERLS = "agent_rl.reward.models", "reward.reward_model"
@@ -55,7 +53,7 @@ def early_checks(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def validate(config: Any, use_reference_policy: bool, use_critic: bool) -> None:
-        with _as_one_line(), _without_ray():
+        with as_one_line(), _without_ray():
             refuse("trainer", _TrainersCase(config=config, most_rows=TRIED_ROWS))
             original(config, use_reference_policy, use_critic)
 
@@ -71,7 +69,7 @@ class _TrainersCase(RunCase):
 
 
 @contextmanager
-def _as_one_line() -> Iterator[None]:
+def as_one_line() -> Iterator[None]:
     """In a trainer's command, print our errors in place of hydra's traceback, and exit with status 2."""
     try:
         yield
@@ -159,25 +157,21 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
     """The reward manager is registered, or a class of the user's that verl 0.9 can use: one trajectory at a time."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
+    from verl.trainer.ppo.reward import resolve_reward_manager_cls
 
-    place = Place("reward.reward_manager")
-    name, path = case.get(f"{place.key}.name"), str(case.get(f"{place.key}.module.path", ""))
-    if case.get(f"{place.key}.source", "register") != "importlib":
-        if name in REWARD_MANAGER:
-            yield ok(str(name))
-        else:
-            yield (place / "name").error(f"{name!r} is not registered", did_you_mean(str(name), REWARD_MANAGER))
+    key, name = "reward.reward_manager.name", str(case.get("reward.reward_manager.name"))
+    try:
+        found = resolve_reward_manager_cls(case.config)
+    except Exception as error:  # noqa: BLE001 - of verl, or of the user's file while it is imported
+        remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or name the file of a class, reward.reward_manager.module.path"
+        yield ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
         return
-    if not path:
-        yield (place / "module" / "path").error("source=importlib needs it", "Name the file of the manager's class")
+    if isinstance(found, type) and issubclass(found, RewardManagerBase):
+        yield ok(name)
         return
-    package = path.removeprefix("pkg://").replace("/", ".") if path.startswith("pkg://") else None
-    written = f"{package}.{name}" if package else f"{path.removeprefix('file://')}:{name}"
-    found = find_object(written, place / "name")
-    if not (isinstance(found, type) and issubclass(found, RewardManagerBase)):
-        problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
-        remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
-        yield (place / "name").error(problem, remedy)
+    problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
+    remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
+    yield ConfigError(key, problem, remedy)
 
 
 @check("reward", at=BOTH)

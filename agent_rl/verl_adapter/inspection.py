@@ -1,4 +1,4 @@
-"""Calls verl's own checks and loaders for the doctor, without starting a run.
+"""Calls verl's own checks and loaders for the doctor and for evaluations, without starting a run.
 
 Each function imports verl when it is called.
 """
@@ -15,7 +15,19 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-__all__ = ["is_registered", "load_tokenizer", "needs_critic", "token_builder", "verls_checks"]
+from agent_rl.errors import ConfigError
+from agent_rl.policies.tokens import ChatTokenizer
+from agent_rl.tools import ToolSpec, load_tools
+
+__all__ = [
+    "is_registered",
+    "load_chat_tokenizer",
+    "load_specs",
+    "load_tokenizer",
+    "needs_critic",
+    "token_builder",
+    "verls_checks",
+]
 
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
 """Sections that verl turns into dataclasses, which check themselves; the model's would load the model's config."""
@@ -52,6 +64,44 @@ def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
     return hf_tokenizer(folder, trust_remote_code=trust_remote_code, local_files_only=True)
 
 
+def load_chat_tokenizer(
+    model: str, options: Mapping[str, Any] | None = None, template: str | None = None
+) -> ChatTokenizer:
+    """Load the tokenizer as verl does, with the builder of a run.
+
+    Args:
+        model: folder or name of the model.
+        options: further variables of the chat template (`data.apply_chat_template_kwargs`).
+        template: instead of the tokenizer's chat template (`actor_rollout_ref.model.custom_chat_template`).
+
+    Raises:
+        ConfigError: when there is no tokenizer, or verl is not installed.
+    """
+    try:
+        from verl.utils.tokenizer import hf_tokenizer
+    except ImportError as error:
+        raise ConfigError("policy", f"a policy over tokens needs verl ({error})", "Install agent-rl[cpu]") from None
+    try:
+        tokenizer = hf_tokenizer(model)
+    except (OSError, ValueError) as error:
+        problem = f"there is no tokenizer in {model!r} ({str(error).splitlines()[0]})"
+        raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
+    if template is not None:
+        tokenizer.chat_template = template
+    return ChatTokenizer(tokenizer, token_builder(tokenizer, _model_type(model), dict(options or {}), None))
+
+
+def _model_type(model: str) -> str | None:
+    """The model type, by which verl knows whether it renders images; None: unknown."""
+    from transformers import PretrainedConfig
+
+    try:
+        kind: str | None = PretrainedConfig.get_config_dict(model)[0].get("model_type")
+        return kind
+    except (OSError, ValueError):
+        return None
+
+
 def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, Any], processor: Any) -> Any:
     """The builder of the tokens around turns in a run with a model; it may raise anything."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
@@ -73,3 +123,17 @@ def needs_critic(config: DictConfig) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # verl warns that there is no critic
         return bool(need_critic(config))
+
+
+def load_specs(path: str) -> list[ToolSpec]:
+    """The tools of a file; verl is imported only for entries of its own classes.
+
+    Raises:
+        ConfigError: naming file, entry and field.
+    """
+    specs = load_tools(path)
+    if any(spec.is_verl for spec in specs):
+        from agent_rl.verl_adapter.verl_tools import load, to_specs
+
+        return to_specs(load(path))
+    return specs

@@ -14,14 +14,10 @@ setting, `data.apply_chat_template_kwargs.enable_thinking`: the prompt asks wher
 
 from __future__ import annotations
 
-import functools
-import logging
 import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from datasets import Dataset
 
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm.reward_module import RewardModule
@@ -32,13 +28,9 @@ from agent_rl.verl_adapter.row_data_set import RowDataSet
 
 __all__ = ["BaseTrainDataset", "PairwiseTrainDataset", "PointwiseTrainDataset"]
 
-logger = logging.getLogger(__name__)
-
 Messages = list[dict[str, str]]
 _OPTIONS = "data.apply_chat_template_kwargs"
 _ASKS = re.compile(r"^\s*<think>\s*$", re.MULTILINE)
-_MADE = "judged_as"
-"""Key of `extra_info` of a row whose sample has been made."""
 
 
 class BaseTrainDataset(RowDataSet):
@@ -47,7 +39,7 @@ class BaseTrainDataset(RowDataSet):
     Overridden by users: `_build_messages`, `_get_examples`, `_extract_ground_truth`, `_get_data_source`.
 
     Raises:
-        ConfigError: chat template and prompts both ask for thoughts, a row has no truth, or no prompt is short enough.
+        ConfigError: chat template and prompts both ask for thoughts, or a row has no truth.
     """
 
     template: type[BasePromptTemplate] | None = None
@@ -57,17 +49,6 @@ class BaseTrainDataset(RowDataSet):
     reward_module: RewardModule | None = None
     score = "helpfulness"
     """Name of the rating of `extra_info` that is the truth of one answer."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Verl calls `_build_messages` with a further argument, which users' own do not take."""
-        super().__init_subclass__(**kwargs)
-        if own := cls.__dict__.get("_build_messages"):
-
-            @functools.wraps(own)
-            def build(self: BaseTrainDataset, example: dict[str, Any], key: str | None = None) -> Messages:
-                return self._asked(example) or list(own(self, example))
-
-            cls._build_messages = build  # type: ignore[method-assign]
 
     def __init__(
         self, data_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
@@ -79,38 +60,28 @@ class BaseTrainDataset(RowDataSet):
             self.reward_module = RewardModule(type(self).__name__, self.template, examples, desc=self.desc)
         if self.reward_module is not None:
             self.reward_module.set_chat_thinking(self._chat_thinks)
+        self._build_messages = _prompt  # type: ignore[method-assign] # verl's items: its call fits no user's method
         super().__init__(data_files, tokenizer, config, processor, max_samples)
         if len(self):
-            self._check_prompt(self._build_messages(self.dataframe[0]))
+            self._check_prompt(self.dataframe[0][self.prompt_key])
 
-    def __getitem__(self, item: int) -> dict[str, Any]:
-        """Verl's item, with the prompt of the template and the sample's truth."""
-        row: dict[str, Any] = super().__getitem__(item)
+    def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row as a question to the judge, whose prompt may ask for a verdict already, with the sample's truth."""
+        info = row.get("extra_info") or {}
+        if not info.get(ASKED):
+            sample = self._ordered(self.sample(row), info.get("index"))
+            own = sample.model_dump(mode="json", exclude={"query"}, exclude_defaults=True)
+            info = {name: value for name, value in info.items() if name not in ("chosen", "rejected")}
+            row["extra_info"] = {**info, SAMPLE: own, "question": sample.query}
+            row[self.prompt_key] = list(type(self)._build_messages(self, row))
         truth = self._extract_ground_truth(row)
         if truth is None:
-            info = row.get("extra_info") or {}
             place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
             remedy = f"Give the row extra_info.{self.score}, scores or a preference, or leave it out"
             raise ConfigError(place, "there is no truth to train a judge on", remedy)
         row["reward_model"] = {**(row.get("reward_model") or {}), "style": "rule", "ground_truth": truth}
         row["data_source"] = self._get_data_source(row)
         return row
-
-    def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:  # type: ignore[override]
-        """The rows whose prompts, as they are asked, are short enough."""
-        wanted, self.filter_overlong_prompts = self.filter_overlong_prompts, False
-        dataframe, most = super().maybe_filter_out_long_prompts(dataframe), self.max_prompt_length
-        self.filter_overlong_prompts = wanted
-        if not wanted:
-            return dataframe
-        lengths = [self._length(self._build_messages(dataframe[number])) for number in range(len(dataframe))]
-        fitting = [number for number, length in enumerate(lengths) if length <= most]
-        if not fitting:
-            problem = f"every prompt of {len(dataframe)} rows has more tokens than data.max_prompt_length={most}"
-            raise ConfigError("data.max_prompt_length", problem, "Raise it, or shorten the rows")
-        if len(fitting) < len(dataframe):
-            logger.warning("%d of %d prompts are too long, and left out", len(dataframe) - len(fitting), len(dataframe))
-        return dataframe.select(fitting)
 
     def sample(self, example: Mapping[str, Any]) -> DataSample:
         """The sample of a row.
@@ -122,8 +93,6 @@ class BaseTrainDataset(RowDataSet):
 
     def _build_messages(self, example: dict[str, Any], key: str | None = None) -> Messages:
         """The messages that ask for a verdict on a row."""
-        if asked := self._asked(example):
-            return asked
         if self.reward_module is None:
             problem = f"{type(self).__name__} has neither a reward_module nor _build_messages"
             raise ConfigError("data.custom_cls", problem, "Set template, or self.reward_module before super().__init__")
@@ -149,26 +118,6 @@ class BaseTrainDataset(RowDataSet):
     def _ordered(self, sample: DataSample, index: Any) -> DataSample:
         """The sample as it is asked about."""
         return sample
-
-    def _asked(self, example: dict[str, Any]) -> Messages:
-        """Put the sample into the row, once: what users' methods and the reward function then read.
-
-        Returns:
-            The prompt of a row whose prompt asks for a verdict already; else nothing.
-        """
-        info = dict(example.get("extra_info") or {})
-        if info.get(ASKED):
-            return list(example["prompt"])
-        if info.get(_MADE):
-            return []
-        found = self._ordered(self.sample(example), info.get("index"))
-        own = found.model_dump(mode="json", exclude={"query"}, exclude_defaults=True)
-        made = {**info, SAMPLE: own, "question": found.query, _MADE: type(self).__name__}
-        example["extra_info"] = {name: value for name, value in made.items() if name not in ("chosen", "rejected")}
-        return []
-
-    def _length(self, messages: Messages) -> int:
-        return len(self.tokenizer(self._apply_chat_template(messages), add_special_tokens=False)["input_ids"])
 
     def _check_prompt(self, messages: Messages) -> None:
         """Of the first row.
@@ -225,3 +174,8 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
 
 def _rendered(tokenizer: Any, messages: Messages, options: Mapping[str, Any]) -> str:
     return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
+
+
+def _prompt(example: Mapping[str, Any], key: str) -> Messages:
+    messages: Messages = example[key]
+    return messages

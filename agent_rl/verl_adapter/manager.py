@@ -37,10 +37,12 @@ from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError, sort_out
 from agent_rl.verl_adapter import custom_function
 
-__all__ = ["TrajectoryRewardManager"]
+__all__ = ["TRAJECTORY", "TrajectoryRewardManager"]
 
 logger = logging.getLogger(__name__)
 
+TRAJECTORY = "trajectory"
+"""Key of the `Trajectory` in an agent loop's `extra_fields`."""
 CUSTOM = "custom_reward_function"
 FAILED = "failed_rewards"
 """Folder in `trainer.default_local_dir` for trajectories in which the user's code has raised."""
@@ -58,7 +60,7 @@ class TrajectoryRewardManager(RewardManagerBase):
     `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are logged.
 
     Raises:
-        ConfigError: for a wrong key below `agent_rl:`, or a trace file that cannot be written.
+        ConfigError: for a wrong key below `agent_rl:`.
     """
 
     def __init__(
@@ -79,10 +81,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
         kept = self.settings.trace
-        self._trace: TraceWriter | None = None
-        if kept.path is not None:
-            _require_writable(kept.path)
-            self._trace = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes)
+        self._trace = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.
@@ -97,7 +96,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             ConfigError: when the custom reward function returns no number, or a name that is logged already.
         """
         columns = {name: values[-1] for name, values in data.non_tensor_batch.items()}
-        trajectory = columns["tool_extra_fields"].get("trajectory")
+        trajectory = columns["tool_extra_fields"].get(TRAJECTORY)
         if not isinstance(trajectory, Trajectory):
             problem = f"the agent-loop worker has handed over {reprlib.repr(trajectory)} instead of a trajectory"
             raise ConfigError(
@@ -175,15 +174,6 @@ def _fusion(keys: Any) -> FusionServer | None:
     if not keys or not keys.get("url"):
         return None
     return FusionServer(keys.url, keys.get("memory_limit_mb", 1024), max_concurrent=keys.get("max_concurrent", 64))
-
-
-def _require_writable(path: str) -> None:
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        open(path, "ab").close()
-    except OSError as error:
-        problem = f"the trace cannot be written ({error})"
-        raise ConfigError("agent_rl.trace.path", problem, "Name a file that this process may write") from error
 
 
 def _custom_result(result: Any) -> tuple[float, dict[str, float]]:

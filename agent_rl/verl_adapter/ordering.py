@@ -2,32 +2,44 @@
 
 verl 0.9.1 has no hook for either: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of
 a data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state
-is saved and loaded with verl's `data.pt`. Each item carries its row's number, which the agent loops store with each
-trajectory. After each step, in all trainer modes, the success rates of its rows go to the order. Groups that the replay
-buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
+is saved and loaded with verl's `data.pt`. Each row has its number in a column, which the agent loops store with each
+trajectory. After each step, in all trainer modes, the
+success rates of its rows go to the order. Groups that the replay buffer removes (all rewards equal, too old, too many)
+are reported with the step in which they were removed.
 
 Without a key of `agent_rl.data`, nothing is changed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agent_rl.data.order import RowOrder
+from agent_rl.data.row_table import RowFacts, difficulty_of
+from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import SECTION, AgentRLSettings, DataSettings
-from agent_rl.verl_adapter.numbered_rows import ROW, NumberedRows, read_frame, rows_of
 from agent_rl.verl_adapter.trained_samples import finals, reported
 
-__all__ = ["Draws", "RunOrder", "check", "require_verls"]
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
 
+__all__ = ["ROW", "Draws", "RunOrder", "check", "require_verls"]
+
+ROW = "agent_rl_row"
+"""Column with the row's number in the order of the files."""
+COMPARED = 1_000
+"""Prompts, evenly spread over the files, by which a checkpoint's rows are recognized."""
 SCORE = "score"
 """`agent_rl.data.measure` for the reward itself."""
 
@@ -38,7 +50,7 @@ class RunOrder:
     Args:
         config: verl's whole configuration.
         settings: the section `agent_rl` of it.
-        dataset: verl's data set of training rows.
+        dataset: an `RLHFDataset` of training rows, also a subclass of the user.
 
     Raises:
         ConfigError: the section `agent_rl.data` does not fit the rows.
@@ -47,8 +59,8 @@ class RunOrder:
     def __init__(self, config: Any, settings: AgentRLSettings, dataset: Any) -> None:
         self.settings = _settings(config, settings)
         seed = config.data.get("seed")
-        self.order = RowOrder(rows_of(dataset, self.settings), self.settings, 0 if seed is None else seed)
-        self.dataset = NumberedRows(dataset)
+        self.order = RowOrder(_facts(dataset, self.settings), self.settings, 0 if seed is None else seed)
+        self.dataset = _NumberedRows(dataset)
         self.removed: list[tuple[int, float]] = []
         """(row, success rate) of groups that the replay buffer has removed since the last step."""
         self.scores_in_time = True
@@ -107,6 +119,19 @@ class RunOrder:
         return found
 
 
+class _NumberedRows:
+    """A data set whose rows carry their numbers."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {**self._dataset[row], ROW: row}
+
+
 class Draws:
     """An order as the sampler of a data loader: iterators over it go on where it is, and torchdata keeps its state."""
 
@@ -142,8 +167,8 @@ def check(config: Any, settings: AgentRLSettings) -> None:
     paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
     if data.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
         rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
-        rows.dataframe = read_frame(paths)
-        RowOrder(rows_of(rows, data), data)
+        rows.dataframe = _read_frame(paths)
+        RowOrder(_facts(rows, data), data)
 
 
 def require_verls(state: Mapping[str, Any] | None) -> None:
@@ -177,3 +202,54 @@ def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number)
+
+
+def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
+    """What the order needs to know of verl's data set.
+
+    Raises:
+        ConfigError: the data set is not verl's, or has no column `data_source`.
+    """
+    frame = getattr(dataset, "dataframe", None)
+    columns = getattr(frame, "column_names", None)
+    if frame is None or columns is None:
+        problem = f"{type(dataset).__name__} has no table of rows, which agent_rl.data orders"
+        raise ConfigError("data.custom_cls", problem, "Derive it from RLHFDataset, or remove the section agent_rl.data")
+    if "data_source" not in columns:
+        raise ConfigError(
+            "data.train_files", "there is no column data_source", "Build rows with agent_rl.data.make_row"
+        )
+    sources = _column(frame, "data_source").to_pylist()
+    difficulties: list[float | None] = [None] * len(sources)
+    if settings.order == "difficulty" or any(stage.difficulty for stage in settings.stages):
+        infos = _column(frame, "extra_info").to_pylist() if "extra_info" in columns else difficulties
+        rows = zip(infos, sources, strict=True)
+        difficulties = [difficulty_of(unpacked({"extra_info": info, "data_source": name})) for info, name in rows]
+    some = np.linspace(0, len(sources) - 1, min(len(sources), COMPARED), dtype=np.int64)
+    name = next(name for name in (dataset.prompt_key, *columns) if name in columns)
+    prompts = _column(frame.select(some), name).to_pylist()
+    digest = hashlib.blake2b(json.dumps([sources, prompts], default=str).encode(), digest_size=16).hexdigest()
+    names = [str(path) for path in dataset.original_data_files]
+    by_file = any(isinstance(each, list) for each in (settings.weights, *(s.weights for s in settings.stages)))
+    files = [
+        (name, sorted(_read_frame([path]).unique("data_source")) if by_file else [])
+        for name, path in zip(names, dataset.data_files, strict=True)
+    ]
+    return RowFacts(sources, difficulties, files, digest)
+
+
+def _read_frame(paths: Iterable[str]) -> datasets.Dataset:
+    """The rows of files, as verl reads them."""
+    import datasets
+
+    def read(path: str) -> datasets.Dataset:
+        kind = "parquet" if path.endswith(".parquet") else "json"
+        return datasets.load_dataset(kind, data_files=path)["train"]
+
+    return datasets.concatenate_datasets([read(path) for path in paths])
+
+
+def _column(frame: Any, name: str) -> pa.ChunkedArray:
+    """A column of a `datasets.Dataset`, as it is stored."""
+    found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
+    return found

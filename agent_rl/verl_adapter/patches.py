@@ -1,4 +1,4 @@
-"""Patches of verl 0.9.1 that belong to no other module here; `hooks` lists all of them.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1, with those that belong to no other module here.
 
 Each function patches one module right after its import and says why. A test for each calls what it replaces and sees it
 go wrong. `check_version` refuses any other version of verl.
@@ -7,22 +7,50 @@ go wrong. `check_version` refuses any other version of verl.
 from __future__ import annotations
 
 import functools
+import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from agent_rl.cpu import switch
 from agent_rl.errors import ConfigError
+from agent_rl.settings.old_keys import argument_keys, change_config, tell
+from agent_rl.verl_adapter.stages import announce
 
-__all__ = [
-    "VERL_VERSION",
-    "check_version",
-    "empty_batches",
-    "environment",
-    "moved_names",
-    "reward_managers",
-    "trainers",
-]
+__all__ = ["VERL_VERSION", "Hook", "check_version", "empty_batches", "hooks"]
 
 VERL_VERSION = "0.9.1"
+
+Hook = tuple[str, str | Callable[[ModuleType], None]]
+"""A module, and what is called with it after its import; `file:function` is imported only then."""
+HOOKS = {
+    "verl.experimental.agent_loop.agent_loop": "loops:install",
+    "verl.experimental.reward_loop.reward_manager": "patches:reward_managers",
+    "verl.tools.tool_registry": "verl_tools:tool_loading",
+    "verl.trainer.constants_ppo": "loops:export_to_workers",
+    "verl.trainer.ppo.core_algos": "algorithms.remax:register_estimator",
+    "verl.trainer.ppo.v1": "patches:trainers",
+    "verl.utils.config": "early_checks:early_checks",
+    "verl.utils.device": "patches:old_keys",
+    "verl.utils.torch_functional": "no_flash_attention:token_log_probs",
+    "verl.utils.tracking": "sinks:tracking",
+    "verl.workers.engine_workers": "updates:policy_loss",
+}
+HOOKS_ON_GPUS = {
+    "transformers.modeling_flash_attention_utils": "no_flash_attention:packed_attention",
+    "verl.models.transformers.qwen2_vl": "no_flash_attention:multimodal_attention",
+}
+
+
+def hooks() -> list[Hook]:
+    """Loops, reward manager, tools, the estimator, patches and, if it is chosen, the CPU support."""
+    functions = HOOKS if switch.is_selected() else HOOKS | HOOKS_ON_GPUS
+    own: list[Hook] = [(module, f"{__package__}.{function}") for module, function in functions.items()]
+    if switch.is_selected():
+        from agent_rl.cpu import patches as cpu
+
+        own += cpu.HOOKS
+    return own
 
 
 def check_version(version: str) -> None:
@@ -35,14 +63,6 @@ def check_version(version: str) -> None:
         raise ConfigError(
             "verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
         )
-
-
-def environment(module: ModuleType) -> None:
-    """`verl.trainer.constants_ppo`: agent loops of the user's script, and the command of the run, for the workers."""
-    from agent_rl.verl_adapter import last_step, loops
-
-    loops.export_to_workers(module)
-    last_step.keep_command(module.PPO_RAY_RUNTIME_ENV["env_vars"])
 
 
 def reward_managers(module: ModuleType) -> None:
@@ -98,8 +118,21 @@ class _Nothing(list[Any]):
     sum, tolist = to_padded_tensor, list.copy
 
 
-def moved_names(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop`: a name that scripts for older releases import from there."""
-    from agent_rl.agents.registry import register_agent_loop
+def old_keys(module: ModuleType) -> None:
+    """`verl.utils.device`: change old spellings of keys where verl's `main` first uses its configuration.
 
-    module.register_agent_loop = register_agent_loop  # type: ignore[attr-defined]
+    Under `agent-rl train` the launcher has changed them.
+    """
+    from agent_rl.verl_adapter.early_checks import as_one_line
+
+    original = module.auto_set_device
+
+    @functools.wraps(original)
+    def auto_set_device(config: Any) -> None:
+        if config and "actor_rollout_ref" in config:
+            with as_one_line():
+                tell(change_config(config, argument_keys(sys.argv[1:])))
+            announce("Ray")  # which `main` starts once the configuration is checked
+        original(config)
+
+    module.auto_set_device = auto_set_device  # type: ignore[attr-defined]

@@ -19,14 +19,13 @@ def register() -> None:
     import verl
 
     from agent_rl.cpu import switch
-    from agent_rl.verl_adapter import hooks, patches, spelling
+    from agent_rl.verl_adapter import patches
 
     patches.check_version(verl.__version__)
-    spelling.change_command_line()
     if switch.is_selected():
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
-    for module, action in hooks.hooks():
+    for module, action in patches.hooks():
         wrapt.register_post_import_hook(action, module)  # is run at once if the module is imported already
 
 

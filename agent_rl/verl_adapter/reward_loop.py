@@ -1,26 +1,45 @@
-"""verl's reward loop with what the manager `trajectory` needs beside a reward model; other managers are not changed."""
+"""verl's reward loop with what the manager `trajectory` needs beside a reward model; other managers are not changed.
+
+With a reward model that shares the trainer's GPUs a batch is scored after sampling. verl then gives its reward workers
+only prompt and response, one trajectory that cannot be scored fails the whole step, and what a manager reports is not
+logged. Here the manager gets the same data as during sampling, and a trajectory that cannot be scored is dropped from
+the batch and counted.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import ray
+import torch
+import transfer_queue as tq
 from omegaconf import OmegaConf, open_dict
+from tensordict import TensorDict
+from torch.nn.utils.rnn import pad_sequence
+from verl import DataProto
 from verl.experimental.reward_loop.reward_loop import RewardLoopManager, RewardLoopWorker
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
+from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter import stages
 from agent_rl.verl_adapter.custom_function import MANAGER
+from agent_rl.verl_adapter.failures import ERRORS_PARTITION, tag
+from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, references, write_addresses
+from agent_rl.verl_adapter.trained_samples import finals, session_of
 
-__all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker"]
+__all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker", "score_sampled"]
 
 
 class AgentRewardLoopWorker(RewardLoopWorker):
@@ -112,3 +131,83 @@ def _portable(error: BaseException) -> BaseException:
         return error
     reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
     return UnscoredError(reason)
+
+
+def score_sampled(trainer: Any, batch: Any) -> Any:
+    """The batch without the trajectories that could not be scored; the scores of the others are in TransferQueue.
+
+    Raises:
+        FatalError: a trajectory could not be scored because the configuration or code is wrong.
+        UnscoredError: none of a training's could be scored.
+    """
+    keys = finals(batch.keys)
+    if not keys:  # of a validation
+        return batch
+    with _awake(trainer):
+        scores = trainer.reward_loop_manager.score_each(_as_handed_over(keys, batch.partition_id))
+    results = dict(zip(map(session_of, keys), scores, strict=True))
+    validate = batch.partition_id != "train"
+    failed = {name: tag(each, validate) for name, each in results.items() if isinstance(each, BaseException)}
+    if failed:
+        tq.kv_batch_put(keys=list(failed), partition_id=ERRORS_PARTITION, tags=list(failed.values()))
+        trainer.failures.see(failed)
+        if len(failed) == len(results) and not validate:
+            raise trainer.failures.nothing_usable("none could be scored")
+        lost = [key for key in batch.keys if session_of(key) in failed]
+        tq.kv_clear(keys=lost, partition_id=batch.partition_id)
+        batch = batch.select_keys([key for key in batch.keys if session_of(key) not in failed])
+    if batch.keys:
+        _write(batch, results)
+    return batch
+
+
+@contextmanager
+def _awake(trainer: Any) -> Iterator[None]:
+    """Load the models that share the trainer's GPUs for this block; verl's own model has a separate manager."""
+    shares = not trainer.config.reward.reward_model.enable_resource_pool
+    verls = trainer.reward_loop_manager.reward_model_manager if shares else None
+    managers = [manager for manager in (trainer.served_models, verls) if manager is not None]
+    try:
+        for manager in managers:
+            manager.wake_up()
+        yield
+    finally:
+        for manager in managers:
+            manager.sleep()
+
+
+def _as_handed_over(keys: list[str], partition: str) -> DataProto:
+    """The trajectories in the form in which an agent-loop worker sends them, with what our reward manager reads."""
+    fields = ["responses", "num_turns", "uid", "extra_fields"]
+    data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
+    responses, extra_fields = list(data["responses"].unbind()), _objects(data["extra_fields"])
+    for extra in extra_fields:  # verl has stored the dataclass as a dict
+        extra[TRAJECTORY] = Trajectory.from_dict(extra[TRAJECTORY])
+    columns = {
+        "uid": _objects(data["uid"]),
+        "tool_extra_fields": extra_fields,
+        "__num_turns__": np.array([int(turns) for turns in data["num_turns"]]),
+        "response_len": np.array([len(response) for response in responses]),
+    }
+    tensors = {"responses": pad_sequence(responses, batch_first=True)}
+    return DataProto(batch=TensorDict(tensors, batch_size=len(keys)), non_tensor_batch=columns)
+
+
+def _objects(values: Any) -> Any:
+    """One Python object for each row."""
+    return np.fromiter((getattr(value, "data", value) for value in values), dtype=object, count=len(values))
+
+
+def _write(batch: Any, results: Mapping[str, Any]) -> None:
+    """Give every sequence of a trajectory its score, at the last token trained on, and what the manager reports."""
+    fields = ["response_mask", "extra_fields"]
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+    rows = []
+    for key, mask, extra in zip(batch.keys, data["response_mask"].unbind(), data["extra_fields"], strict=True):
+        result = results[session_of(key)]
+        scores = torch.zeros(len(mask), dtype=torch.float32)
+        scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
+        reported = dict(getattr(extra, "data", extra)) | {"reward_extra_info": result["reward_extra_info"]}
+        reported.pop(TRAJECTORY, None)  # the trainer fetches the others at each step
+        rows.append({"rm_scores": scores, "extra_fields": reported})
+    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

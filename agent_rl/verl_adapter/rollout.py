@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,18 +20,22 @@ from typing import Any
 
 import ray
 import transfer_queue as tq
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.reward import resolve_reward_manager_cls
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 
+from agent_rl.agents.episode.loop import new_trajectory
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards import groups
+from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
-from agent_rl.verl_adapter.outputs import TRAJECTORY, give_trajectory
+from agent_rl.verl_adapter.manager import TRAJECTORY, TrajectoryRewardManager
 from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
 from agent_rl.verl_adapter.trained_samples import is_usable
+from agent_rl.verl_adapter.verl_loop import whole_row
 
-__all__ = ["AgentLoopManager", "AgentLoopWorker", "ReMaxAgentLoopManager", "ReMaxAgentLoopWorker"]
+__all__ = ["AgentLoopManager", "AgentLoopWorker", "ReMaxAgentLoopManager", "ReMaxAgentLoopWorker", "give_trajectory"]
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +113,37 @@ class AgentLoopWorker(_VerlsWorker):
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
         await super()._agent_loop_postprocess(output, validate, **kwargs)
+
+
+def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any, manager: type[Any]) -> None:
+    """Put into `extra_fields` what the reward manager reads.
+
+    `TrajectoryRewardManager` and classes derived from it get the `Trajectory` of our loops as it is. For any other loop
+    they get one without an agent's name, whose only turn and whose answer are the decoded response. Other managers get
+    JSON data.
+
+    Args:
+        output: the last output of a session.
+        columns: the row, as verl's worker gave it to the loop.
+        tokenizer: decodes the response.
+        manager: the class of the reward manager.
+    """
+    trajectory = output.extra_fields.get(TRAJECTORY)
+    if not issubclass(manager, TrajectoryRewardManager):
+        if isinstance(trajectory, Trajectory):
+            output.extra_fields[TRAJECTORY] = trajectory.to_dict()
+    elif trajectory is None:
+        trajectory = _of_response(output, columns, tokenizer)
+        output.extra_fields = {**output.extra_fields, TRAJECTORY: trajectory}  # pydantic dumps no changed default
+
+
+def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any) -> Trajectory:
+    trajectory = new_trajectory(whole_row(columns), "")
+    text, tokens = str(tokenizer.decode(output.response_ids, skip_special_tokens=True)), len(output.response_ids)
+    trajectory.stop_reason = StopReason.ANSWERED
+    trajectory.turns, trajectory.answer = [Turn(text=text, tokens=tokens)], text
+    trajectory.prompt_tokens, trajectory.response_tokens = len(output.prompt_ids), tokens
+    return trajectory
 
 
 class AgentLoopManager(AgentLoopManagerTQ):

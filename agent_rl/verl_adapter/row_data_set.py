@@ -1,8 +1,4 @@
-"""`RowDataSet`: verl's data set, with rows as they were made: `data.custom_cls` of every recipe.
-
-Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the contract
-(`agent_rl.data.shapes`), each kind of change logged once. All else is verl's own.
-"""
+"""Data sets of verl's trainers: rows as they were made, and recorded tokens of episodes for the SFT trainer."""
 
 from __future__ import annotations
 
@@ -10,12 +6,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from datasets import Dataset
+import datasets
+import pyarrow.parquet as pq
+import torch
+from torch.utils.data import Dataset
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from agent_rl.data.shapes import SHAPE_COLUMNS, as_row
+from agent_rl.errors import ConfigError
 
-__all__ = ["RowDataSet"]
+__all__ = ["EpisodeDataSet", "RowDataSet"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,35 +24,38 @@ _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")
 
 
 class RowDataSet(RLHFDataset):
-    """verl's `RLHFDataset` over rows of the contract, or of a shape that `agent_rl.data.as_row` reads."""
+    """verl's `RLHFDataset` with rows as they were made: `data.custom_cls` of every recipe.
 
-    def maybe_filter_out_long_prompts(self, dataframe: Dataset) -> Dataset:  # type: ignore[override]
+    Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
+    contract (`agent_rl.data.shapes`), each kind of change logged once. All else is verl's own.
+    """
+
+    def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
         """The rows whose prompts are short enough; called by verl once the files are read."""
         empty = [name for name in dataframe.column_names if dataframe.data.column(name).null_count == len(dataframe)]
         dataframe = dataframe.remove_columns(empty)
-        columns = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
-        return super().maybe_filter_out_long_prompts(dataframe.with_transform(_Reading(columns)))
+        own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
+        columns = list(dict.fromkeys([*own, *_MADE]))
+        known_changes: set[str] = set()
 
+        def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+            """The same columns for every row; not a method, which `datasets` would copy with the whole data set."""
+            rows = []
+            for values in zip(*batch.values(), strict=True):
+                row, changes = as_row(dict(zip(batch, values, strict=True)))
+                if images := row.get("images"):
+                    row["images"] = [_for_verl(image) for image in images]
+                rows.append(self._converted(row))
+                for change in {*changes} - known_changes:
+                    known_changes.add(change)
+                    logger.warning("rows are read in another shape: %s", change)
+            return {name: [row.get(name) for row in rows] for name in columns}
 
-class _Reading:
-    """Makes a batch of columns, as stored, into one with the same columns for every row."""
+        return super().maybe_filter_out_long_prompts(dataframe.with_transform(read))
 
-    def __init__(self, columns: list[str]) -> None:
-        self._columns = list(dict.fromkeys([*columns, *_MADE]))
-        self._said: set[str] = set()
-
-    def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {name: [] for name in self._columns}
-        for values in zip(*batch.values(), strict=True):
-            row, changes = as_row(dict(zip(batch, values, strict=True)))
-            if images := row.get("images"):
-                row["images"] = [_for_verl(image) for image in images]
-            for name, column in found.items():
-                column.append(row.get(name))
-            for change in {*changes} - self._said:
-                self._said.add(change)
-                logger.warning("rows are read in another shape: %s", change)
-        return found
+    def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row of the contract as the agent loops get it."""
+        return row
 
 
 def _for_verl(image: Any) -> Any:
@@ -61,3 +64,43 @@ def _for_verl(image: Any) -> Any:
         return image
     kept = {key: value for key, value in image.items() if value is not None}
     return kept if "bytes" in kept or "path" not in kept else {"image": kept["path"]}
+
+
+class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
+    """Training sequences with the columns `prompt_ids`, `response_ids` and `mask` (1 for a turn's tokens).
+
+    verl's own data set renders messages with the chat template; here the tokens and the mask are those that the agent's
+    conversation had, so that supervised and reinforcement learning see the same.
+
+    Args:
+        parquet_files: one file, or several.
+        tokenizer: not used.
+        config: verl's section `data`, of which `max_length` counts.
+        processor: not used.
+        max_samples: of the first sequences; -1: all.
+
+    Raises:
+        ConfigError: a sequence is longer than `data.max_length`.
+    """
+
+    def __init__(
+        self, parquet_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
+    ) -> None:
+        files = [parquet_files] if isinstance(parquet_files, str) else list(parquet_files)
+        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+        self._rows = rows if max_samples < 0 else rows[:max_samples]
+        longest = max((len(row["prompt_ids"]) + len(row["response_ids"]) for row in self._rows), default=0)
+        if longest > config.max_length:
+            raise ConfigError(
+                "data.max_length", f"{config.max_length}, but an episode has {longest} tokens", "Raise it"
+            )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        """`input_ids`, `position_ids` and `loss_mask`, each of the sequence's length."""
+        row = self._rows[number]
+        ids = torch.tensor([*row["prompt_ids"], *row["response_ids"]])
+        mask = torch.tensor([*([0] * len(row["prompt_ids"])), *row["mask"]])
+        return {"input_ids": ids, "position_ids": torch.arange(len(ids)), "loss_mask": mask}

@@ -1,14 +1,12 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model, `reward.reward_model`. Here each of several models has its own replicas of verl's server:
-on its own GPUs, or on the trainer's, where it sleeps except while it scores. Several replicas of a model are behind
-verl's router. The servers start before the trainer's workers, but the trainer's placement groups are created first, so
-that a small model cannot split a node that the trainer needs.
+verl serves one reward model. Here each of several has its own replicas of verl's server, on its own GPUs or on the
+trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start before
+the trainer's workers and after its placement groups, so that a small model cannot split a node that the trainer needs.
 
-The workers get the configuration with the addresses. A model of the component `reward_model` without a `url` is the
-served one of the same name; it also gets the path of the tokenizer, the kind, the engine and the temperature, unless
-the component sets them. Any other URL below `agent_rl` can name a served model as `http://served/<name>`, for example
-`http://served/critic/v1` for a judge.
+A model of the component `reward_model` without a `url` is the served one of the same name; it also gets the path of the
+tokenizer, the kind, the engine and the temperature, unless the component sets them. Any other URL below `agent_rl` can
+name a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ __all__ = [
     "ROUTER_MODEL",
     "Served",
     "ServedModels",
-    "make_room",
     "references",
     "rollout_config",
     "write_addresses",
@@ -51,11 +48,6 @@ class Served:
     address: str
     """`http://host:port`."""
     settings: ServedModelSettings
-
-
-def make_room(pools: Any, models: Mapping[str, ServedModelSettings]) -> None:
-    """Let the models that visit the trainer's GPUs run there: verl's `ResourcePoolManager` allows for three workers."""
-    pools.max_colocate_count = max(pools.max_colocate_count, 2 + sum(model.visits for model in models.values()))
 
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:

@@ -1,11 +1,9 @@
 """Keeps a run apart from what its metrics are sent to (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
 verl calls every logger within the training loop: one that raises ends the run, and one whose server does not answer
-holds each step (MLflow by its own defaults for minutes). Here each of them lives in a daemon thread of its own, with
-verl's own code for it. What it raises is reported once, and so is that it does not keep up; the run goes on. `console`
-and `file` stay in the loop: the terminal follows them.
-
-Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+holds each step (MLflow for minutes). Here each lives in a daemon thread, with verl's own code for it. What it raises is
+reported once, and so is that it does not keep up; the run goes on. `console` and `file` stay in the loop: the terminal
+follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import functools
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -26,7 +23,7 @@ DIRECT = ("console", "file")
 MOST_WAITING = 64
 """Calls that wait for a sink; later ones are lost."""
 FINISH_S = 60.0
-"""Seconds that the end of a run waits for all sinks together."""
+"""Seconds that the end of a run waits for a sink."""
 
 
 def tracking(module: ModuleType) -> None:
@@ -39,32 +36,14 @@ def tracking(module: ModuleType) -> None:
         def __init__(self, project_name: str, experiment_name: str, default_backend: Any, config: Any = None) -> None:
             names = [default_backend] if isinstance(default_backend, str) else list(default_backend)
             for name in names:
-                assert name in (*self.supported_backend, "tracking"), f"{name} is not supported"
+                assert name in self.supported_backend, f"{name} is not supported"
             super().__init__(project_name, experiment_name, [name for name in names if name in DIRECT], config)
+            self.logger = {name: _DirectSink(name, logger) for name, logger in self.logger.items()}
             _sinks.clear()
             for name in dict.fromkeys(names):
                 if name not in DIRECT:
                     make = functools.partial(original, project_name, experiment_name, [name], config)
-                    _sinks[name] = _Sink(name, make)
-
-        def log(self, data: dict[str, Any], step: int, backend: Any = None) -> None:
-            for name, logger in self.logger.items():
-                if backend is None or name in backend:
-                    _tried(name, f"failed in step {step}", functools.partial(logger.log, data=data, step=step))
-            copied = dict(data)
-            for name, sink in _sinks.items():
-                if backend is None or name in backend:
-                    sink.put(lambda tracking: tracking.log(data=copied, step=step), f"step {step}")
-
-        def finish(self, exit_code: int = 0) -> None:
-            if not getattr(self, "_finished", False):
-                end = time.monotonic() + FINISH_S
-                for sink in _sinks.values():
-                    sink.put(lambda tracking: tracking.finish(exit_code), "the end")
-                for sink in _sinks.values():
-                    sink.join(end)
-                _sinks.clear()
-            super().finish(exit_code)
+                    self.logger[name] = _sinks[name] = _Sink(name, make)
 
     module.Tracking = Tracking  # type: ignore[attr-defined]
 
@@ -99,6 +78,19 @@ _sinks: dict[str, _Sink] = {}
 _reported: set[str] = set()
 
 
+class _DirectSink:
+    """One of verl's loggers in the training loop."""
+
+    def __init__(self, name: str, logger: Any) -> None:
+        self.name, self._logger = name, logger
+
+    def log(self, data: dict[str, Any], step: int) -> None:
+        _tried(self.name, f"failed in step {step}", functools.partial(self._logger.log, data=data, step=step))
+
+    def finish(self) -> None:
+        _tried(self.name, "failed at the end", self._logger.finish)
+
+
 class _Sink:
     """One backend in a thread of its own.
 
@@ -120,10 +112,15 @@ class _Sink:
         else:
             _report(self.name, f"does not keep up: {what} and others are lost")
 
-    def join(self, end: float) -> None:
-        """Wait for what was put, until `time.monotonic()` is `end`."""
+    def log(self, data: dict[str, Any], step: int) -> None:
+        copied = dict(data)
+        self.put(lambda tracking: tracking.log(data=copied, step=step), f"step {step}")
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Wait for what was put."""
+        self.put(lambda tracking: tracking.finish(exit_code), "the end")
         self._work.put(None)
-        self._thread.join(max(0.0, end - time.monotonic()))
+        self._thread.join(FINISH_S)
         if self._thread.is_alive():
             _report(f"{self.name} at the end", f"has not answered for {FINISH_S:g} s: its last metrics are lost")
 

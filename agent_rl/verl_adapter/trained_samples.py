@@ -1,18 +1,21 @@
 """Which samples are trained on, what a step's metrics say of the others, and what a validation averages over.
 
 A failed session has written nothing, and its group is trained on without it. A single sample has no baseline, and would
-move the normalisation of the others, so it is left out before the estimator sees the batch. Long episodes fail more
-often than short ones: the sizes of what was lost are logged next to those of what was kept.
+move the normalisation of the others, so it is left out. Long episodes fail more often than short ones: the sizes of
+what was lost are logged next to those of what was kept. `keep_batch` writes which rows were trained on together beside
+the trace, with their advantages; verl keeps no record of it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from agent_rl.settings.episode import TraceSettings
+from agent_rl.trace import TraceWriter, TrainedBatch
 from agent_rl.verl_adapter.algorithms import remax
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "StepSamples",
     "finals",
     "is_usable",
+    "keep_batch",
     "mean_reports",
     "of_survivors",
     "of_trajectories",
@@ -225,3 +229,30 @@ def of_survivors(
             known = [values[row] for row in rows[uid] if isinstance(values[row], int | float)]
             values += [fmean(known) if known else values[rows[uid][0]]] * (number - len(rows[uid]))
     return filled, dict(missing)
+
+
+def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data: Any) -> None:
+    """Write the batch of one of a step's updates, whose tensors are in `data`, beside a trace that keeps tokens."""
+    if settings.path is not None and settings.tokens:
+        writer = TraceWriter.shared(settings.path, settings.part_bytes, settings.image_bytes)
+        writer.batch(lambda: _batch(step, update, batch, data))
+
+
+def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
+    """The rows of a batch, without those that only fill it up."""
+    rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
+    kept = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
+    return TrainedBatch(step, update, list(kept), list(kept.values()))
+
+
+def _advantages(data: Any) -> Iterator[float | list[float]]:
+    """Of each row: one number where all tokens that count have the same, or one for each token of the response."""
+    values, mask = data.batch["advantages"], data.batch["response_mask"].bool()
+    lowest = values.masked_fill(~mask, float("inf")).amin(dim=1)
+    highest = values.masked_fill(~mask, float("-inf")).amax(dim=1)
+    lengths = (mask.shape[1] - mask.flip(1).int().argmax(dim=1)).tolist()  # a response ends with a sampled token
+    for row, (low, high, length) in enumerate(zip(lowest.tolist(), highest.tolist(), lengths, strict=True)):
+        if low >= high:
+            yield low if low == high else 0.0  # no token counts
+        else:
+            yield (values[row] * mask[row])[:length].tolist()

@@ -27,22 +27,19 @@ from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.verl_adapter import (
-    kept_batches,
-    mini_batches,
-    one_update,
+    ending,
     ordering,
     replay_buffer,
-    sampled_scores,
+    reward_loop,
     served_models,
     sinks,
     stages,
-    stalls,
     trained_samples,
+    updates,
 )
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
-from agent_rl.verl_adapter.last_step import LastStep
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 
 __all__ = ["AgentTrainer", "with_users_class"]
@@ -85,9 +82,9 @@ class AgentTrainer(PPOTrainer):
         self.is_idle = False
         self.advantages: Any = None
         super().__init__(config)
-        self.last_step = LastStep(self)
+        self.last_step = ending.LastStep(self)
         self._components = ComponentWatch(["correctness", *self.settings.reward.components])
-        self._log_probs_every = 1 if one_update.needs_pass(self) else self.settings.run.log_probs_every
+        self._log_probs_every = 1 if updates.needs_log_probs(self) else self.settings.run.log_probs_every
         self._reports: dict[str, dict[str, Any]] = {}
         trainer_base.compute_advantage_for_multi_trajectories = self._estimate
 
@@ -99,12 +96,9 @@ class AgentTrainer(PPOTrainer):
         super().init()
         stages.announce("agent loops")
 
-    def _init_tokenizer(self) -> None:
-        stages.announce("rows")
-        super()._init_tokenizer()
-
     def _init_dataloader(self) -> None:
         """Let `agent_rl.data` decide which row is drawn next."""
+        stages.announce("rows")
         super()._init_dataloader()
         if self.settings.data.is_set:
             self.row_order = ordering.RunOrder(self.config, self.settings, self.train_dataset)
@@ -115,8 +109,9 @@ class AgentTrainer(PPOTrainer):
         stages.announce("model")
         super()._init_resource_pool_mgr()
         models, pools = self.settings.reward.models, self.resource_pool_manager
-        if models:
-            served_models.make_room(pools, models)
+        if models:  # verl allows for three workers on a GPU
+            room = 2 + sum(model.visits for model in models.values())
+            pools.max_colocate_count = max(pools.max_colocate_count, room)
             create = pools.create_resource_pool
 
             def create_and_serve() -> None:
@@ -137,7 +132,7 @@ class AgentTrainer(PPOTrainer):
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
-        with self.last_step.saved(), stalls.raised(self, self.settings.run.weight_sync_timeout_s):
+        with self.last_step.saved(), ending.stalls_raised(self, self.settings.run.weight_sync_timeout_s):
             super().fit(agent_loop_manager)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
@@ -147,7 +142,7 @@ class AgentTrainer(PPOTrainer):
         batch = super().step(metrics, timing_raw)
         self.last_step.complete()
         if self.row_order is not None:
-            keys = mini_batches.trained_keys(batch)
+            keys = updates.trained_keys(batch)
             metrics.update(self.row_order.report_step(self.global_steps, keys, batch.partition_id))
         return batch
 
@@ -155,7 +150,7 @@ class AgentTrainer(PPOTrainer):
         """Score a sampled batch with the manager `trajectory`, whose reward model shares the trainer's GPUs."""
         if self.config.reward.reward_manager.name != MANAGER:
             return super()._compute_reward_colocate(batch, metrics)
-        return sampled_scores.scored(self, batch)
+        return reward_loop.score_sampled(self, batch)
 
     def _balance_batch(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> KVBatchMeta:
         """Leave out samples without a baseline before rows that fill up the batch are added."""
@@ -163,7 +158,7 @@ class AgentTrainer(PPOTrainer):
         return super()._balance_batch(batch, *args, **kwargs)
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
-        return mini_batches.required_multiple(self, dp_size)
+        return updates.required_multiple(self, dp_size)
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Run the pass where something needs it, and every so many steps."""
@@ -183,7 +178,7 @@ class AgentTrainer(PPOTrainer):
         result = super()._compute_advantage(batch, metrics)
         if not self.is_idle:
             step, update = self.global_steps, self.local_trigger_step
-            kept_batches.keep(self.settings.trace, step, update, batch, self.advantages)
+            trained_samples.keep_batch(self.settings.trace, step, update, batch, self.advantages)
         return result
 
     def _estimate(self, *args: Any, **kwargs: Any) -> Any:
@@ -222,7 +217,7 @@ class AgentTrainer(PPOTrainer):
     def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.is_idle:
             return batch
-        with mini_batches.evenly_split(self, batch, self.config.critic, "critic_wg", "train_mini_batch"):
+        with updates.evenly_split(self, batch, self.config.critic, "critic_wg", "train_mini_batch"):
             return super()._update_critic(batch, metrics)
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -230,9 +225,9 @@ class AgentTrainer(PPOTrainer):
         if self.is_idle:
             return batch
         actor = self.config.actor_rollout_ref.actor
-        with mini_batches.evenly_split(self, batch, actor, "actor_rollout_wg", "update_actor"):
+        with updates.evenly_split(self, batch, actor, "actor_rollout_wg", "update_actor"):
             batch = super()._update_actor(batch, metrics)
-        one_update.rename_metrics(metrics)
+        updates.rename_metrics(metrics)
         return batch
 
     def _save_checkpoint(self) -> None:
@@ -276,7 +271,7 @@ class AgentTrainer(PPOTrainer):
             UnscoredError: too large a share has failed.
         """
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        keys = mini_batches.trained_keys(batch)
+        keys = updates.trained_keys(batch)
         reports = trained_samples.reported(keys, batch.partition_id)
         self._reports = dict(zip(map(session_of, finals(keys)), reports, strict=True))
         metrics.update(trained_samples.mean_reports(reports))
@@ -292,7 +287,7 @@ class AgentTrainer(PPOTrainer):
 
     def _log_rollout_data(self, batch: KVBatchMeta, *args: Any, **kwargs: Any) -> None:
         """Write the step's rollouts without the rows that only fill up the batch."""
-        super()._log_rollout_data(batch.select_keys(mini_batches.trained_keys(batch)), *args, **kwargs)
+        super()._log_rollout_data(batch.select_keys(updates.trained_keys(batch)), *args, **kwargs)
 
     def _dump_generations(self, *args: Any, **kwargs: Any) -> None:
         """Write what the reward manager reports into the training's rollouts, as verl does into a validation's."""

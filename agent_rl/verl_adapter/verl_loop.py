@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, ToolListWrap
@@ -12,6 +13,7 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, new_trajectory
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.policies.chat_template import with_syntax
 from agent_rl.policies.left_out import trained_on
@@ -23,16 +25,34 @@ from agent_rl.trace.images import drop_images
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.user_code import BrokenCallError
 from agent_rl.verl_adapter.failures import measure
-from agent_rl.verl_adapter.outputs import TRAJECTORY, EpisodeOutput, whole_row
+from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import of_any_template
 from agent_rl.verl_adapter.verl_tools import to_specs
 
-__all__ = ["EpisodeAgentLoop"]
+__all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
 
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
 """New objects after which garbage is collected: this stops all episodes of a worker, which leave few cycles."""
+
+
+class EpisodeOutput(AgentLoopOutput):
+    """verl's output, with the reward on the last token that is trained on: some estimators do not read it elsewhere."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As verl's, with the reward moved."""
+        fields: dict[str, Any] = super().as_dict()
+        if "rm_scores" in fields and any(self.response_mask):
+            fields["rm_scores"] = fields["rm_scores"].roll(-self.response_mask[::-1].index(1))
+        return fields
+
+
+def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as it was made, also where verl's own data set gives it as it is stored."""
+    row = unpacked(columns)
+    info = row.get("extra_info") or {}
+    return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
 
 
 class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):

@@ -16,7 +16,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.experiments import cold_start
 from agent_rl.experiments.cold_start import ColdStart
 from agent_rl.launch.supervised import train_supervised
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 pytestmark = pytest.mark.trainer
 

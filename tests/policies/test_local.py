@@ -8,7 +8,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
 from agent_rl.policies.local import LocalModel
 from agent_rl.policies.tokens import ChatTokenizer
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 pytestmark = pytest.mark.trainer
 

@@ -11,7 +11,7 @@ from agent_rl.agents.registry import make_loop
 from agent_rl.policies.script import ScriptedTokens
 from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.settings import AgentRLSettings
-from agent_rl.verl_adapter.tool_files import load_specs
+from agent_rl.verl_adapter.inspection import load_specs
 
 pytestmark = pytest.mark.trainer
 

@@ -9,7 +9,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.policies import Sampling
 from agent_rl.policies.source import PolicyUsage
 from agent_rl.policies.tokens import Sampled, TokenSource
-from agent_rl.verl_adapter.chat_tokenizer import load_chat_tokenizer
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
 PROMPT = [{"role": "user", "content": "What is 12+30?"}]
 

@@ -4,12 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from omegaconf import OmegaConf
+from verl.utils.config import validate_config
 
+from agent_rl.errors import FatalError
+from agent_rl.launch.composition import compose
 from agent_rl.preflight.case import RunCase
 from agent_rl.verl_adapter import early_checks
 from agent_rl.verl_adapter.algorithms import remax
 from tests.forks import python
+from tests.user_bugs import BUGS, write
 
 REWARD = ("served_reward_models", "late_scores", "reward_workers")
 SHARED = {"path": "rm", "placement": "shared"}
@@ -130,7 +135,7 @@ REFUSED = {
     "+agent_rl.reward.overlong={penalty: 1, buffer_tokens: 1000}": "1000 is more than data.max_response_length=512",
     "trainer.nnodes=0": "trainer.nnodes: expected a whole number of 1 or more, got 0",
     "algorithm.adv_estimator=grpoo": "there is no estimator 'grpoo'. Did you mean 'grpo'",
-    "reward.reward_manager.name=naiv": "manager.name: 'naiv' is not registered. Did you mean 'naive'",
+    "reward.reward_manager.name=naiv": "ValueError: Unknown reward manager: naiv. Did you mean 'naive'",
     "+agent_rl.user_sim={user: llm, config: {url: x}}": "agent_rl.user_sim.config.url: ",
 }
 """An override, and what is said before Ray starts."""
@@ -166,5 +171,42 @@ def test_a_reward_manager_of_the_user_is_one_of_todays(tmp_path: Path) -> None:
 
     assert errors("Today") == []
     assert "reward.reward_manager.name: 'Batch' is not a subclass of " in errors("Batch")[0]
-    assert "has no 'Todai'. Did you mean 'Today'" in errors("Todai")[0]
-    assert "reward.reward_manager.module.path: source=importlib needs it" in errors("Today", None)[0]
+    assert "reward.reward_manager.name: 'Todai' cannot be loaded: AttributeError" in errors("Todai")[0]
+    assert "Module path is required" in errors("Today", None)[0]
+
+
+def validate(folder: Path, *overrides: str) -> None:
+    """What `agent-rl train` does, and then verl's `main` before it starts Ray."""
+    config: Any = compose(folder, list(overrides))
+    OmegaConf.resolve(config)
+    validate_config(config, use_reference_policy=False, use_critic=False)
+
+
+def test_a_bug_in_the_users_files_is_refused_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/doctor/test_user_bugs.py has all kinds of bugs."""
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    validate(write(tmp_path / "fine"))
+    bug = BUGS[0]
+    with pytest.raises(FatalError) as caught:
+        validate(write(tmp_path / "bug", bug))
+    assert bug.place in str(caught.value)
+    assert bug.says in str(caught.value)
+
+
+ASKS_RAY = """
+import ray
+
+def score(solution_str, ground_truth):
+    return float(bool(ray.get_runtime_context().get_node_id()))
+"""
+
+
+def test_code_that_asks_ray_does_not_leave_it_started_without_the_runs_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    folder = write(tmp_path)
+    (tmp_path / "asks_ray.py").write_text(ASKS_RAY)
+    function = "reward.custom_reward_function"
+    validate(folder, f"{function}.path={tmp_path}/asks_ray.py", f"{function}.name=score")
+    assert not ray.is_initialized()

@@ -24,7 +24,7 @@ from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Message, StopReason, ToolCall, Turn
 from agent_rl.user_code import UserCodeError
 from agent_rl.verl_adapter.manager import TrajectoryRewardManager
-from agent_rl.verl_adapter.outputs import give_trajectory
+from agent_rl.verl_adapter.rollout import give_trajectory
 from tests.forks import agent_rl
 from tests.http_faults import FaultyServer, answer
 from tests.scoring import score
@@ -325,19 +325,6 @@ def test_a_custom_function_that_fails_is_traced(run, batch, custom, tmp_path, bo
     (kept,) = trace.read(path)
     assert message in kept.error
     assert kept.score is None
-
-
-def test_a_wrong_key_fails_at_the_start(run):
-    with pytest.raises(ConfigError, match="Did you mean 'penalty'") as caught:
-        run(overrides=["+agent_rl.reward.efficiency.penalti=1"])
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert copy.key == "agent_rl.reward.efficiency.penalti"
-
-
-def test_a_trace_that_cannot_be_written_fails_at_the_start(run, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"agent_rl\.trace\.path: the trace cannot be written"):
-        run(overrides=[f"+agent_rl.trace.path={tmp_path}/file/trace.jsonl"])
 
 
 def test_verls_sandbox_fusion_runs_the_programs_of_code_rows(run, batch):

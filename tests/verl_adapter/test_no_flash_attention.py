@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from agent_rl.errors import ConfigError
-from agent_rl.verl_adapter.hooks import hooks
 from agent_rl.verl_adapter.no_flash_attention import flash_attn_func, flash_attn_varlen_func
+from agent_rl.verl_adapter.patches import hooks
 from tests.forks import python
 
 

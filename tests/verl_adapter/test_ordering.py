@@ -1,4 +1,4 @@
-"""verl's loader behind an order, killed at 1,000 points; what a step reports; and that verl has no such thing itself.
+"""verl's loader behind an order, killed at 1,000 points, and what a step reports.
 
 A kill of the real trainer is in tests/e2e/test_data_order.py.
 """
@@ -20,10 +20,8 @@ from agent_rl.data import make_row, write_parquet
 from agent_rl.data.order import RowOrder
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
-from agent_rl.verl_adapter.numbered_rows import ROW
-from agent_rl.verl_adapter.ordering import Draws, RunOrder, check
+from agent_rl.verl_adapter.ordering import ROW, Draws, RunOrder, check
 from tests.data.scripted import Run, order
-from tests.forks import python
 
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata calls it
 
@@ -265,25 +263,3 @@ def test_a_steps_metrics_are_those_of_its_sources(trainer: Any) -> None:
     assert metrics["data/success/set/a"] == 0.5
     assert metrics["data/success/set/b"] == 0.25
     assert (metrics["data/rows"], metrics["data/visited"], metrics["data/in_band"]) == (8, 4, 2)
-
-
-NONE = """
-import verl
-from omegaconf import OmegaConf
-from verl.trainer.ppo.utils import create_rl_sampler
-from tests.verl_adapter.trainers import make, train
-
-told = []
-class Rows(list):
-    def on_batch_end(self, batch): told.append(batch)
-
-config = OmegaConf.create({"shuffle": False, "sampler": {"class_path": "m.py", "class_name": "M"}})
-sampler = create_rl_sampler(config, [1])
-done = train(make(train_dataset=Rows(), config={"trainer.save_freq": -1, "trainer.test_freq": -1}))
-print(type(sampler).__name__, done[-1], told)
-"""
-
-
-def test_verl_would_have_no_such_order() -> None:
-    """It takes no sampler of the user's, and its loop says nothing to the data set."""
-    assert python(NONE, plugins="none") == "SequentialSampler step 4 []"

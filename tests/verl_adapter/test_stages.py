@@ -19,7 +19,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 OF_A_STEP = ("step", "_compute_old_log_prob", "_update_actor")
 parts = dict.fromkeys(("last_step", "train_dataloader", "resource_pool_manager", "actor_rollout_wg"), MagicMock())
 trainer = make(**parts, global_steps=1)
-for name in ("_init_tokenizer", "_init_resource_pool_mgr", "_load_checkpoint", "init", *OF_A_STEP, "_save_checkpoint",
+for name in ("_init_dataloader", "_init_resource_pool_mgr", "_load_checkpoint", "init", *OF_A_STEP, "_save_checkpoint",
              "_validate"):
     setattr(PPOTrainerSync, name, nothing)
     getattr(trainer, name)(*[MagicMock(tags=[], keys=[]), {}][: 2 * (name in OF_A_STEP)])

@@ -81,18 +81,6 @@ def test_every_group_of_two_survivors_is_trained_on_once(mode):
     assert first["agent/evicted_turns"] == 1
 
 
-def test_verl_would_throw_away_each_group_with_a_failure():
-    code = SESSIONS + (
-        "made = sessions.trainer('colocate_async', 'algorithm.adv_estimator=grpo')\nsessions.submit(made, 48)\n"
-        "made.replay_buffer._sync_metadata_from_transfer_queue()\nprint(len(made.replay_buffer.failure_keys['train']))"
-    )
-    damaged = [prompt for prompt, its in enumerate(rewards(PROMPTS)) if len(its) < 8]
-    raised = sum(prompt % 2 == 0 for prompt in damaged)  # those of the others return no sequence: finished for verl
-    assert raised > 3
-    assert int(python(code, plugins="none")) == raised
-    assert int(python(code)) == 3  # without a survivor, or with a lone one
-
-
 @pytest.mark.parametrize("estimator", ["rloo", "rloo_vectorized"])
 def test_a_trajectory_of_several_sequences_is_one_member_of_its_group(estimator):
     check(run("sync", estimator, prompts=BATCH), rewards(BATCH), rloo)

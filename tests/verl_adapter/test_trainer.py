@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.v1 import trainer_base
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.replay_buffer import AgentReplayBuffer
@@ -138,14 +137,3 @@ def test_a_sampler_of_the_user_is_watched_if_it_is_verls(config: Any) -> None:
     own = construct(config(sampler="Own")).replay_buffer
     assert [cls.__name__ for cls in type(own).__mro__] == ["Own", "object"]
     assert "refill_fn" in own.kwargs
-
-
-@pytest.mark.parametrize("mode", VERLS)
-def test_verls_buffer_keeps_all_of_its_arguments(config: Any, mode: str) -> None:
-    made = config(mode)
-    made.algorithm.filter_groups = {"enable": True, "metric": "acc", "max_num_gen_batches": 3}
-    ours, verls = construct(made).replay_buffer, VERLS[mode](made).replay_buffer
-    assert type(verls) is (ReplayBuffer if mode == "sync" else ReplayBufferAsync)
-    own = {name: value for name, value in vars(ours).items() if name not in ("trainer", "refill_fn")}
-    assert own == {name: value for name, value in vars(verls).items() if name != "refill_fn"}
-    assert ours.refill_fn.__func__ is verls.refill_fn.__func__

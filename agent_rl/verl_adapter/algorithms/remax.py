@@ -10,7 +10,7 @@ and `mode=sync` leaves out its samples and counts the prompt.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +22,6 @@ __all__ = [
     "publish",
     "published",
     "register_estimator",
-    "remax_advantage",
     "take_metrics",
 ]
 
@@ -47,33 +46,18 @@ async def publish(uid: str, reward: float) -> None:
 
 
 def register_estimator(module: ModuleType) -> None:
-    """Register the estimator with `verl.trainer.ppo.core_algos`."""
+    """Register the estimator with `verl.trainer.ppo.core_algos`.
 
-    @module.register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]
-    def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> tuple[Any, Any]:
-        return remax_advantage(token_level_rewards, response_mask, index, published())
-
-
-def remax_advantage(
-    token_level_rewards: Any, response_mask: Any, uids: Sequence[str], baselines: Mapping[str, float]
-) -> tuple[Any, Any]:
-    """The return minus the reward of the prompt's greedy episode, by verl's formula.
-
-    Args:
-        token_level_rewards: tensor (samples, response tokens), with KL subtracted if it is part of the reward.
-        response_mask: tensor (samples, response tokens), 1 on sampled tokens.
-        uids: the id of each sample's prompt.
-        baselines: prompt id to reward; rows that only fill up a batch have none.
-
-    Returns:
-        Advantages and returns, of the same shape.
+    An advantage is the return minus the reward of the prompt's greedy episode, by verl's formula. Rows that only fill
+    up a batch have no baseline.
     """
     import torch
-    from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage
 
-    values = torch.tensor([baselines.get(uid, 0.0) for uid in uids]).to(token_level_rewards)
-    advantages, returns = compute_remax_outcome_advantage(token_level_rewards, values, response_mask)
-    return advantages, returns
+    @module.register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]
+    def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> Any:
+        baselines = published()
+        values = torch.tensor([baselines.get(uid, 0.0) for uid in index]).to(token_level_rewards)
+        return module.compute_remax_outcome_advantage(token_level_rewards, values, response_mask)
 
 
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:

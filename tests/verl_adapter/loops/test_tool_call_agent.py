@@ -9,7 +9,6 @@ import random
 
 import pytest
 
-from agent_rl.errors import UnscoredError
 from tests.agents.server import Server, make_loop
 
 SAMPLING = {"temperature": 1.0, "logprobs": True}
@@ -33,12 +32,6 @@ class Price(Tool):
 
     def call(self, arguments):
         return str(self.create_kwargs.get("prices", {}).get(arguments["item"], "none"))
-
-class Broken(Tool):
-    name, description, parameters = "broken", "d", {"type": "object", "properties": {}}
-
-    async def call(self, arguments):
-        raise RuntimeError("no")
 
 class Counter(Tool):
     name, description, parameters, count = "counter", "d", {"type": "object", "properties": {}}, 0
@@ -72,7 +65,7 @@ def both(compose, tokenizer, tmp_path_factory):
     """Runs verl's loop and ours over the same turns and gives both outputs; a loop that raises gives its exception."""
     folder = tmp_path_factory.mktemp("tools")
     (folder / "tools.py").write_text(TOOLS)
-    names = ("Echo", "Price", "Broken", "Counter", "Long")
+    names = ("Echo", "Price", "Counter", "Long")
     (folder / "tools.yaml").write_text("tools:\n" + "".join(f"  - class_name: tools.py:{name}\n" for name in names))
     overrides = [
         f"actor_rollout_ref.rollout.multi_turn.tool_config_path={folder}/tools.yaml",
@@ -129,25 +122,17 @@ def conversation(seed):
     return [*turns, chance.choice(["", words(), ANSWER])]
 
 
-@pytest.mark.parametrize("first", range(0, 240, 20))
+@pytest.mark.parametrize("first", range(0, 120, 20))
 def test_conversations_are_the_same(both, first):
     for seed in range(first, first + 20):
         same(*both(*conversation(seed), length=2048), 2048)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, 60, 20))
 def test_conversations_that_are_cut_are_the_same(both, first):
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 20):
         length = random.Random(seed).randint(1, 200)
         same(*both(*conversation(seed), length=length), length)
-
-
-@pytest.mark.parametrize("first", range(1, 201, 20))
-def test_conversation_is_the_same_wherever_it_is_cut(both, first):
-    turns = ["Wait.\n" + call(text="größer 日本"), call(text="a") + "\n" + call(text="b"), ANSWER]
-    assert 100 < len(both(*turns)[0].response_ids) <= 200
-    for length in range(first, first + 20):
-        same(*both(*turns, length=length), length)
 
 
 def test_limit_on_turns_is_the_same(both):
@@ -171,29 +156,6 @@ def test_what_is_no_call_in_json_is_the_same(both):
 
 
 # Where they differ, on purpose
-
-
-def begins_as(verls, ours):
-    """Ours went on where verl's ended."""
-    length = len(verls.response_ids)
-    assert ours.response_ids[:length] == verls.response_ids
-    assert ours.response_mask[:length] == verls.response_mask
-    assert len(ours.response_ids) > length
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>{"name": "echo", "arguments": {"text": </tool_call>',
-        '<tool_call>{"name": "echo"',
-        "<tool_call></tool_call>",
-        '<tool_call>["echo"]</tool_call>',
-    ],
-)
-def test_call_that_cannot_be_read_ends_verls_episode_and_is_corrected_in_ours(both, text):
-    verls, ours = both(text, ANSWER)
-    begins_as(verls, ours)
-    assert ours.extra_fields["trajectory"].turns[0].malformed
 
 
 MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
@@ -222,35 +184,10 @@ def test_what_the_policy_is_told_differs(both, tokenizer, turns, more, verls_wor
     assert our_words not in verls
 
 
-def test_errors_of_a_call_are_told_by_both(both, tokenizer):
-    for text, words in ((call("echo"), "Error: "), (call("broken"), "Error: broken failed: RuntimeError: no")):
-        for output in both(text, ANSWER, more=["+agent_rl.tools.on_error=observe"]):
-            assert words in tokenizer.decode(output.response_ids)
-
-
 def test_call_in_a_thought_is_run_by_verl_and_not_by_ours(both):
     verls, ours = both(f"<think>{call(text='a')}</think>No.", ANSWER)
-    begins_as(ours, verls)
-
-
-def test_turn_that_does_not_end_as_the_template_does_is_closed_in_ours(both, tokenizer):
-    ids = [
-        *tokenizer.encode(call(text="a"), add_special_tokens=False),
-        tokenizer.convert_tokens_to_ids("<|endoftext|>"),
-    ]
-    verls, ours = both(ids, ANSWER)
-    assert "<|endoftext|>\n<|im_start|>" not in tokenizer.decode(ours.response_ids)
-    assert "<|endoftext|><|im_end|>\n<|im_start|>user" in tokenizer.decode(ours.response_ids)
-    assert "<|endoftext|><|im_end|>" not in tokenizer.decode(verls.response_ids)
-
-
-def test_no_token_and_an_unknown_tool_in_a_selection_are_let_pass_by_verl_and_unscored_in_ours(both):
-    verls, ours = both([])
-    assert verls.response_ids == [] or verls.response_mask == []
-    assert isinstance(ours, UnscoredError)
-    verls, ours = both(ANSWER, row={"extra_info": {"tool_selection": ["ecko"]}})
-    assert not isinstance(verls, Exception)
-    assert isinstance(ours, UnscoredError)
+    assert verls.response_ids[: len(ours.response_ids)] == ours.response_ids
+    assert len(verls.response_ids) > len(ours.response_ids)
 
 
 def test_calls_of_a_turn_that_fills_the_response_are_run_by_ours_only(both, tokenizer):

@@ -1,6 +1,7 @@
 """A trainer that waits for a dead process, or for a weight sync that never ends, stops, with the last step saved.
 
-tests/e2e/test_faults.py kills real processes.
+verl's own loop saves the last step of a run that stops, and would not by itself. tests/e2e has real runs, and kills
+real processes.
 """
 
 import json
@@ -13,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from agent_rl.errors import FatalError
-from agent_rl.verl_adapter import stalls
-from agent_rl.verl_adapter.stalls import SIGNAL, LostProcessError, watched
+from agent_rl.verl_adapter import ending
+from agent_rl.verl_adapter.ending import SIGNAL, StallError, watched
 from tests.forks import python
 
 LIMIT_S = 0.2
@@ -22,31 +23,31 @@ LIMIT_S = 0.2
 
 def fit(wait):
     """A trainer's `fit` that does this."""
-    with stalls.raised(SimpleNamespace(), LIMIT_S):
+    with ending.stalls_raised(SimpleNamespace(), LIMIT_S):
         return wait()
 
 
 @pytest.mark.parametrize("wait", [lambda: time.sleep(60), lambda: threading.Event().wait()])
 def test_whatever_the_trainer_waits_for_ends(wait, monkeypatch):
-    before, error = signal.getsignal(SIGNAL), LostProcessError("the process of AgentLoopWorkerTQ has died")
+    before, error = signal.getsignal(SIGNAL), StallError("the process of AgentLoopWorkerTQ has died")
     found = iter([None, None, error])
-    monkeypatch.setattr(stalls, "INTERVAL_S", 0.05)
-    monkeypatch.setattr(stalls, "_lost", lambda: next(found))
+    monkeypatch.setattr(ending, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(ending, "_lost", lambda: next(found))
     started = time.monotonic()
-    with pytest.raises(LostProcessError, match="has died"):
+    with pytest.raises(StallError, match="has died"):
         fit(wait)
     assert time.monotonic() - started < 30
     assert signal.getsignal(SIGNAL) == before
 
 
-@pytest.mark.parametrize("lost", [LostProcessError("the process of AgentLoopWorkerTQ has died"), None])
+@pytest.mark.parametrize("lost", [StallError("the process of AgentLoopWorkerTQ has died"), None])
 def test_a_dead_process_that_verl_has_asked_is_named_too(lost, monkeypatch):
     error = pytest.importorskip("ray.exceptions").RayActorError()
 
     def ask():
         raise error
 
-    monkeypatch.setattr(stalls, "_lost", lambda: lost)
+    monkeypatch.setattr(ending, "_lost", lambda: lost)
     with pytest.raises(type(lost or error)) as caught:
         fit(ask)
     assert caught.value is (lost or error)
@@ -54,8 +55,8 @@ def test_a_dead_process_that_verl_has_asked_is_named_too(lost, monkeypatch):
 
 def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
     looks = []
-    monkeypatch.setattr(stalls, "INTERVAL_S", 0.01)
-    monkeypatch.setattr(stalls, "_lost", lambda: looks.append(1))
+    monkeypatch.setattr(ending, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(ending, "_lost", lambda: looks.append(1))
     assert fit(lambda: time.sleep(0.2) or "trained") == "trained"
     assert looks
     assert not [each for each in threading.enumerate() if each.name == "agent_rl_watch"]
@@ -74,7 +75,7 @@ def test_only_processes_that_nobody_asks_are_watched(name, said, cause, has_stor
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_job_id=lambda: "01000000"))
     dead = {"ActorClassName": name, "Pid": 7, "DeathCause": said}
     monkeypatch.setattr(state, "actors", lambda job_id, actor_state_name: {"id": dead})
-    error = stalls._lost()
+    error = ending._lost()
     if cause is None:
         assert error is None
     else:
@@ -85,7 +86,7 @@ def test_only_processes_that_nobody_asks_are_watched(name, said, cause, has_stor
 STALLS = """
 import signal, tempfile, time, verl
 from tests.verl_adapter.trainers import make, train
-from agent_rl.verl_adapter.stalls import SIGNAL
+from agent_rl.verl_adapter.ending import SIGNAL
 
 def run(can_save):
     folder = tempfile.mkdtemp()
@@ -120,3 +121,44 @@ def test_a_block_within_the_limit_is_left_alone_and_the_error_is_that_of_the_blo
         with pytest.raises(FatalError, match=late), watched(lambda: FatalError("outer"), outer):
             with watched(lambda: FatalError("inner"), inner):
                 time.sleep(60)
+
+
+STOPS = """
+import json, tempfile, verl
+from pathlib import Path
+from agent_rl.errors import UnscoredError
+from tests.verl_adapter.trainers import make, train
+
+folder = Path(tempfile.mkdtemp())
+
+def run(update):
+    config = {"agent_rl.run.folder": str(folder), "trainer.default_local_dir": str(folder), "trainer.save_freq": 3,
+              "trainer.test_freq": 2, "trainer.total_epochs": 1}
+    trainer = make(config=config)
+    return train(trainer, lambda: update(trainer.global_steps))
+
+def fail(step):
+    if step == 3: raise UnscoredError("no score")
+
+def ask(step):
+    if step == 2: (folder / "stop").touch()
+
+failed, asked = run(fail), run(ask)
+ended = failed.pop().replace(str(folder), "FOLDER")
+print(json.dumps([failed, ended, asked, (folder / "stop").read_text()]))
+"""
+
+
+def test_a_run_that_fails_or_is_asked_to_stop_saves_its_last_complete_step() -> None:
+    failed, ended, asked, answer = json.loads(python(STOPS))
+    assert failed == ["step 1", "step 2", "validation 2", "checkpoint 2"]
+    assert ended.startswith("UnscoredError: no score. Step 2 is saved in FOLDER/global_step_2: go on from there")
+    assert asked == ["step 1", "step 2", "checkpoint 2"]  # the last one, without a validation
+    assert json.loads(answer)["step"] == 2
+
+
+def test_verl_would_save_nothing_and_not_stop() -> None:
+    failed, ended, asked, answer = json.loads(python(STOPS, plugins="none"))
+    assert failed == ["step 1", "step 2", "validation 2"]
+    assert ended == "UnscoredError: no score"
+    assert [asked[-1], asked.count("checkpoint 2"), answer] == ["validation 4", 0, ""]

@@ -1,10 +1,14 @@
-"""Saves the last complete step of a run that stops early, and says which command goes on from there.
+"""Ends a run early: where it would wait without end, at an error of agent_rl, or when it is asked to.
 
-A run stops early at an error of agent_rl (after any other the trainer's state is unknown), and when it is asked to: a
-file `stop` in its folder, which `agent-rl train` makes at Ctrl-C or SIGTERM. A step that is asked to be the last is
-saved where verl saves, in the middle of its own loop. A validation is not waited for; what is saved after it, or after
-an error, is saved as after `fit`. With several updates in a step (`mode=separate_async`), the weights that are saved
-after an error may be some updates ahead of the step.
+- verl asks neither the agent-loop workers nor the processes of TransferQueue, which hold all trajectories, whether they
+  live; the kernel ends a large process first where memory is short. In `mode=colocate_async` a weight sync can be in a
+  deadlock (verl#7990).
+- A file `stop` in the run's folder asks it to end; `agent-rl train` makes it at Ctrl-C or SIGTERM.
+
+In each case the last complete step is saved, and the command that goes on from there is named; after any error that is
+not of agent_rl the trainer's state is unknown. The last step of a run that is asked to end is saved where verl saves,
+within its own loop; a validation is not waited for. With several updates in a step (`mode=separate_async`), the weights
+that are saved after an error may be some updates ahead of the step.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ import functools
 import json
 import logging
 import os
+import re
 import shlex
-import sys
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,16 +30,17 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
-from agent_rl.secrets import Redactor
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
-from agent_rl.verl_adapter.stalls import LateSyncError, LostProcessError, watched
 
-__all__ = ["COMMAND", "STOP_FILE", "LastStep", "keep_command"]
+__all__ = ["STOP_FILE", "LastStep", "StallError", "stalls_raised", "watched"]
 
-COMMAND = "AGENT_RL_COMMAND"
-"""Environment variable with the command line of the driver, for the trainer's process."""
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
+INTERVAL_S = 5.0
+"""Between two looks, each of which takes a millisecond. Ray's public list of actors needs its dashboard."""
+SIGNAL = signal.SIGUSR1
+"""Ends whatever the trainer waits for."""
+_WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +49,101 @@ class _StopRequestedError(Exception):
     """Ends a wait of the trainer; never leaves `fit`."""
 
 
-def keep_command(environment: dict[str, str]) -> None:
-    """Add the command line of the driver to the environment of the Ray job, for the trainer's process."""
-    environment.setdefault(COMMAND, Redactor(os.environ)(shlex.join(sys.orig_argv)))
+class StallError(FatalError):
+    """The run would wait without end: a process has died, or a weight sync takes too long.
+
+    Args:
+        message: what has happened, and why as far as Ray knows.
+        has_store: whether the trajectories can still be read.
+        save_within_s: seconds after which saving is given up, which may wait for the same; None: no limit.
+    """
+
+    def __init__(self, message: str, has_store: bool = True, save_within_s: float | None = None) -> None:
+        super().__init__(message)
+        self.has_store, self.save_within_s = has_store, save_within_s
+
+
+@contextmanager
+def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
+    """Raise an error in this block, the trainer's `fit`, when a process has died or a weight sync takes too long."""
+    for name in ("checkpoint_manager", "standalone_checkpoint_manager"):
+        if (manager := getattr(trainer, name, None)) is not None:
+            manager.update_weights = functools.partial(_limited, sync_limit_s, manager.update_weights)
+    from ray.exceptions import RayActorError
+
+    with watched(_lost, INTERVAL_S):
+        try:
+            yield
+        except RayActorError as error:  # verl has asked a dead process before the next look
+            if lost := _lost():
+                raise lost from error
+            raise
+
+
+def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
+    with watched(lambda: _late(limit_s), limit_s):
+        return sync(*args, **kwargs)
+
+
+def _late(limit_s: float) -> StallError:
+    return StallError(
+        f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. With many "
+        "requests outstanding this is a deadlock of verl (https://github.com/verl-project/verl/issues/7990): start "
+        "fewer (trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
+        save_within_s=limit_s,  # the trainer's workers may take part in the sync
+    )
+
+
+@contextmanager
+def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator[None]:
+    """Raise an error in this thread, which must be the main one, while the block runs; blocks may be nested.
+
+    Args:
+        look: called in another thread; gives the error to raise, or None.
+        interval_s: seconds before each look.
+    """
+    errors: list[Exception] = []
+    done = threading.Event()
+
+    def stop(*args: Any) -> None:
+        if errors and not done.is_set():
+            done.set()
+            raise errors[0]
+        if callable(before):  # the signal is for a block around this one
+            before(*args)
+
+    def watch() -> None:
+        while not done.wait(interval_s):
+            if (error := look()) is not None:
+                errors.append(error)
+                signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+                return
+
+    before = signal.getsignal(SIGNAL)
+    signal.signal(SIGNAL, stop)
+    thread = threading.Thread(target=watch, name="agent_rl_watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(INTERVAL_S)  # a signal that comes later would end the process
+        signal.signal(SIGNAL, before)
+
+
+def _lost() -> StallError | None:
+    """The error for the first process of this job that is dead."""
+    import ray
+    from ray._private.state import actors
+
+    job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+    for actor in actors(job_id=job, actor_state_name="DEAD").values():
+        if watched_process := _WATCHED.search(actor["ActorClassName"]):
+            is_short = "OUT_OF_MEMORY" in str(actor["DeathCause"])
+            cause = "memory was short" if is_short else "it crashed, or was killed (is memory short?)"
+            message = f"the process of {actor['ActorClassName']} (pid {actor['Pid']}) has died: {cause}"
+            return StallError(message, has_store=watched_process["store"] is None)
+    return None
 
 
 class LastStep:
@@ -141,13 +240,12 @@ class LastStep:
 
     def _saved(self, error: AgentRLError) -> str:
         """Save the last complete step, and say what was saved and how the run is resumed."""
-        if isinstance(error, LostProcessError) and not error.has_store:
+        if (
+            not getattr(error, "has_store", True) or self._complete == self._begun
+        ):  # the same command begins there again
             return ""
-        if self._complete == self._begun:  # the same command begins there again
-            return ""
-        limit: Any = nullcontext()
-        if isinstance(error, LateSyncError):  # the trainer's workers may take part in the sync
-            limit = watched(functools.partial(LateSyncError, error.limit_s), error.limit_s)
+        limit_s = getattr(error, "save_within_s", None)
+        limit: Any = watched(lambda: _late(limit_s), limit_s) if limit_s else nullcontext()
         try:
             with limit:
                 self._save_complete()
@@ -194,7 +292,7 @@ def _make_room(trainer: Any) -> None:
 def _command(config: Any, folder: Path) -> str:
     """The command that started the run, which continues it."""
     run = Path(OmegaConf.select(config, "agent_rl.run.folder") or ".") / "run.json"
-    command = shlex.join(json.loads(run.read_text())["command"]) if run.is_file() else os.environ.get(COMMAND, "")
+    command = shlex.join(json.loads(run.read_text())["command"]) if run.is_file() else "the command of this run"
     if config.trainer.resume_mode == "auto":
         return command
     return f"{command} trainer.resume_mode=resume_path trainer.resume_from_path={shlex.quote(str(folder))}"

@@ -1,0 +1,150 @@
+"""What verl's updates of a batch are told: how many mini-batches it has, and where its old log-probs come from.
+
+**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several for a
+trajectory. verl fills up such a batch with rows that teach nothing, until whole mini-batches of `ppo_mini_batch_size`
+prompts are full. The last mini-batch may then be mostly such rows, and is an update with the full learning rate all the
+same. Here a batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows,
+and is filled up until its rows divide among them and the GPUs.
+
+**Log-probs.** A policy loss compares the policy with what it was before the first update of a batch. In that update
+both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch that
+is used for one update only needs no others, unless something else reads them: a KL penalty in the reward, a correction
+for the distance to the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy)
+is there every `agent_rl.run.log_probs_every` steps, in which the pass runs. `training/rollout_probs_diff_mean` and
+`_max` are in each step: the update has what they need.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+__all__ = [
+    "evenly_split",
+    "mini_batches",
+    "needs_log_probs",
+    "policy_loss",
+    "rename_metrics",
+    "required_multiple",
+    "trained_keys",
+]
+
+READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
+"""verl's estimators that read the log-probs."""
+DIFF = "training/rollout_probs_diff"
+
+
+def trained_keys(batch: Any) -> list[str]:
+    """The keys of a batch, without those of the rows that only fill it up."""
+    return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+
+
+def mini_batches(trainer: Any, part: Any) -> int:
+    """Mini-batches of a batch; `part` is the configuration of the actor or of the critic."""
+    prompts: int = trainer.config.data.train_batch_size // trainer.parameter_sync_step
+    return max(1, math.ceil(prompts / int(part.ppo_mini_batch_size)))
+
+
+def required_multiple(trainer: Any, dp_size: int) -> int:
+    """What the number of rows is filled up to a multiple of."""
+    config = trainer.config
+    policy = config.actor_rollout_ref
+    parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
+    if trainer.use_critic:
+        parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
+    for each in (policy.rollout, policy.ref):  # these pass through a batch in one piece
+        if not each.log_prob_use_dynamic_bsz:
+            parts.append(each.log_prob_micro_batch_size_per_gpu or 1)
+    return dp_size * math.lcm(*parts)
+
+
+@contextmanager
+def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -> Iterator[None]:
+    """In this block the trainer's workers get the number of mini-batches instead of their size.
+
+    Args:
+        trainer: verl's.
+        batch: that is used for the update.
+        part: the configuration of the actor or of the critic.
+        group: the trainer's attribute with the workers.
+        method: of the workers, which makes the update.
+    """
+    number, workers = mini_batches(trainer, part), getattr(trainer, group)
+    rows = len(trained_keys(batch))
+    if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
+        number = 1
+
+    def run(batch: Any) -> Any:
+        del batch.extra_info["mini_batch_size"]
+        batch.extra_info.update(num_mini_batch=number, global_batch_size=rows / number)
+        return getattr(workers, method)(batch)
+
+    setattr(trainer, group, SimpleNamespace(**{method: run}))
+    try:
+        yield
+    finally:
+        setattr(trainer, group, workers)
+        batch.extra_info.pop("num_mini_batch", None)  # the critic's; the actor has its own
+
+
+def _rows_of_one_gpu(number: int, part: Any) -> int:
+    """What the rows of one GPU must be a multiple of: micro-batches of a fixed size must be full."""
+    micro = 1 if part.use_dynamic_bsz else part.ppo_micro_batch_size_per_gpu or 1
+    return int(number * micro)
+
+
+def needs_log_probs(trainer: Any) -> bool:
+    """Whether something needs the log-probs before the update; otherwise the update's own are the same."""
+    config = trainer.config
+    actor, correction = config.actor_rollout_ref.actor, config.algorithm.get("rollout_correction") or {}
+    reasons = (
+        actor.ppo_epochs > 1,
+        mini_batches(trainer, actor) > 1,
+        trainer.parameter_sync_step > 1,  # several updates before the engine gets the weights
+        any(correction.get(key) for key in ("rollout_is", "rollout_rs", "bypass_mode")),
+        config.algorithm.use_kl_in_reward,
+        config.algorithm.adv_estimator in READERS,
+        (config.get("distillation") or {}).get("enabled"),
+        actor.strategy not in ("fsdp", "fsdp2"),
+    )
+    return any(reasons)
+
+
+def rename_metrics(metrics: dict[str, Any]) -> None:
+    """Give what the update has measured itself the names of what verl measures in the pass."""
+    for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
+        metrics[name.removeprefix("actor/")] = metrics.pop(name)
+
+
+def policy_loss(module: ModuleType) -> None:
+    """`verl.workers.engine_workers`: a loss that takes its own log-probs for the old ones where there are none.
+
+    Each call has one micro-batch: `model_output` with log-probs of every token, `data` with what the batch holds.
+    """
+    import torch
+    from verl.utils.metric import AggregationType, Metric
+    from verl.workers.utils.padding import no_padding_2_padding
+
+    original = module.ppo_loss
+
+    @functools.wraps(original)
+    def ppo_loss(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
+        if "old_log_probs" in data:
+            return original(config, model_output, data, dp_group)
+        data = data.copy()
+        log_probs_BT = no_padding_2_padding(model_output["log_probs"], data).detach()
+        data["old_log_probs"] = log_probs_BT
+        loss, metrics = original(config, model_output, data, dp_group)
+        if "rollout_log_probs" in data:
+            engines_BT, mask_BT = (data[name].to_padded_tensor(0) for name in ("rollout_log_probs", "response_mask"))
+            diff_BT = (log_probs_BT.exp() - engines_BT.exp()).abs().where(mask_BT.bool(), torch.zeros(()))
+            mean = diff_BT.sum() / data["batch_num_tokens"] * data["dp_size"]  # of all GPUs' micro-batches together
+            metrics[f"{DIFF}_mean"] = Metric(AggregationType.SUM, mean)
+            metrics[f"{DIFF}_max"] = Metric(AggregationType.MAX, diff_BT.max())
+        return loss, metrics
+
+    module.ppo_loss = ppo_loss  # type: ignore[attr-defined]
