@@ -27,7 +27,7 @@ OF_THE_RELEASE = (
         f"tests/cpu/test_{name}.py"
         for name in ("attention", "grammar", "sampling", "engine_forks", "switch", "patches")
     ),
-    "tests/verl_adapter/test_no_flash_attention.py",
+    *(f"tests/verl_adapter/test_{name}.py" for name in ("no_flash_attention", "stop_strings")),
     "tests/gpu/test_faked_cuda.py",
     "tests/gpu/test_trial.py",
 )
