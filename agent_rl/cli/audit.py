@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from agent_rl.policies.chat_template import ChatTemplate
 
 __all__ = ["GROUP", "app"]
+
+LogProbs = Callable[[list[int]], list[float]]
 
 GROUP = "look"
 
@@ -39,6 +41,9 @@ def _audit() -> None: ...
 def tokens(
     path: Annotated[Path, typer.Argument(help="A trace, or a folder with one")],
     tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
+    model: Annotated[
+        str | None, typer.Option(help="Folder of the weights that have sampled, to compare log-probs with")
+    ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
     as_json: Json = False,
@@ -52,7 +57,8 @@ def tokens(
     `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
     """
     options = json_object("--template-options", template_options)
-    turns = [turn for name in tokenizer for turn in _audited(path, _template(name, options))]
+    compute = _compute(model) if model else None
+    turns = [turn for name in tokenizer for turn in _audited(path, _template(name, options), compute)]
     if out is not None:
         out.write_text("".join(f"{json.dumps(turn)}\n" for turn in turns))
     rows, examples = _counts(turns), list(_examples(turns))
@@ -103,7 +109,7 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
     console.print(table)
 
 
-def _audited(path: Path, template: ChatTemplate) -> Iterator[dict[str, Any]]:
+def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> Iterator[dict[str, Any]]:
     """The findings at each turn of the trajectories."""
     from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
@@ -117,7 +123,7 @@ def _audited(path: Path, template: ChatTemplate) -> Iterator[dict[str, Any]]:
         for trajectory in filter(has_tokens, trace.read(file, torn="skip", tokens=True)):
             found = True
             about = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
-            for audit in audit_trajectory(trajectory, template):
+            for audit in audit_trajectory(trajectory, template, compute):
                 yield {**about, **dataclasses.asdict(audit)}
     if not found:
         raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
@@ -144,3 +150,24 @@ def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
     from agent_rl.policies.tokenizer import load_tokenizer
 
     return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
+
+
+def _compute(folder: str) -> LogProbs:
+    """The log-probability of every token but the first."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    except (OSError, ValueError) as error:
+        problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
+        raise ConfigError("--model", problem, "Name the folder of the model's weights") from None
+
+    def compute(ids: list[int]) -> list[float]:
+        given = torch.tensor([ids])
+        with torch.no_grad():
+            logits_TV = model(given).logits[0, :-1].float()
+        chosen: list[float] = logits_TV.log_softmax(-1).gather(1, given[0, 1:, None])[:, 0].tolist()
+        return chosen
+
+    return compute

@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -26,8 +25,9 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from agent_rl.doctor.compiling import try_compilers
 from agent_rl.errors import ConfigError
-from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.cluster import Nodes, interfaces
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
@@ -84,8 +84,12 @@ class Machine:
     """The CUDA toolkit; empty: none."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """What the toolkit lacks."""
-    missing_tools = cached_property(lambda machine: _missing_tools(machine.environ))
-    """What the engine's kernels and Triton's launcher are compiled with, and is not there."""
+    compiled = cached_property(
+        lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
+    )
+    """Why ninja, a few lines with CUDA, and with `Python.h`, fail, empty: they work; tried with a GPU."""
+    interfaces = cached_property(lambda machine: interfaces())
+    """Those with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
@@ -204,15 +208,6 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _missing_tools(environ: Mapping[str, str]) -> list[str]:
-    path = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])
-    missing = [name for name in ("ninja", "c++") if not shutil.which(name, path=path)]
-    own = environ.get("CC")  # which Triton takes
-    if not any(shutil.which(name, path=path) for name in ([own] if own else ["gcc", "clang"])):
-        missing.append("a C compiler")
-    return missing if (Path(sysconfig.get_path("include")) / "Python.h").is_file() else [*missing, "Python.h"]
 
 
 def _answers(environ: Mapping[str, str]) -> bool:

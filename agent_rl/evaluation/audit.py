@@ -3,7 +3,8 @@
 Three kinds of findings; the first two are errors:
 
 - *mask*: the tokens with mask 1 are not the turn's;
-- *log-probs*: values that are not log-probabilities, or that stand where nothing was sampled;
+- *log-probs*: values that are not log-probabilities, or that stand where nothing was sampled; with a model, values
+  that fit the neighbouring tokens instead of their own;
 - *drift*: what a server would show the policy, which renders the whole conversation for every turn, differs from
   what it has seen here, in tokens or even in text. Training is not affected (it appends to what was sampled), but an
   endpoint that renders again shows the policy something that it was not trained on.
@@ -12,7 +13,7 @@ Three kinds of findings; the first two are errors:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -27,6 +28,8 @@ __all__ = ["TurnAudit", "audit_trajectory", "has_tokens"]
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Characters that are shown on both sides of a difference."""
+CLEARLY = 3.0
+"""How many times nearer the tokens beside must fit before log-probs count as misaligned."""
 
 
 @dataclass(slots=True)
@@ -66,12 +69,15 @@ def has_tokens(trajectory: Trajectory) -> bool:
     return "tokens" in trajectory.info
 
 
-def audit_trajectory(trajectory: Trajectory, template: ChatTemplate) -> list[TurnAudit]:
+def audit_trajectory(
+    trajectory: Trajectory, template: ChatTemplate, compute: Callable[[list[int]], list[float]] | None = None
+) -> list[TurnAudit]:
     """What is found at each turn of a trajectory with tokens.
 
     Args:
         trajectory: from a trace with `agent_rl.trace.tokens`, read with its tokens.
         template: of the policy.
+        compute: the model's own log-probability of every token of a sequence but the first; None: not compared.
     """
     kept = trajectory.info["tokens"]
     turns = list(_said(trajectory))
@@ -87,6 +93,8 @@ def audit_trajectory(trajectory: Trajectory, template: ChatTemplate) -> list[Tur
         audit.logprobs = _logprobs(stretch)
         text = template.decode(stretch.ids)
         audit.retokenized = template.encode(text) != stretch.ids
+    if compute is not None:
+        _compare(kept["sequences"], stretches, audits, compute)
     _drift(kept, stretches, audits, template)
     return audits
 
@@ -137,6 +145,33 @@ def _logprobs(stretch: _Stretch) -> str | None:
     if len(own) > 1 and not any(own):
         return "all values are 0"
     return None
+
+
+def _compare(
+    sequences: Sequence[Mapping[str, Any]],
+    stretches: Sequence[_Stretch],
+    audits: Sequence[TurnAudit],
+    compute: Callable[[list[int]], list[float]],
+) -> None:
+    """Compare recorded log-probs with the model's at their tokens, and at the tokens beside them."""
+    for sequence in sequences:
+        if sequence["logprobs"] is None:
+            continue
+        ids, first = [*sequence["prompt_ids"], *sequence["response_ids"]], len(sequence["prompt_ids"])
+        own = [math.nan, *compute(ids)]  # nothing predicts the first token
+        for stretch, audit in zip(stretches, audits, strict=True):
+            if stretch.sequence is not sequence or audit.logprobs:
+                continue
+            found = sequence["logprobs"][stretch.start : stretch.end]
+            errors = {}
+            for shift in (-1, 0, 1):
+                expected = own[first + stretch.start + shift : first + stretch.end + shift]
+                pairs = [(a, b) for a, b in zip(found, expected, strict=False) if math.isfinite(b)]
+                errors[shift] = sum(abs(a - b) for a, b in pairs) / len(pairs) if pairs else math.inf
+            best = min(errors, key=lambda shift: (errors[shift], abs(shift)))
+            if best and errors[0] > CLEARLY * errors[best] and len(found) > 2:
+                side = "after" if best > 0 else "before"
+                audit.logprobs = f"values fit the tokens one {side} theirs ({errors[best]:.3f} against {errors[0]:.3f})"
 
 
 def _drift(

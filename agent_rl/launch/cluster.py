@@ -32,7 +32,7 @@ from agent_rl.launch.environment import joins_ray
 from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
-__all__ = ["ClusterError", "Nodes", "head", "node_options", "run_worker"]
+__all__ = ["ClusterError", "Nodes", "head", "interfaces", "node_options", "run_worker", "unclear_interface"]
 
 PORT = 6379
 """Port of the head: Ray's own default."""
@@ -43,6 +43,9 @@ SILENT_S = 60.0
 """Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
 MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
+INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
+"""How the names of interfaces begin that lead to no other node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
 
@@ -96,6 +99,27 @@ class Nodes:
         if not head:
             raise ConfigError("MASTER_ADDR", "it is not set", "Set it to the first node's host name or address")
         return cls(count, rank, head, _number(environ, "MASTER_PORT", "PET_MASTER_PORT") or PORT)
+
+
+def interfaces() -> list[str]:
+    """The interfaces of this machine that have an address which another node could use."""
+    internet = (socket.AF_INET, socket.AF_INET6)
+    return sorted(
+        name
+        for name, addresses in psutil.net_if_addrs().items()
+        if not name.startswith(BRIDGES)
+        and any(each.family in internet and not each.address.startswith("fe80:") for each in addresses)
+    )
+
+
+def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
+    """A sentence where NCCL and Gloo would have to choose among several interfaces; empty: they need not."""
+    if len(names) < 2 or any(environ.get(name) for name in INTERFACES):
+        return ""
+    return (
+        f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one. If they choose wrong, "
+        f"the run waits forever: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
+    )
 
 
 def node_options(config: Any, *, head: bool) -> list[str]:
@@ -175,6 +199,8 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Che
         The variables of the server that starts its workers, and a function of a problem in words, which raises it with
         the last lines of Ray's output if the node has ended.
     """
+    if warning := unclear_interface(interfaces()):
+        _say(f"warning: {warning}")
     env = {**_environment(), **(cpu.child_environment() if cpu.is_selected() else {})}
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *ANY_PORT, *arguments]
     if folder := env.get("RAY_TMPDIR"):

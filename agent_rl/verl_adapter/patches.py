@@ -24,6 +24,7 @@ VERL_VERSION = "0.9.1"
 Hook = tuple[str, str | Callable[[ModuleType], None]]
 """A module, and what is called with it after its import; `file:function` is imported only then."""
 HOOKS = {
+    "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",
     "verl.experimental.reward_loop.reward_manager": "patches:reward_managers",
     "verl.tools.tool_registry": "verl_tools:tool_loading",
@@ -136,3 +137,10 @@ def old_keys(module: ModuleType) -> None:
         original(config)
 
     module.auto_set_device = auto_set_device  # type: ignore[attr-defined]
+
+
+def moved_names(module: ModuleType) -> None:
+    """`verl.experimental.agent_loop`: a name that scripts for older releases import from there."""
+    from agent_rl.agents.registry import register_agent_loop
+
+    module.register_agent_loop = register_agent_loop  # type: ignore[attr-defined]

@@ -138,7 +138,7 @@ def node_facts(gpus: int = 8, **changed: Any) -> dict[str, Any]:
         "device_file": True, "glibc": "2.39", "cores": 16 * gpus, "memory": 128 * gpus << 30,
         "shared_memory": 400 << 30, "disk": 4 << 40, "torch_cuda": "13.0",
         "libraries": ["libnuma.so.1", "libcudart.so.13"], "cuda_home": "/usr/local/cuda",
-        "missing_parts": [], "missing_tools": [],
+        "interfaces": ["eth0"], "missing_parts": [], "compiled": {"ninja": "", "CUDA": "", "Python.h": ""},
         "packages": packages, "hub_answers": True,
     }  # fmt: skip
     return {**facts, **changed}

@@ -75,15 +75,3 @@ def test_visible_gpus_are_chosen_as_cuda_does_from_the_lines_of_nvidia_smi(tmp_p
     assert (last.memory_mib, last.used_mib) == (0, 512)
     for value, indices in {"2,0": [2, 0], "GPU-1b": [1], "": [], "-1": [], "1,9,2": [1]}.items():
         assert [gpu.index for gpu in read_gpus({**environ, "CUDA_VISIBLE_DEVICES": value})] == indices
-
-
-def test_what_kernels_are_compiled_with_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
-    monkeypatch.setattr("sys.executable", str(tmp_path / "bin/python"))
-    environ = {"PATH": str(tmp_path)}
-    assert Machine(environ).missing_tools == ["ninja", "c++", "a C compiler", "Python.h"]
-    (tmp_path / "Python.h").touch()
-    for name in ("bin/ninja", "c++", "icx"):
-        program(tmp_path / name, "")
-    assert Machine(environ).missing_tools == ["a C compiler"]
-    assert Machine({**environ, "CC": "icx"}).missing_tools == []

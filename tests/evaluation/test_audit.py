@@ -148,6 +148,23 @@ def test_log_probs_that_are_wrong(sound, template, change, said, turns):
     assert all(said in audits[turn].logprobs for turn in turns)
 
 
+def test_log_probs_of_the_tokens_beside_are_found_with_the_model(sound, template, model_dir):
+    from agent_rl.cli.audit import _compute
+
+    compute = _compute(model_dir)
+    (sequence,) = sound.info["tokens"]["sequences"]
+    prompt, ids = sequence["prompt_ids"], sequence["response_ids"]
+    own = compute([*prompt, *ids])[len(prompt) - 1 :]
+    right = [value if mask else 0.0 for value, mask in zip(own, sequence["mask"], strict=True)]
+    late = [value if mask else 0.0 for value, mask in zip([0.0, *own[:-1]], sequence["mask"], strict=True)]
+    sequence["logprobs"] = right
+    assert not any(audit.logprobs for audit in audit_trajectory(sound, template, compute))
+    sequence["logprobs"] = late
+    found = audit_trajectory(sound, template, compute)
+    assert all("values fit the tokens one before theirs" in audit.logprobs for audit in found)
+    assert not any(audit.logprobs for audit in audit_trajectory(sound, template))  # nothing shows without the model
+
+
 def test_other_tokens_of_the_same_text_are_a_drift_in_tokens(model_dir, tools, template):
     first, second, third = audit_trajectory(episode(model_dir, tools, kind=Split), template)
     assert (first.retokenized, second.retokenized) == (True, False)
@@ -221,3 +238,10 @@ def test_a_tokenizer_that_is_not_there(tmp_path, sound):
     trace.append(tmp_path / "trace.jsonl", sound)
     done = run(tmp_path / "trace.jsonl", "--tokenizer", tmp_path)
     assert "there is no tokenizer" in str(done.exception)
+
+
+def test_weights_that_are_not_there(tmp_path, sound, model_dir):
+    trace.append(tmp_path / "t.jsonl", sound)
+    result = run(tmp_path / "t.jsonl", "--tokenizer", model_dir, "--model", tmp_path / "none")
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith("--model: transformers cannot load")

@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +11,10 @@ from agent_rl.launch.cluster import (
     ClusterError,
     Nodes,
     head,
+    interfaces,
     node_options,
     run_worker,
+    unclear_interface,
 )
 from agent_rl.launch.composition import compose
 
@@ -66,6 +69,19 @@ def test_slurm_names_the_first_host(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "scontrol").write_text('#!/bin/sh\n[ "$*" = "show hostnames gpu[07-10]" ] && printf "gpu07\\ngpu08\\n"')
     (tmp_path / "scontrol").chmod(0o755)
     assert Nodes.from_environment(SLURM) == Nodes(4, 2, "gpu07")
+
+
+def test_interfaces_that_lead_to_no_other_node_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_address(*addresses: str) -> list[SimpleNamespace]:
+        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in addresses]
+        return [SimpleNamespace(family=family, address=each) for family, each in zip(families, addresses, strict=True)]
+
+    found = {"lo": ["127.0.0.1", "::1"], "docker0": ["172.17.0.1"], "veth12": ["10.1.0.1"], "eth1": ["fe80::1%eth1"],
+             "eth0": ["10.0.0.7", "fe80::2%eth0"], "ib0": ["fd00::2"]}  # fmt: skip
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: {name: with_address(*each) for name, each in found.items()})
+    assert interfaces() == ["eth0", "ib0"]
+    assert "(eth0, ib0)" in unclear_interface(interfaces(), {})
+    assert unclear_interface(["eth0"], {}) == unclear_interface(interfaces(), {"NCCL_SOCKET_IFNAME": "ib0"}) == ""
 
 
 def test_a_node_gets_the_sizes_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

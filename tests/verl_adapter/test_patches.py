@@ -200,3 +200,15 @@ auto_set_device(config)
 print(config)
 """
     assert python(code) == "{'actor_rollout_ref': {'model': {'lora_alpha': 3, 'lora_rank': 4}}}"
+
+
+IMPORT = """
+try: from verl.experimental.agent_loop import register_agent_loop as found
+except ImportError: print("cannot import")
+else: print(found.__module__)
+"""
+
+
+def test_the_import_of_older_scripts_works_where_verl_has_no_such_name() -> None:
+    assert python(IMPORT) == "agent_rl.agents.registry"
+    assert python(IMPORT, plugins="none") == "cannot import"

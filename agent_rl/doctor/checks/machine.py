@@ -73,9 +73,9 @@ def _toolkit(case: Case) -> tuple[str, bool]:
     return f"{home or 'none'}{lacks and f' lacks {lacks}'}", bool(home) and not lacks
 
 
-def _compilers(case: Case) -> tuple[str, bool]:
-    missing = case.machine.missing_tools
-    return f"without {', '.join(missing)}" if missing else "found", not missing
+def _compiling(case: Case) -> tuple[str, bool] | None:
+    failures = "; ".join(f"{name}: {why}" for name, why in case.machine.compiled.items() if why)
+    return (failures or "works", not failures) if case.machine.compiled else None
 
 
 def _head_size(case: Case) -> tuple[str, bool] | None:
@@ -155,12 +155,13 @@ STACK = (
         "CUDA_HOME or set it to the toolkit's folder",
     ),
     NodeRequirement(
-        "compilers",
-        "ninja, c++, gcc or clang, and Python.h of this Python",
+        "compiling",
+        "ninja, and three lines with CUDA and three with Python.h that compile and link",
         "the engine ends at its first kernel, or Triton cannot build its launcher",
         "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels so; triton/runtime/build.py",
-        _compilers,
-        "Run pip install ninja, and apt-get install g++ python3-dev for this Python's version",
+        _compiling,
+        "Install Python's headers and a C++ compiler that this nvcc accepts (apt-get install g++ python3-dev, for this "
+        "Python's version)",
     ),
     NodeRequirement(
         "size of a head",

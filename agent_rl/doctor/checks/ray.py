@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent_rl.doctor.case import Case
-from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
 from agent_rl.launch.environment import ray_folder
 from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
@@ -58,6 +58,9 @@ def nodes(case: Case) -> Finding:
         if there < count:
             return problem(f"{text}it would wait forever", remedy)
         return warning(f"{text}nodes would stand idle", remedy)
+    if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
+        sentence, _, remedy = unclear.rpartition(": ")
+        return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
     return ok(f"{count}, this one is {several.rank}" if several else str(count))
 
 
