@@ -307,9 +307,8 @@ def migration_page() -> str:
 # Coming from an older verl
 
 Keys of verl 0.3 to 0.8, of guides written for them and of other trainers, with what they are in verl 0.9.1 and
-agent_rl. `agent-rl train`, `agent-rl doctor` and `agent-rl eval` know them on the command line and in YAML files;
-`python -m verl.trainer.main_ppo` knows those that hydra lets pass. A key that has *moved* takes effect, and one line
-says what it became:
+agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m verl.trainer.main_ppo` know them on the
+command line and in YAML files. A key that has *moved* takes effect, and one line says what it became:
 
 ```text
 agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl put the whole reward below `reward`

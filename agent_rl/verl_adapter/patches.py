@@ -7,6 +7,7 @@ go wrong. `check_version` refuses any other version of verl.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -14,10 +15,10 @@ from typing import Any
 
 from agent_rl.cpu import switch
 from agent_rl.errors import ConfigError
-from agent_rl.settings.old_keys import argument_keys, change_config, tell
+from agent_rl.settings.old_keys import RUN, argument_keys, change_arguments, change_config, tell
 from agent_rl.verl_adapter.stages import announce
 
-__all__ = ["VERL_VERSION", "Hook", "check_version", "empty_batches", "hooks"]
+__all__ = ["VERL_VERSION", "Hook", "change_command_line", "check_version", "empty_batches", "hooks"]
 
 VERL_VERSION = "0.9.1"
 
@@ -119,11 +120,23 @@ class _Nothing(list[Any]):
     sum, tolist = to_padded_tensor, list.copy
 
 
-def old_keys(module: ModuleType) -> None:
-    """`verl.utils.device`: change old spellings of keys where verl's `main` first uses its configuration.
+def change_command_line() -> None:
+    """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train` the launcher has changed them.
+    Under `agent-rl train` the launcher has changed them. A refused key exits: verl only logs what a plugin raises.
     """
+    is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
+    if is_verls and RUN not in os.environ:
+        try:
+            sys.argv[1:], notes = change_arguments(sys.argv[1:])
+        except ConfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        tell(notes)
+
+
+def old_keys(module: ModuleType) -> None:
+    """`verl.utils.device`: change old keys of YAML files where verl's `main` first uses its configuration."""
     from agent_rl.verl_adapter.early_checks import as_one_line
 
     original = module.auto_set_device

@@ -22,6 +22,7 @@ def register() -> None:
     from agent_rl.verl_adapter import patches
 
     patches.check_version(verl.__version__)
+    patches.change_command_line()
     if switch.is_selected():
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf, open_dict
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import verl_defaults
-from agent_rl.settings.old_keys import change_config
+from agent_rl.settings.old_keys import RUN, change_config
 from agent_rl.verl_adapter import patches
-from tests.forks import EXTENDED, FORKS, python
+from tests.forks import EXTENDED, FORKS, Mode, python
 
 
 def test_another_verl_is_refused() -> None:
@@ -144,6 +144,26 @@ def test_few_names_of_verl_are_replaced_and_each_module_has_one_hook() -> None:
 
 
 MAIN = "import runpy; runpy.run_module('verl.trainer.main_ppo', run_name='__main__', alter_sys=True)"
+
+
+WITHOUT_VERL = Mode({"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_PLUGINS": "auto"}, preload="")
+COMMAND = f"""
+import sys
+sys.argv = ["-m", *sys.argv[1:]]
+sys.orig_argv = ["python", "-m", "verl.trainer.main_ppo"]
+import verl  # as `python -m` does before it sets the name of the program
+{MAIN}
+"""
+
+
+def test_the_plain_command_takes_old_keys_which_a_launcher_has_changed_already() -> None:
+    for launched in (False, True):
+        mode = Mode({**WITHOUT_VERL.environment, **({RUN: "a run"} if launched else {})}, preload="")
+        done = FORKS.run(COMMAND, "custom_reward_function.path=a.py", "--cfg", "job", mode=mode)
+        old, today = "custom_reward_function:\n  path: a.py", "  custom_reward_function:\n    path: a.py"
+        assert (old if launched else today) in done.stdout, done.stderr
+        told = "agent_rl: custom_reward_function.path=a.py is reward.custom_reward_function.path"
+        assert done.stderr.count(told) == (not launched)
 
 
 def test_the_plain_command_refuses_old_keys_of_a_file(tmp_path: Path) -> None:
