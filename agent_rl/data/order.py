@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_rl.data.row_table import RowFacts, RowTable
-from agent_rl.data.shares import shares
+from agent_rl.data.row_table import RowFacts, RowTable, shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
 

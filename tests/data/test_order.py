@@ -11,7 +11,7 @@ import pytest
 
 from agent_rl.data.order import RowOrder, hashed
 from agent_rl.data.row_table import RowFacts, RowTable
-from agent_rl.data.shares import shares as shares_of
+from agent_rl.data.row_table import shares as shares_of
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
 
