@@ -10,9 +10,10 @@ integers.
 
 from __future__ import annotations
 
+import operator
 import random
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +44,7 @@ STORIES = (
 
 QUESTION = "{story} How many {things} does {name} have now?"
 
-OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
-}
+OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +149,8 @@ def _steps(expression: str) -> tuple[tuple[str, str], ...]:
     steps = []
     while len(tokens) > 1:
         at = tokens.index("*") if "*" in tokens else 1
-        left, operator, right = tokens[at - 1 : at + 2]
-        value = str(OPERATIONS[operator](int(left), int(right)))
-        steps.append((f"{left}{operator}{right}", value))
+        left, sign, right = tokens[at - 1 : at + 2]
+        value = str(OPERATIONS[sign](int(left), int(right)))
+        steps.append((f"{left}{sign}{right}", value))
         tokens[at - 1 : at + 2] = [value]
     return tuple(steps)

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from agent_rl.data.contract import Row
 from agent_rl.data.conversion import RawSet, text_of, value_of
 from agent_rl.data.rows import RESERVED_KEYS, make_row
 from agent_rl.data.shapes import as_row
@@ -147,9 +148,8 @@ def _of_shape(
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:
         info["tool_selection"] = tool_selection
-    known = ("data_source", "agent_name", "prompt", "ability", "reward_model", "images", "videos", "rm_prompt")
-    further = {name: value for name, value in row.items() if name not in {*known, "extra_info"}}
-    return {name: row[name] for name in known if name in row} | {"extra_info": further | info}
+    further = {name: row.pop(name) for name in list(row) if name not in Row.model_fields}
+    return row | {"extra_info": further | info}
 
 
 def _prepared(options: dict[str, Any]) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_rl.data.row_table import RowFacts, RowTable
-from agent_rl.data.shares import shares
+from agent_rl.data.row_table import RowFacts, RowTable, shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
 
@@ -37,11 +36,10 @@ CHUNK = 256
 
 @dataclass
 class _Pass:
-    """A pass through the rows of a source: which it is, how many are behind, and how many there are."""
+    """A pass through the rows of a source: which it is, and how many are behind."""
 
-    number: int = -1
+    number: int = 0
     cursor: int = 0
-    size: int = 0
 
 
 @dataclass
@@ -143,7 +141,7 @@ class RowOrder:
             raise ConfigError(KEY, problem, "Remove the section, or begin anew with trainer.resume_mode=disable")
         self.table.load(state["table"])
         found = copy.deepcopy(state["progress"])
-        self._at = _Progress(**{**found, "passes": [_Pass(**each) for each in found["passes"]]})
+        self._at = _Progress(**{**found, "passes": [_Pass(each["number"], each["cursor"]) for each in found["passes"]]})
         self._at.stage = min(self._at.stage, len(self._stages) - 1)
         self._permutations.clear()
 
@@ -184,14 +182,14 @@ class RowOrder:
         """The next row of a source, in this pass or in a new one; None when that has none."""
         row = self._next_in_pass(code)
         if row is None:
-            self._at.passes[code] = _Pass(self._at.passes[code].number + 1, 0, len(self.table.members(code)))
+            self._at.passes[code] = _Pass(self._at.passes[code].number + 1)
             row = self._next_in_pass(code)
         return row
 
     def _next_in_pass(self, code: int) -> int | None:
         current, band = self._at.passes[code], self._settings.band
         rows = self._permutation(code)
-        for start in range(current.cursor, current.size, CHUNK):
+        for start in range(current.cursor, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             fits = self._allowed(chunk)
             if band is not None and not self._at.free:
@@ -201,7 +199,7 @@ class RowOrder:
                 place = int(np.argmax(fits))
                 current.cursor = start + place + 1
                 return int(chunk[place])
-        current.cursor = current.size
+        current.cursor = len(rows)
         return None
 
     def _permutation(self, code: int) -> NDArray[np.int64]:
@@ -209,7 +207,7 @@ class RowOrder:
         current = self._at.passes[code]
         known, rows = self._permutations.get(code, (None, np.zeros(0, dtype=np.int64)))
         if known is not current:
-            rows = self.table.members(code)[: current.size]
+            rows = self.table.members(code)
             noise = hashed(f"{self._at.seed}/pass/{self.table.names[code]}/{current.number}", rows)
             if self._settings.order == "difficulty":
                 rows = rows[np.lexsort((noise, self.table.difficulties[rows]))]
@@ -239,7 +237,7 @@ class RowOrder:
             at.stage += 1
             at.recent, at.deficits = [], [0.0] * len(at.deficits)
             for each in at.passes:
-                each.cursor = each.size
+                each.cursor = len(self.table.sources)
         at.recent = []
 
     def _shares_of(self, number: int, rows: RowFacts) -> list[float]:

@@ -90,8 +90,6 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
         row["prompt"] = row.pop(name)
         changed(f"{name} is read as prompt")
     prompt = row["prompt"]
-    if _is_plain(prompt):
-        return
     messages, images, videos = as_messages(prompt, f"{place}, column prompt".lstrip(", "))
     if isinstance(prompt, str):
         changed("a text as prompt became a user message")
@@ -183,15 +181,6 @@ def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str)
         changed(f"tool_config is left out: a run has one tool file, set {key}={config}")
     if syntax is not None:
         changed(f"tool_format is left out: set actor_rollout_ref.rollout.multi_turn.format={syntax}")
-
-
-def _is_plain(prompt: Any) -> bool:
-    """Whether it is a list of messages of text that does not end with the assistant's."""
-    return (
-        isinstance(prompt, list)
-        and all(isinstance(message, Mapping) and isinstance(message.get("content"), str) for message in prompt)
-        and not (len(prompt) > 1 and prompt[-1].get("role") == "assistant")
-    )
 
 
 def _is_parts(value: Any) -> bool:

@@ -23,9 +23,6 @@ __all__ = ["append_lines", "beside", "firsts", "parts"]
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """Errors of a file system without locks."""
 
-_newest: dict[Path, int] = {}
-"""The part that this process has written last, by the path of the first."""
-
 
 def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
     """Append whole lines at once; a line torn by a killed run is ended first, and parent folders are made.
@@ -39,14 +36,12 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
         OSError: when the file cannot be written; nothing of the lines is left in it.
     """
     first = Path(path)
-    number = _newest.get(first, 0) if part_bytes else 0
-    if not _part(first, number).exists():  # a new run: the files of the earlier one were moved away
-        number = 0
-    while part_bytes and (part := _part(first, number)).exists() and part.stat().st_size >= part_bytes:
-        number += 1
-    _newest[first] = number
     first.parent.mkdir(parents=True, exist_ok=True)
-    with open(_part(first, number), "ab+", buffering=0) as file, _locked(file):
+    there = parts(first) if part_bytes else [first]
+    last = there[-1]
+    if part_bytes and last.exists() and last.stat().st_size >= part_bytes:
+        last = _part(first, len(there))
+    with open(last, "ab+", buffering=0) as file, _locked(file):
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         view = memoryview(lines if file.read(1) in (b"", b"\n") else b"\n" + lines)

@@ -59,7 +59,7 @@ def test_what_breaks_the_contract_is_named(path: str, value: Any, key: str, prob
         check_rows([row(), changed(path, value)], source="bad.parquet")
     assert caught.value.key == "bad.parquet, row 1" + f", column {key}" * bool(key)
     assert problem in caught.value.problem
-    assert caught.value.remedy
+    assert "Did you mean 'user'" in caught.value.remedy if value == "usr" else caught.value.remedy
 
 
 @pytest.mark.parametrize("column", ["data_source", "agent_name", "prompt", "reward_model", "extra_info"])
@@ -68,11 +68,6 @@ def test_a_missing_column_is_named(column: str) -> None:
     del bad[column]
     with pytest.raises(ConfigError, match=f"row 0, column {column}: the column is missing"):
         check_rows([bad])
-
-
-def test_an_unknown_role_gets_the_nearest_one_as_remedy() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'user'"):
-        check_rows([changed("prompt.0.role", "usr")])
 
 
 def test_rows_of_one_file_may_differ() -> None:

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from agent_rl.data.order import RowOrder, hashed
-from agent_rl.data.row_table import RowFacts
+from agent_rl.data.row_table import RowFacts, RowTable
+from agent_rl.data.row_table import shares as shares_of
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
 
+COUNTS = {"a": 1, "b": 9}
 AHEAD = 24
 """Events after a kill that are compared; after them the state is that of a later kill."""
 EASY = {row for row, difficulty in enumerate(ROWS.difficulties) if difficulty is not None and difficulty <= 0.5}
@@ -156,6 +158,30 @@ def test_failed_rows_come_again_before_the_next_pass_and_within_their_share() ->
     assert [row for _, row in again[:4]] == failed
     assert all(place % 4 == again[0][0] % 4 for place, _ in again[:4])
     assert one.metrics()["data/to_replay"] == 0
+
+
+def test_a_rate_is_half_the_latest_visit() -> None:
+    table = RowTable(RowFacts(["a", "a"], [None, None]), settings(band={"low": 0.3, "high": 0.6}))
+    rows = np.arange(2)
+    assert table.is_in_band(rows).tolist() == [True, True]  # unknown
+    table.count(0, 1.0)
+    assert table.is_in_band(rows).tolist() == [False, True]
+    table.count(0, 0.0)
+    assert table.is_in_band(rows).tolist() == [True, True]
+    assert table.metrics() == {"rows": 2, "visited": 1, "in_band": 1}
+
+
+def test_weights_temperature_and_counts() -> None:
+    assert shares_of(COUNTS, {}, None, [], "w") == [0.1, 0.9]
+    assert shares_of(COUNTS, {}, 2.0, [], "w") == [0.25, 0.75]
+    assert shares_of(COUNTS, {"*": 1, "a": 3}, None, [], "w") == [0.75, 0.25]
+
+
+def test_a_file_shares_its_weight_among_its_sources_and_rows_left_out_do_not_count() -> None:
+    files = [("x", ["a", "b", "gone"]), ("y", ["gone too"])]
+    assert shares_of(COUNTS, [2, 5], None, files, "w") == [0.1, 0.9]
+    with pytest.raises(ConfigError, match="no source has a weight above 0"):
+        shares_of(COUNTS, [0, 5], None, files, "w")
 
 
 def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:
