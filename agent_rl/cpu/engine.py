@@ -44,7 +44,7 @@ class _OnCPU:
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
+class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
     """Actor and reference policy."""
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -59,5 +59,5 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
 
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):  # type: ignore[misc]
+class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):
     """Critic."""

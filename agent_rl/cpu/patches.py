@@ -11,13 +11,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from agent_rl.cpu import fork_server, speed
+from agent_rl.cpu import engine_forks, fork_server, speed
 
 __all__ = [
     "HOOKS",
     "checkpoint_engine",
+    "engine_processes",
     "gloo_process_group",
-    "rollout_server",
     "training_engines",
     "value_head_attention",
     "weight_transport",
@@ -53,16 +53,16 @@ def weight_transport(module: ModuleType) -> None:
     module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.cpu.rollout.CPUServerAdapter"
 
 
-def rollout_server(module: ModuleType) -> None:
-    """`verl.workers.rollout.replica`: the server of the CPU, under the name that verl looks up."""
+def engine_processes(module: ModuleType) -> None:
+    """`verl.workers.rollout.sglang_rollout.async_sglang_server`: SGLang's processes are forks of `engine_forks`."""
+    original = module._set_envs_and_config
 
-    def load() -> Any:
-        module._load_sglang()  # prepares its imports
-        from agent_rl.cpu.server import CPUReplica
+    @functools.wraps(original)
+    def set_envs_and_config(server_args: Any) -> None:
+        original(server_args)
+        engine_forks.use()
 
-        return CPUReplica
-
-    module.RolloutReplicaRegistry.register("sglang", load)
+    module._set_envs_and_config = set_envs_and_config  # type: ignore[attr-defined]
 
 
 def checkpoint_engine(module: ModuleType) -> None:
@@ -91,7 +91,7 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.utils.distributed", gloo_process_group),
     ("verl.workers.engine.fsdp.transformer_impl", training_engines),
     ("verl.workers.rollout.base", weight_transport),
-    ("verl.workers.rollout.replica", rollout_server),
+    ("verl.workers.rollout.sglang_rollout.async_sglang_server", engine_processes),
     ("verl.checkpoint_engine", checkpoint_engine),
     ("verl.utils.device", fork_server.fork_workers),
     ("verl.utils.model", value_head_attention),

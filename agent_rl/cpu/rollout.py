@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from sglang.srt.managers.io_struct import UpdateWeightsFromTensorReqInput
-from sglang.srt.utils import MultiprocessingSerializer
 from verl.workers.rollout.sglang_rollout.sglang_rollout import ServerAdapter
 from verl.workers.rollout.utils import ensure_async_iterator
 
@@ -57,21 +55,9 @@ class CPUServerAdapter(ServerAdapter):
             result = await self._engine._make_async_request(
                 "update_weights_from_disk", {"model_path": folder, "load_format": "safetensors"}
             )
-            await self._wait_for_other_ranks()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if not result.get("success"):
             raise RuntimeError(f"the SGLang server refused the updated weights: {result.get('message', result)}")
         if global_steps is not None:
             await self.server_actor.set_global_steps.remote(global_steps)
-
-    async def _wait_for_other_ranks(self) -> None:
-        """Wait until every rank of the server has loaded: it answers when the first rank has.
-
-        An update by tensors ends with a barrier, so an empty one is answered only when all ranks have loaded.
-        """
-        ranks = self.config.tensor_model_parallel_size * self.config.data_parallel_size
-        if ranks > 1:
-            nothing = [MultiprocessingSerializer.serialize([])] * ranks
-            request = UpdateWeightsFromTensorReqInput(serialized_named_tensors=nothing, flush_cache=False)
-            await self._engine.update_weights_from_tensor(request)

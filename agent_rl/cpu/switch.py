@@ -41,6 +41,8 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
+    # The engine may run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
+    "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
     # Compiling asks for triton's backends, of which there are none. Read when SGLang is imported.
     "TORCHDYNAMO_DISABLE": "1",
     # verl reads each worker's visible devices from the variable that the platform names.
@@ -108,8 +110,8 @@ def check(config: Any) -> None:
         config: verl's whole configuration.
 
     Raises:
-        ConfigError: for a reward model's engine other than SGLang, for a LoRA adapter that is not merged, and for a
-            checkpoint engine that needs a device.
+        ConfigError: for a reward model's engine other than SGLang, for an engine of several ranks, for a LoRA adapter
+            that is not merged, and for a checkpoint engine that needs a device.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     served = config.reward.reward_model
@@ -119,6 +121,14 @@ def check(config: Any) -> None:
             f"{served.rollout.name!r} needs a GPU",
             "Set it to sglang, or run without VERL_PLATFORM=cpu",
         )
+    engines = {"actor_rollout_ref": rollout, **({"reward.reward_model": served.rollout} if served.enable else {})}
+    for section, engine in engines.items():
+        if engine.tensor_model_parallel_size * engine.data_parallel_size > 1:
+            raise ConfigError(
+                f"{section}.rollout.tensor_model_parallel_size",
+                "on a CPU an engine has one rank",
+                "Set it and data_parallel_size to 1",
+            )
     if max(model.lora_rank, model.lora.rank) > 0 and not model.lora.merge:
         raise ConfigError(
             "actor_rollout_ref.model.lora.merge",

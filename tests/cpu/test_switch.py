@@ -122,7 +122,7 @@ VALIDATE = (
     "recipe, groups, overrides = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])\n"
     "with hydra.initialize_config_dir(recipe, version_base=None):\n"
     "    for override in overrides:\n"
-    "        c = hydra.compose('config', [*groups, override])\n"
+    "        c = hydra.compose('config', [*groups, *override.split()])\n"
     "        try: validate_config(c, use_reference_policy=False, use_critic=False)\n"
     "        except Exception as e: print(type(e).__name__, e)\n"
 )
@@ -136,6 +136,7 @@ def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
         "actor_rollout_ref.model.lora_rank=8": "actor_rollout_ref.model.lora.merge: SGLang keeps LoRA adapters",
         "actor_rollout_ref.rollout.checkpoint_engine.backend=nixl": "backend: 'nixl' needs a GPU. Set it to nccl",
         "reward.reward_model.enable=True": "reward.reward_model.model_path: no reward model is named",
+        "trainer.n_gpus_per_node=2 actor_rollout_ref.rollout.tensor_model_parallel_size=2": "an engine has one rank. Set it and data_parallel",
     }
     groups, recipe = ["+platform=cpu", "size=cpu"], str(ROOT / "recipes/gsm8k_calculator")
     done = python(VALIDATE, recipe, json.dumps(groups), json.dumps([*refused, *GROUPS]), VERL_PLATFORM="cpu")

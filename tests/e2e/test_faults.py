@@ -163,7 +163,7 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("CPUHttpServer", "SGLang's process scheduler_0: SIGKILL ended it"),
+        ("SGLangHttpServer", "SGLang's process scheduler_0: SIGKILL ended it"),
         ("AgentLoopWorker", r"the process of AgentLoopWorker .*Step \d+ is saved in .*global_step"),
         ("SimpleStorageUnit", "the process of SimpleStorageUnit .* has died"),
     ],
@@ -181,7 +181,7 @@ def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
     def kill(step: int, metrics: dict[str, Any]) -> None:
         if step == 1:
             (found,) = [each for each in psutil.Process().children(recursive=True) if name in each.name()]
-            under = found.children(recursive=True) if name == "CPUHttpServer" else [found]
+            under = found.children(recursive=True) if name == "SGLangHttpServer" else [found]
             max(under, key=lambda each: sum(each.cpu_times()[:2])).kill()
 
     before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)

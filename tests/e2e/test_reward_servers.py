@@ -17,15 +17,13 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.mark.recipes
-def test_a_judge_on_a_server_of_its_own_and_a_policy_on_two_ranks(
+def test_a_judge_on_a_server_of_its_own_and_a_policy_with_two_engines(
     tmp_path: Path, tiny_model: Path, tiny_llama: Path, run_processes: Callable[[], list[psutil.Process]]
 ) -> None:
-    """The judge has one tensor-parallel rank, the policy's server two: what SGLang is told of them differs."""
     logged = train(
         tmp_path,
         tiny_llama,
         trainer__n_gpus_per_node=2,
-        actor_rollout_ref__rollout__tensor_model_parallel_size=2,
         actor_rollout_ref__actor__optim__lr=0.01,
         actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=PROMPTS,
         actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=PROMPTS,

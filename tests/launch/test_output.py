@@ -76,9 +76,9 @@ DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finish
 
 def test_an_engine_that_failed_is_the_cause(tmp_path: Path) -> None:
     engine = [
-        "(CPUHttpServer pid=7) [2026-11-23 17:24 TP0] Scheduler hit an exception: Traceback (most recent call last):",
-        '(CPUHttpServer pid=7)   File "scheduler.py", line 3, in run',
-        "(CPUHttpServer pid=7) torch.OutOfMemoryError: CUDA out of memory",
+        "(SGLangHttpServer pid=7) [2026-11-23 17:24 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        '(SGLangHttpServer pid=7)   File "scheduler.py", line 3, in run',
+        "(SGLangHttpServer pid=7) torch.OutOfMemoryError: CUDA out of memory",
     ]
     text = failure(log(tmp_path, *engine, "Traceback (most recent call last):", "  await it", DIED), 0, 1)
     assert text.splitlines()[:2] == [

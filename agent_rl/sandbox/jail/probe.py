@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -12,10 +13,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from .acts import ACTS, Targets, attempt
 from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .syscalls import supported
@@ -41,6 +41,8 @@ _REMEDIES = {
 """Layer -> how to get it; where a problem names none, the first of a set is blamed."""
 _LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # hardly ever loaded, so that importing one reads a file
 _TRIAL_SECONDS = 10
+_PTRACE_ATTACH, _PTRACE_DETACH = 16, 17
+_libc = ctypes.CDLL(None, use_errno=True)
 
 _Results = dict[str, str]
 
@@ -79,7 +81,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
             os.mkdir(scratch, 0o700)
             plan = Plan(layers, tuple(readable), base)
             results = _trial(plan, scratch, targets)
-            acts = {act: results[act] for act in ACTS if act in results}
+            acts = {act: results[act] for act in _ACTS if act in results}
             if (problem := _problem(results, layers)) is None:
                 return ProbeReport(plan, missing, acts)
             named = [layer for layer in _REMEDIES if problem.startswith(f"{layer}:")]
@@ -88,7 +90,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
     return ProbeReport(None, missing, acts)
 
 
-def _trial(plan: Plan, scratch: str, targets: Targets) -> _Results:
+def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
     """Results of all acts in a child under `plan`; the key "failed" where it cannot be confined, or not work."""
     files = [path for path in plan.readable if os.path.exists(path)]
     folders = [path for path in files if os.path.isdir(path)]  # in the namespace, others look like folders
@@ -100,7 +102,7 @@ def _trial(plan: Plan, scratch: str, targets: Targets) -> _Results:
 
         def child() -> _Results:
             confinement.apply(memory_bytes=1 << 30, file_bytes=1 << 20, scratch=scratch, cpu_s=_TRIAL_SECONDS)
-            results = {act: attempt(work, targets) for act, (work, _) in ACTS.items()}
+            results = {act: _attempt(work, targets) for act, (work, _) in _ACTS.items()}
             return results | _use(scratch, folders, [path for path in files if path not in folders])
 
         return _in_child(child)
@@ -127,7 +129,7 @@ def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results
 
 
 def _problem(results: _Results, layers: frozenset[str]) -> str | None:
-    allowed = [name for name, (_, stoppers) in ACTS.items() if stoppers & layers and results.get(name) == "ALLOWED"]
+    allowed = [name for name, (_, stoppers) in _ACTS.items() if stoppers & layers and results.get(name) == "ALLOWED"]
     if "failed" in results:
         return results["failed"]
     return f"does not stop: {', '.join(allowed)}" if allowed else None
@@ -162,7 +164,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
 
 
 @contextmanager
-def _targets() -> Iterator[tuple[str, Targets]]:
+def _targets() -> Iterator[tuple[str, _Targets]]:
     """A directory for scratch directories and the targets, for as long as the block runs."""
     base = tempfile.mkdtemp(prefix="sandbox-probe-")
     victim = os.fork()
@@ -176,8 +178,79 @@ def _targets() -> Iterator[tuple[str, Targets]]:
         for name, mode in (("public", 0o644), ("private", 0o600)):
             os.close(os.open(f"{outside}/{name}", os.O_WRONLY | os.O_CREAT, mode))
         with socket.create_server(("127.0.0.1", 0)) as server:
-            yield base, Targets(outside, server.getsockname()[1], victim)
+            yield base, _Targets(outside, server.getsockname()[1], victim)
     finally:
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         shutil.rmtree(base, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """What a confined child must not reach; made and owned by the process that started it.
+
+    Attributes:
+        directory: outside the readable paths; holds the files `public` (mode 0644) and `private` (0600).
+        port: of a server on this machine.
+        victim: the pid of a process of the same user as the prober.
+    """
+
+    directory: str
+    port: int
+    victim: int
+
+
+def _attempt(act: Callable[[_Targets], object], targets: _Targets) -> str:
+    """Return "denied" when the kernel refuses with an OSError, "ALLOWED" otherwise."""
+    try:
+        act(targets)
+    except OSError:
+        return "denied"
+    return "ALLOWED"
+
+
+def _open(path: str, flags: int) -> None:
+    os.close(os.open(path, flags))
+
+
+def _connect(targets: _Targets) -> None:
+    with socket.socket() as client:
+        client.connect(("127.0.0.1", targets.port))
+
+
+def _ptrace(targets: _Targets) -> None:
+    if _libc.ptrace(_PTRACE_ATTACH, targets.victim, None, None) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+    os.waitpid(targets.victim, 0x40000000)  # __WALL: stopped
+    _libc.ptrace(_PTRACE_DETACH, targets.victim, None, None)
+
+
+def _fork(_: _Targets) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _execute(targets: _Targets) -> None:
+    with suppress(FileNotFoundError):  # the kernel has looked for it
+        os.execv(f"{targets.directory}/missing", ["missing"])
+
+
+_FILES, _SECCOMP, _UID = frozenset({"landlock", "namespace"}), frozenset({"seccomp"}), frozenset({"uid"})
+
+_ACTS: dict[str, tuple[Callable[[_Targets], object], frozenset[str]]] = {
+    "read a file outside": (lambda at: _open(f"{at.directory}/public", os.O_RDONLY), _FILES),
+    "list a directory outside": (lambda at: os.listdir(at.directory), _FILES),
+    "write a file outside": (lambda at: _open(f"{at.directory}/public", os.O_WRONLY), _FILES),
+    "create a file outside": (lambda at: _open(f"{at.directory}/new", os.O_WRONLY | os.O_CREAT), _FILES),
+    "read a private file of the user": (lambda at: _open(f"{at.directory}/private", os.O_RDONLY), _FILES | _UID),
+    "signal another process": (lambda at: os.kill(at.victim, 0), _SECCOMP | _UID),
+    "trace another process": (_ptrace, _SECCOMP | _UID),
+    "become root again": (lambda at: os.setresuid(0, 0, 0), _UID),
+    "change a file's mode": (lambda at: os.chmod(f"{at.directory}/public", 0o644), _SECCOMP | _UID),
+    "connect to a server": (_connect, _SECCOMP),
+    "fork": (_fork, _SECCOMP),
+    "execute a program": (_execute, _SECCOMP),
+}
+"""Act -> how to try it, and the layers that must refuse it. None does harm: signal 0 is sent, no program is there."""
