@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from agent_rl.rewards.scorers.math.expression import FUNCTIONS, Unreadable, parse, variables
@@ -39,7 +40,6 @@ _OPERATION = re.compile(r"[\s).:]*[-+*/^<>=]")
 _PERCENT = re.compile(rf"[\s{QUOTE}]*(?:percent|percentage|pct)\.?[\s{QUOTE}]*$", re.IGNORECASE)
 _CONNECTED = re.compile(r"\s(?:or|and|&)\s|(?<=[0-9})])(?:or|and)(?=[\s0-9A-Za-z\\({-])")
 _POWER = re.compile(r"\^[23]|\^\{[23]\}")
-_BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 
 
 @dataclass(frozen=True)
@@ -207,13 +207,9 @@ def _as_words(text: str) -> Form | None:
         return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None
     if _PROSE.fullmatch(text):
         letters = text.replace(" ", "")
-        if len(letters) > 1 and (_CHOICE.fullmatch(text) or (len(letters) > 4 and not _parses_short(text))):
+        if len(letters) > 1 and (_CHOICE.fullmatch(text) or len(letters) > 4):
             return Form("words", _word_key(text))
     return Form("set", "∅") if "∅" in text and len(text) < 4 else None
-
-
-def _parses_short(text: str) -> bool:
-    return bool(re.fullmatch(r"(?:[a-z]\s?){1,6}", text)) and not re.search(r"[a-z]{5,}", text)
 
 
 def _word_key(text: str) -> str:
@@ -277,27 +273,23 @@ def _without_braces(text: str) -> str:
 
 def _closes(text: str) -> bool:
     """Whether the first bracket is closed by the last one. Brackets need not be of one kind: (0, 1]."""
-    depth = 0
-    for match in _BRACKET.finditer(text):
-        depth += 1 if match[0][-1] in _OPENING else -1
-        if depth == 0:
-            return match.end() == len(text)
-    return False
+    *before, last = _depths(text.lstrip("\\"))
+    return last == 0 and 0 not in before
 
 
 def _split(text: str, separator: str) -> list[str]:
     """Split `text` at the separators outside of brackets."""
-    pieces, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        if character in _OPENING:
-            depth += 1
-        elif character in _CLOSING:
-            depth -= 1
-        elif character == separator and depth == 0:
+    pieces, start = [], 0
+    for index, depth in enumerate(_depths(text)):
+        if depth == 0 and text[index] == separator:
             pieces.append(text[start:index])
             start = index + 1
-    pieces.append(text[start:])
-    return pieces
+    return [*pieces, text[start:]]
+
+
+def _depths(text: str) -> list[int]:
+    """How many brackets are open after each character."""
+    return list(accumulate((character in _OPENING) - (character in _CLOSING) for character in text))
 
 
 def _squeezed(text: str) -> str:
