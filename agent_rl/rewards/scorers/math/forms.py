@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from agent_rl.rewards.scorers.math.expression import FUNCTIONS, Unreadable, parse, variables
-from agent_rl.rewards.scorers.math.latex import QUOTE, clean, is_unit_text, unit_of
+from agent_rl.rewards.scorers.math.latex import QUOTE, clean, unit_of
 from agent_rl.rewards.scorers.math.value import ExpressionValue
 
 __all__ = ["FLIPPED", "MAX_CHARS", "Form", "read"]
@@ -35,7 +35,9 @@ _DECIMAL = re.compile(r"-?[0-9]*\.([0-9]+)")
 _CHOICE = re.compile(r"\(?([A-J])[.:)]?\)?")
 _PROSE = re.compile(r"[A-Za-z][A-Za-z' ,.-]*")
 _SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digits
-_LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
+_LOOSE_UNIT = re.compile(
+    r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>(?:[a-z]{3,}|(?:km|mi)/hr?|(?:m|ft)/s|[ap]m)(?:\s[a-z]+)*(?:\^\{?[23]\}?)?)\.?"
+)
 _OPERATION = re.compile(r"[\s).:]*[-+*/^<>=]")
 _PERCENT = re.compile(rf"[\s{QUOTE}]*(?:percent|percentage|pct)\.?[\s{QUOTE}]*$", re.IGNORECASE)
 _CONNECTED = re.compile(r"\s(?:or|and|&)\s|(?<=[0-9})])(?:or|and)(?=[\s0-9A-Za-z\\({-])")
@@ -235,7 +237,7 @@ def _single(text: str) -> Form:
     body = body.removesuffix("%")
     decimal = _DECIMAL.fullmatch(body.replace(" ", ""))
     try:
-        value = ExpressionValue(parse(_ratio(body)))
+        value = ExpressionValue(parse(body))
     except Unreadable:
         return Form("raw", _squeezed(text))
     unit = "°" if value.node[0] == "deg" else unit
@@ -253,16 +255,10 @@ def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None] | N
 def _plain_unit(text: str) -> tuple[str, str | None]:
     """The value and the unit of `5 cm^2`; of `24 cups`, the value alone."""
     plain = _PLAIN_UNIT.fullmatch(text)
-    if plain and is_unit_text(re.sub(r"\^\{?[23]\}?$", "", plain["unit"]).strip()):
-        return plain["value"], unit_of(plain["unit"])
+    if plain and (unit := unit_of(plain["unit"])):
+        return plain["value"], unit
     loose = _LOOSE_UNIT.fullmatch(text)
     return (loose["value"] if loose and loose["unit"].split()[0] not in FUNCTIONS else text), None
-
-
-def _ratio(text: str) -> str:
-    """`3:2` as a quotient."""
-    match = re.fullmatch(r"\s*([0-9]{1,6})\s*:\s*([1-9][0-9]{0,5})\s*", text)
-    return f"{match[1]}/{match[2]}" if match else text
 
 
 def _without_braces(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["QUOTE", "clean", "is_unit_text", "plain_characters", "unit_factor", "unit_of"]
+__all__ = ["QUOTE", "clean", "plain_characters", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
 """Marks both ends of words that are text, not a product of variables."""
@@ -118,13 +118,6 @@ _UNITS = {
     for dimension, factor, *names in map(str.split, _MEASURES.strip().splitlines())
     for name in names
 }
-_WORDS = """
-units unit square sq cubic per people students ways marbles coins points books apples pages integers cm2 m2 km2
-euro euros rupees yuan kmh km/h m/s km/hr ft/s mph newtons joules watts times total years year months month
-sides edges games boys girls children tickets miles/hour mi/h pm am
-"""
-_FREE_UNITS = frozenset(_WORDS.split())
-"""Words after a number that are ignored."""
 
 
 def plain_characters(text: str) -> str:
@@ -180,12 +173,6 @@ def unit_factor(unit: str) -> tuple[str, float]:
     dimension, factor = _UNITS.get(base.strip(), (base, 1.0))
     order = int(power) if power in ("2", "3") else 1
     return f"{dimension}^{order}", factor**order
-
-
-def is_unit_text(text: str) -> bool:
-    """Whether plain letters after a number are a unit, not variables."""
-    word = text.lower().strip(" .")
-    return unit_of(word) is not None or all(part in _FREE_UNITS or part in _UNITS for part in word.split())
 
 
 def _quoted(match: re.Match[str]) -> str:
