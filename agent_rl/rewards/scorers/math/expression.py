@@ -36,10 +36,8 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _REPEATING = re.compile(r"([0-9]{0,20})\.([0-9]{0,20})\\(?:overline|bar|dot)\{?([0-9]{1,20})\}?")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 _WORD = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|sqrt|exp|ln|log|lg|abs|floor|ceil|pi|inf(?:inity)?\b")
-_LONG_WORD = re.compile(r"[A-Za-z]{6,}")
 _SUBSCRIPT = re.compile(r"_(?:([A-Za-z0-9])|\{([A-Za-z0-9,]{1,8})\})")
 _MIXED = re.compile(r"\\frac(?:([1-9])([1-9])|\{([0-9]{1,6})\}\{([0-9]{1,6})\})(?![0-9])")
-_PRIMES = re.compile("'{1,3}")
 _CALLED = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
 _FUNCTION_NAMES = frozenset("fghpqFGHPQ")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
@@ -139,7 +137,7 @@ class _Parser(Reader[Node]):
         if word:
             self.at = word.end()
             return self.named(word[0])
-        if mark.isalpha() and not _LONG_WORD.match(self.text, self.at):
+        if mark.isalpha():
             self.at += 1
             return self.symbol(mark)
         raise Unreadable(f"{mark!r} at {self.at}")
@@ -166,10 +164,6 @@ class _Parser(Reader[Node]):
         if subscript:
             self.at = subscript.end()
             name += "_" + (subscript[1] or subscript[2])
-        primes = _PRIMES.match(self.text, self.at)
-        if primes:
-            self.at = primes.end()
-            name += primes[0]
         if name in ("e", "i"):
             return self.made("const", name)
         called = _CALLED.match(self.text, self.at)

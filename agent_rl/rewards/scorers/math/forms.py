@@ -221,18 +221,16 @@ def _word_key(text: str) -> str:
 
 def _single(text: str) -> Form:
     """A value, perhaps with a unit, a percent sign or the base of its digits, which counts as a unit."""
-    base = _BASE.fullmatch(text)
-    if base:
-        return Form("value", _squeezed(text), (), ExpressionValue(parse(base[1])), f"base {base[2]}")
     quoted = _WORDS.search(text)
     chosen = quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip())
     if quoted and chosen and not _OPERATION.match(text, quoted.end()):
         return Form("words", quoted[1].strip(" ().:").lower())
     text = _PERCENT.sub(" %", text)
+    base = _BASE.fullmatch(text)
     split = _quoted_unit(text, quoted) if quoted and "%" not in text else _plain_unit(text)
     if split is None:
         return Form("raw", _squeezed(text))
-    body, unit = split[0].strip(), split[1]
+    body, unit = (base[1], f"base {base[2]}") if base else (split[0].strip(), split[1])
     percent = body.endswith("%")
     body = body.removesuffix("%")
     decimal = _DECIMAL.fullmatch(body.replace(" ", ""))

@@ -41,10 +41,8 @@ _TEXT = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|texttt|textnormal|mathrm|mathbf|mathsf|mathit|mbox|hbox|operatorname\*?|"
     r"boldsymbol|bm|emph|bold|mathcal|mathbb|boxed|fbox)\s*\{([^{}]{0,300})\}"
 )
-_LETTERS = re.compile(r"[A-Z](?:,\s*[A-Z])+")
 _SYMBOLS = frozenset("eidxyzCPABD")
 _COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
-_OLD_FRACTION = re.compile(r"\\([dtc]?frac)\s+")
 _DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
 _GROUPS = re.compile(r"(?<![0-9.])([1-9][0-9]{0,2})((?:,[0-9]{3})+)(?![0-9])")
 _TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234 as in MATH
@@ -135,7 +133,6 @@ def clean(text: str) -> str:
         if "\\begin" not in text:
             text = text.replace("\\\\", "\\")  # escaped once too often
         text = _TIGHT.sub("", text).replace("\\!", "").replace("^{\\prime}", "'").replace("\\prime", "'")
-        text = _OLD_FRACTION.sub(r"\\\1", text)
         text = _DEGREES.sub("°", text)
         for _ in range(3):
             text, count = _TEXT.subn(_quoted, text)
@@ -183,7 +180,7 @@ def _quoted(match: re.Match[str]) -> str:
     lowered = content.lower()
     if lowered in ("or", "and"):
         return ", "
-    if command in ("boxed", "fbox") or not any(letter.isalpha() for letter in content) or _LETTERS.fullmatch(content):
+    if command in ("boxed", "fbox") or not any(letter.isalpha() for letter in content):
         return f" {content} "
     if command.startswith(("math", "bold", "bm")) and (content in _SYMBOLS or "\\" in content):
         return f" {content} "

@@ -14,7 +14,6 @@ __all__ = ["Undecided", "same"]
 
 _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
-_LENGTHS = re.compile(r"(?:\\frac|[{}|()/+:]|[A-Z]{2,4})+")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
 _ENOUGH = 6
 """Decimals, and significant digits, of a number that stands for every value that rounds to it."""
@@ -204,7 +203,7 @@ def _names(equation: Form, *, computed: bool = False) -> bool:
         return False
     name, value = equation.parts
     node = name.value.node
-    if _LENGTHS.fullmatch(name.text) or (computed and not variables(value.value.node) and _is_plain(node)):
+    if computed and not variables(value.value.node) and _is_plain(node):
         return True
     if value.value.node[0] == "var" and not computed:
         return False
