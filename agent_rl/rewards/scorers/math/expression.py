@@ -129,7 +129,8 @@ class _Parser(Reader[Node]):
             return self.made("num", _repeated(*repeating.groups()))
         number = _NUMBER.match(self.text, self.at)
         if number:
-            return self.number(number)
+            self.at = number.end()
+            return self.made("num", self.number(number[0]))
         if mark in _CONSTANTS:
             self.at += 1
             return self.made("const", _CONSTANTS[mark])
@@ -142,22 +143,21 @@ class _Parser(Reader[Node]):
             return self.symbol(mark)
         raise Unreadable(f"{mark!r} at {self.at}")
 
-    def number(self, match: re.Match[str]) -> Node:
-        if len(match[0]) > _MAX_DIGITS:
+    def number(self, digits: str) -> Fraction:
+        """The value of a number, with the fraction of a mixed one and the exponent behind it."""
+        if len(digits) > _MAX_DIGITS:
             raise Unreadable("a number of too many digits")
-        self.at = match.end()
         mixed = _MIXED.match(self.text, self.at)
-        value = Fraction(match[0])
-        if mixed and "." not in match[0]:
+        if mixed and "." not in digits:
             top, bottom = int(mixed[1] or mixed[3]), int(mixed[2] or mixed[4])
             if 0 < top < bottom:
                 self.at = mixed.end()
-                return self.made("num", value + Fraction(top, bottom))
+                return int(digits) + Fraction(top, bottom)
         power = _EXPONENT.match(self.text, self.at)
-        if power and ("." in match[0] or power[1][0] in "+-" or len(power[1]) > 1):
+        if power and ("." in digits or power[1][0] in "+-" or len(power[1]) > 1):
             self.at = power.end()
-            return self.made("num", value * Fraction(10) ** int(power[1]))
-        return self.made("num", value)
+            return Fraction(f"{digits}e{power[1]}")
+        return Fraction(digits)
 
     def symbol(self, name: str) -> Node:
         subscript = _SUBSCRIPT.match(self.text, self.at)

@@ -69,22 +69,21 @@ def read(text: str) -> Form:
     """The form of a text of at most `MAX_CHARS` characters; a longer one is raw."""
     if len(text) > MAX_CHARS:
         return Form("raw", text)
+    cleaned = clean(text)
     try:
-        return _read(clean(text), 0)
-    except RecursionError:
-        return Form("raw", text)
+        return _read(cleaned, 0)
+    except (Unreadable, RecursionError):
+        return Form("raw", _squeezed(cleaned))
 
 
 def _read(text: str, depth: int) -> Form:
     text = text.strip().strip("\"'").strip()
-    if depth > _MAX_DEPTH:
-        return Form("raw", text)
     whole = _without_braces(text)
+    if depth > _MAX_DEPTH or "\\begin" in whole or "&" in whole:
+        raise Unreadable("nested too deeply, or a matrix")
     named = _NAMED.fullmatch(whole)
     if named and (named[1] or _closes(named[2])):
         return _read(named[1] or named[2], depth + 1)
-    if "\\begin" in whole or "&" in whole:
-        return Form("raw", _squeezed(whole))
     if whole == "ℝ":
         return Form("tuple", whole, _INFINITE, brackets="()")
     words = _as_words(whole)
@@ -117,10 +116,8 @@ def _listed(text: str) -> list[str]:
 
 def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets: str = "") -> Form:
     if len(pieces) > _MAX_ELEMENTS:
-        return Form("raw", text)
+        raise Unreadable("too many elements")
     parts = tuple(_read(piece, depth + 1) for piece in pieces)
-    if any(part.kind == "raw" for part in parts):
-        return Form("raw", _squeezed(text))
     if kind == "set" and len(parts) == 1:
         return parts[0]
     return Form(kind, _squeezed(text), parts, brackets=brackets)
@@ -132,8 +129,9 @@ def _bracketed(text: str, depth: int) -> Form | None:
         inner = text[2:-2]
         if not inner.strip():
             return Form("set", "∅")
-        condition = "|" in inner or ":" in inner
-        return Form("raw", _squeezed(text)) if condition else _sequence("set", text, _split(inner, ","), depth)
+        if "|" in inner or ":" in inner:
+            raise Unreadable("a set with a condition")
+        return _sequence("set", text, _split(inner, ","), depth)
     if text[:1] in "([⟨" and text[-1:] in ")]⟩" and _closes(text):
         pieces = _split(text[1:-1], ",")
         if len(pieces) > 1:
@@ -149,11 +147,11 @@ def _relation(text: str, depth: int) -> Form:
         at = signs.index("≈") + 1
         return _approximated("=".join(pieces[:at]), pieces[-1], depth)
     sides = tuple(_read(piece, depth + 1) for piece in pieces)
-    if set(signs) == {"="} and sides[-1].kind not in ("value", "raw"):
+    if set(signs) == {"="} and sides[-1].kind != "value":
         return sides[-1]
     values = [side.value for side in sides if side.value is not None]
     if len(sides) > 4 or len(values) < len(sides):
-        return Form("raw", _squeezed(text))
+        raise Unreadable("a relation of more than expressions")
     if set(signs) == {"="}:
         return _equation(sides, values, _squeezed(text))
     return _as_interval(sides, signs) or Form("relation", _squeezed(text), sides, brackets="".join(signs))
@@ -228,26 +226,23 @@ def _single(text: str) -> Form:
     text = _PERCENT.sub(" %", text)
     base = _BASE.fullmatch(text)
     split = _quoted_unit(text, quoted) if quoted and "%" not in text else _plain_unit(text)
-    if split is None:
-        return Form("raw", _squeezed(text))
     body, unit = (base[1], f"base {base[2]}") if base else (split[0].strip(), split[1])
     percent = body.endswith("%")
     body = body.removesuffix("%")
     decimal = _DECIMAL.fullmatch(body.replace(" ", ""))
-    try:
-        value = ExpressionValue(parse(body))
-    except Unreadable:
-        return Form("raw", _squeezed(text))
+    value = ExpressionValue(parse(body))
     unit = "°" if value.node[0] == "deg" else unit
     return Form("value", _squeezed(text), (), value, unit, percent, len(decimal[1]) if decimal else None)
 
 
-def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None] | None:
-    r"""The value and the unit of `5\text{ cm}^2`; None if the words are neither unit nor prefix."""
+def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None]:
+    r"""The value and the unit of `5\text{ cm}^2`."""
     before, after = text[: quoted.start()].strip(), _WORDS.sub("", text[quoted.end() :]).strip()
     if before and not re.search(r"[A-Za-z0-9]", _POWER.sub("", after)):
         return before, unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
-    return (after, None) if after and not before else None
+    if before or not after:
+        raise Unreadable("words within an expression")
+    return after, None
 
 
 def _plain_unit(text: str) -> tuple[str, str | None]:
