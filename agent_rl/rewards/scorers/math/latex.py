@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from agent_rl.tools.builtin._calculator.reader import SIGNS
+
 __all__ = ["QUOTE", "clean", "plain_characters", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
@@ -52,33 +54,11 @@ _MIXED = re.compile(
 )
 _UNEQUAL = re.compile(r"(?<![0-9)\]}!\s])!=|(?<=\s)!=|<>")
 _LATEX_MIXED_GAP = re.compile(r"(?<=[0-9])\s+(?=\\frac)")
-_CHARACTERS = str.maketrans(
+_CHARACTERS = SIGNS | str.maketrans(
     {
-        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", None),
-        **{
-            "×": "*",
-            "·": "*",
-            "⋅": "*",
-            "∗": "*",
-            "÷": "/",
-            "∕": "/",
-            "\u2044": "/",
-            "√": "\\sqrt",
-            "º": "°",
-            "˚": "°",
-        },
-        **{
-            "²": "^2",
-            "³": "^3",
-            "⁴": "^4",
-            "½": " 1/2",
-            "⅓": " 1/3",
-            "⅔": " 2/3",
-            "¼": " 1/4",
-            "¾": " 3/4",
-            "⅛": " 1/8",
-        },
+        **{"²": "^2", "³": "^3", "⁴": "^4", "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"},
+        **{"⅛": " 1/8", "√": "\\sqrt", "º": "°", "˚": "°"},
         **{"θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "λ": "\\lambda ", "φ": "\\phi "},
         **{"，": ",", "；": ";", "：": ":", "、": ",", "。": ".", "’": "'", "′": "'", "“": '"', "”": '"'},
     }
