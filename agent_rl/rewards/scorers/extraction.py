@@ -75,7 +75,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
         joined: include the boxes before it that only spacing, commas, "and" or "or" separate, as a list without
             repetitions.
     """
-    boxes = _boxes(text[-_MAX_TEXT:])
+    boxes = _boxes(text[-_MAX_TEXT:]) if "\\" in text else []
     if not boxes:
         return None
     contents = [boxes[-1][2]]
@@ -209,7 +209,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
     tagged = last_tag(text)
     text = text if tagged is None else tagged
     whole = marks in (ANY, FINAL) or tagged is not None
-    boxed = last_boxed(text, joined=True) if "\\" in text else None
+    boxed = last_boxed(text, joined=True)
     mark = _last_mark(text, ANY if whole else marks)
     if boxed is not None and (whole or mark is None or mark.start() < text.rfind("\\boxed")):
         while (inner := last_boxed(boxed)) is not None:

@@ -63,6 +63,11 @@ class Form:
     approximate: bool = False
     """Whether it stood after a sign such as ≈, without an exact value before it."""
 
+    @property
+    def number(self) -> Any:
+        """The value as a real number of mpmath; None if it is none."""
+        return None if self.value is None else self.value.number
+
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Form:
@@ -175,10 +180,9 @@ def _approximated(exact: str, rounded: str, depth: int) -> Form:
     value = found.parts[-1] if found is not None and found.kind == "relation" and found.brackets == "=" else found
     if value is None or value.value is None or value.value.node[0] == "var":
         return replace(number, approximate=True)
-    one, other = value.value.number, number.value.number if number.value else None
-    if found is None or one is None or other is None or not number.decimals:
+    if found is None or value.number is None or number.number is None or not number.decimals:
         return found or number
-    if abs(one - other) > 0.5000001 * 10.0**-number.decimals:
+    if abs(value.number - number.number) > 0.5000001 * 10.0**-number.decimals:
         return found
     known = replace(value, parts=(replace(number, approximate=True),))
     return known if found is value else replace(found, parts=(*found.parts[:-1], known))
