@@ -25,6 +25,10 @@ _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
 """The relations read from right to left."""
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
+_MATRIX = re.compile(
+    r"(?:[^=\\]{1,12}=)?[\s()\[\]]*\\begin\{([pbB]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}[\s()\[\]]*",
+    re.DOTALL,
+)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
 _BASE = re.compile(r"(-?[0-9][0-9A-F]*(?:\.[0-9A-F]+)?|[A-F]{2,})_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
 _WORDS = re.compile(rf"{QUOTE}([^{QUOTE}]*){QUOTE}")
@@ -84,11 +88,13 @@ def read(text: str) -> Form:
 def _read(text: str, depth: int) -> Form:
     text = text.strip().strip("\"'").strip()
     whole = _without_braces(text)
-    if depth > _MAX_DEPTH or "\\begin" in whole or "&" in whole:
-        raise Unreadable("nested too deeply, or a matrix")
+    if depth > _MAX_DEPTH:
+        raise Unreadable("nested too deeply")
     named = _NAMED.fullmatch(whole)
     if named and (named[1] or _closes(named[2])):
         return _read(named[1] or named[2], depth + 1)
+    if "\\begin" in whole or "&" in whole:
+        return _matrix(whole, depth)
     if whole == "ℝ":
         return Form("tuple", whole, _INFINITE, brackets="()")
     words = _as_words(whole)
@@ -143,6 +149,18 @@ def _bracketed(text: str, depth: int) -> Form | None:
             brackets = (text[0] + text[-1]).replace("⟨", "(").replace("⟩", ")")
             return _sequence("tuple", text, pieces, depth, brackets)
     return None
+
+
+def _matrix(text: str, depth: int) -> Form:
+    """A matrix is a tuple of its rows, a column the tuple of its entries."""
+    match = _MATRIX.fullmatch(text)
+    if match is None:
+        raise Unreadable("not a matrix")
+    rows = [row.split("&") for row in match[2].split("\\\\") if row.strip()]
+    if all(len(row) == 1 for row in rows):
+        return _sequence("tuple", text, [row[0] for row in rows], depth, "()")
+    parts = tuple(_sequence("tuple", "&".join(row), row, depth, "()") for row in rows)
+    return Form("tuple", _squeezed(text), parts, brackets="matrix")
 
 
 def _relation(text: str, depth: int) -> Form:
