@@ -9,6 +9,8 @@ from collections.abc import Sequence
 __all__ = [
     "ANY",
     "FINAL",
+    "LOOKS_LIKE_MATH",
+    "PROSE",
     "STRICT",
     "after_thoughts",
     "extract_formula",
@@ -51,8 +53,8 @@ _VAGUE = re.compile(
     r"\b(?:not?|never|cannot|than|least|most|between|over|under|about|nearly|almost)\b|n't\b", re.IGNORECASE
 )
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:/[0-9]+)?\s?(?:\\?%)?(?![\w.]?[0-9])")
-_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
-_LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
+PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
+LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 _SPACING = re.compile(r"(?:\\q?quad|\\[,;:!()\[\]\s]|\\\\|[$&~.\s])+")
 _JOINT = re.compile(
     r" ?(?:[,;]? ?(?:[A-Za-z()]+ ){0,5}(?:and|or|as well as|和|或) ?,?|[,;]|) ?(?:[A-Za-z]\w{0,3} ?= ?)?", re.IGNORECASE
@@ -73,7 +75,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
         joined: include the boxes before it that only spacing, commas, "and" or "or" separate, as a list without
             repetitions.
     """
-    boxes = _boxes(text[-_MAX_TEXT:])
+    boxes = _boxes(text[-_MAX_TEXT:]) if "\\" in text else []
     if not boxes:
         return None
     contents = [boxes[-1][2]]
@@ -163,7 +165,7 @@ def _last_mark(text: str, marks: Sequence[str]) -> re.Match[str] | None:
 
 def _is_heading(text: str, mark: re.Match[str]) -> bool:
     """Whether `#### Notes` stands above other text."""
-    return mark[0][0] == "#" and not _LOOKS_LIKE_MATH.search(mark["rest"]) and bool(text[mark.end() :].strip())
+    return mark[0][0] == "#" and not LOOKS_LIKE_MATH.search(mark["rest"]) and bool(text[mark.end() :].strip())
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -207,7 +209,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
     tagged = last_tag(text)
     text = text if tagged is None else tagged
     whole = marks in (ANY, FINAL) or tagged is not None
-    boxed = last_boxed(text, joined=True) if "\\" in text else None
+    boxed = last_boxed(text, joined=True)
     mark = _last_mark(text, ANY if whole else marks)
     if boxed is not None and (whole or mark is None or mark.start() < text.rfind("\\boxed")):
         while (inner := last_boxed(boxed)) is not None:
@@ -222,7 +224,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
         return None
     if len(text) > _MAX_SHORT or "\n" in text:
         return _last_formula(text) if marks is ANY else None
-    if not (_PROSE.search(text) and _LOOKS_LIKE_MATH.search(text)):
+    if not (PROSE.search(text) and LOOKS_LIKE_MATH.search(text)):
         return text
     return _last_formula(text) if marks is ANY and tagged is None else _shortened(text)
 
@@ -235,10 +237,10 @@ def _shortened(marked: str) -> str:
     outside = _FORMULA.sub(" ", text)
     if not outside.strip(" .") and (formula := _FORMULA.match(text)):
         return formula[formula.lastindex or 0] if formula.end() >= len(text.rstrip(" .")) else text
-    if not _PROSE.search(outside) or _VAGUE.search(outside):
+    if not PROSE.search(outside) or _VAGUE.search(outside):
         return text
     found = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))
-    if len(found) != 1 or (found[0].re is _FORMULA and _LOOKS_LIKE_MATH.search(outside)):
+    if len(found) != 1 or (found[0].re is _FORMULA and LOOKS_LIKE_MATH.search(outside)):
         return text
     return found[0][found[0].lastindex or 0]
 

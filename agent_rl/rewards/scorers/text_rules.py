@@ -22,12 +22,12 @@ from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "similarity", "tag_share"]
+__all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "tag_share"]
 
 MAX_TEXT = 1_000_000
 """Characters at the end of a text that are searched; a longer text has no well-formed tags."""
 MAX_COMPARED = 2_000
-"""Characters at the begin of a text that are compared by `similarity`."""
+"""Characters at the begin of a text that are compared with `similar_to`."""
 LIMIT_S = 0.1
 """Wall-clock seconds of one search; other threads run meanwhile."""
 
@@ -97,15 +97,11 @@ class TextRules(BaseModel):
     min_chars: int | None = Field(default=None, ge=0)
     max_chars: int | None = Field(default=None, ge=0)
     target_chars: int | None = Field(default=None, ge=1)
-    """A length: a text of it counts 1, one that is off by `target_within` characters or more 0; between, linearly."""
-    target_within: int | None = Field(default=None, ge=1)
-    """Default: `target_chars`."""
+    """A length: a text of it counts 1, an empty one or one of twice the length 0; between, linearly."""
     number_between: tuple[float | None, float | None] | None = None
     """The least and the greatest value, both included, of the number that the text answers with; null: no bound."""
     similar_to: str | None = None
     """A text; the likeness to it counts: the ratio of Python's `difflib.SequenceMatcher` without case, 0 to 1."""
-    min_similarity: float | None = Field(default=None, gt=0, le=1)
-    """Likeness from which on it counts 1, and 0 below; null: the likeness itself."""
 
     @field_validator("all_of", "any_of", "none_of", "patterns", "forbidden_patterns", mode="before")
     @classmethod
@@ -153,17 +149,15 @@ def kept(text: str, rules: TextRules) -> dict[str, float]:
     if rules.max_chars is not None:
         outcome["max_chars"] = len(text) <= rules.max_chars
     if rules.target_chars is not None:
-        within = rules.target_within or rules.target_chars
-        outcome["target_chars"] = max(0.0, 1 - abs(len(text) - rules.target_chars) / within)
+        outcome["target_chars"] = max(0.0, 1 - abs(len(text) - rules.target_chars) / rules.target_chars)
     if rules.number_between is not None:
         outcome["number_between"] = _between(extract_number(text), *rules.number_between)
     if rules.similar_to is not None:
-        alike = similarity(text, rules.similar_to)
-        outcome["similar_to"] = alike if rules.min_similarity is None else alike >= rules.min_similarity
+        outcome["similar_to"] = _similarity(text, rules.similar_to)
     return outcome
 
 
-def similarity(text: str, other: str) -> float:
+def _similarity(text: str, other: str) -> float:
     """The ratio of `difflib.SequenceMatcher`, 0 to 1, of the first 2,000 characters without case and extra spaces."""
     one, another = (" ".join(each[:MAX_COMPARED].casefold().split()) for each in (text, other))
     return SequenceMatcher(None, one, another).ratio()

@@ -40,14 +40,8 @@ def test_numbers_likeness_and_length_are_rules_too() -> None:
     assert share("it takes long", number_between=(None, 15)) == 0.0
     assert share("A quick fox", similar_to="a  quick fox") == 1.0
     assert share("abcd", similar_to="bcde") == 0.75
-    assert share("abcd", similar_to="bcde", min_similarity=0.8) == 0.0
     assert share("a" * 75, target_chars=100) == 0.75
-    assert share("a" * 75, target_chars=100, target_within=50) == 0.5
     assert share("a" * 500, target_chars=100) == 0.0
-
-
-def test_case_can_count() -> None:
-    assert kept("refund", TextRules(all_of=("Refund",), case_sensitive=True)) == {"all_of Refund": False}
 
 
 def test_an_undecided_pattern_is_not_kept_either_way() -> None:
@@ -57,6 +51,7 @@ def test_an_undecided_pattern_is_not_kept_either_way() -> None:
 
 def test_the_score_is_the_share() -> None:
     assert score_text_rules("a b", {"all_of": ["a", "b", "c", "d"]}, {}) == 0.5
+    assert score_text_rules("a b", {"all_of": ["A", "b"], "case_sensitive": True}, {}) == 0.5
 
 
 @pytest.mark.parametrize("rules", [{}, {"all_of": [""]}, {"patterns": ["("]}, {"all": ["a"]}, {"min_chars": -1}])
@@ -85,13 +80,9 @@ def test_tags_stand_once_closed_and_in_order(text: str, share: float, alone: flo
     assert tag_share(text, ["think", "answer"], alone=True) == alone
 
 
-def test_patterns_are_searched() -> None:
-    assert found(compiled("b+"), "abba") is True
+def test_patterns_are_searched_for_a_limited_time() -> None:
+    assert found(compiled("B+", ignore_case=True), "abba") is True
     assert found(compiled("c"), "abba") is False
-    assert found(compiled("B", ignore_case=True), "abba") is True
-
-
-def test_a_search_ends() -> None:
     assert found(compiled("^(a|aa)+$"), "a" * 5_000 + "!") is None
 
 

@@ -36,10 +36,8 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _REPEATING = re.compile(r"([0-9]{0,20})\.([0-9]{0,20})\\(?:overline|bar|dot)\{?([0-9]{1,20})\}?")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 _WORD = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|sqrt|exp|ln|log|lg|abs|floor|ceil|pi|inf(?:inity)?\b")
-_LONG_WORD = re.compile(r"[A-Za-z]{6,}")
 _SUBSCRIPT = re.compile(r"_(?:([A-Za-z0-9])|\{([A-Za-z0-9,]{1,8})\})")
 _MIXED = re.compile(r"\\frac(?:([1-9])([1-9])|\{([0-9]{1,6})\}\{([0-9]{1,6})\})(?![0-9])")
-_PRIMES = re.compile("'{1,3}")
 _CALLED = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
 _FUNCTION_NAMES = frozenset("fghpqFGHPQ")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
@@ -131,7 +129,8 @@ class _Parser(Reader[Node]):
             return self.made("num", _repeated(*repeating.groups()))
         number = _NUMBER.match(self.text, self.at)
         if number:
-            return self.number(number)
+            self.at = number.end()
+            return self.made("num", self.number(number[0]))
         if mark in _CONSTANTS:
             self.at += 1
             return self.made("const", _CONSTANTS[mark])
@@ -139,37 +138,32 @@ class _Parser(Reader[Node]):
         if word:
             self.at = word.end()
             return self.named(word[0])
-        if mark.isalpha() and not _LONG_WORD.match(self.text, self.at):
+        if mark.isalpha():
             self.at += 1
             return self.symbol(mark)
         raise Unreadable(f"{mark!r} at {self.at}")
 
-    def number(self, match: re.Match[str]) -> Node:
-        if len(match[0]) > _MAX_DIGITS:
+    def number(self, digits: str) -> Fraction:
+        """The value of a number, with the fraction of a mixed one and the exponent behind it."""
+        if len(digits) > _MAX_DIGITS:
             raise Unreadable("a number of too many digits")
-        self.at = match.end()
         mixed = _MIXED.match(self.text, self.at)
-        value = Fraction(match[0])
-        if mixed and "." not in match[0]:
+        if mixed and "." not in digits:
             top, bottom = int(mixed[1] or mixed[3]), int(mixed[2] or mixed[4])
             if 0 < top < bottom:
                 self.at = mixed.end()
-                return self.made("num", value + Fraction(top, bottom))
+                return int(digits) + Fraction(top, bottom)
         power = _EXPONENT.match(self.text, self.at)
-        if power and ("." in match[0] or power[1][0] in "+-" or len(power[1]) > 1):
+        if power and ("." in digits or power[1][0] in "+-" or len(power[1]) > 1):
             self.at = power.end()
-            return self.made("num", value * Fraction(10) ** int(power[1]))
-        return self.made("num", value)
+            return Fraction(f"{digits}e{power[1]}")
+        return Fraction(digits)
 
     def symbol(self, name: str) -> Node:
         subscript = _SUBSCRIPT.match(self.text, self.at)
         if subscript:
             self.at = subscript.end()
             name += "_" + (subscript[1] or subscript[2])
-        primes = _PRIMES.match(self.text, self.at)
-        if primes:
-            self.at = primes.end()
-            name += primes[0]
         if name in ("e", "i"):
             return self.made("const", name)
         called = _CALLED.match(self.text, self.at)

@@ -9,10 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from agent_rl.rewards.scorers.math.expression import FUNCTIONS, Unreadable, parse, variables
-from agent_rl.rewards.scorers.math.latex import QUOTE, clean, is_unit_text, unit_of
+from agent_rl.rewards.scorers.math.latex import QUOTE, clean, unit_of
 from agent_rl.rewards.scorers.math.value import ExpressionValue
 
 __all__ = ["FLIPPED", "MAX_CHARS", "Form", "read"]
@@ -24,6 +25,10 @@ _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
 """The relations read from right to left."""
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
+_MATRIX = re.compile(
+    r"(?:[^=\\]{1,12}=)?[\s()\[\]]*\\begin\{([pbB]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}[\s()\[\]]*",
+    re.DOTALL,
+)
 _NAMED = re.compile(r"[A-Za-z](?:_\{?\w\}?)?\s*(?:∈|:(?=\s*[\\([]))\s*(.+)|[A-Z]\s*(\([^()]*,.*\))", re.DOTALL)
 _BASE = re.compile(r"(-?[0-9][0-9A-F]*(?:\.[0-9A-F]+)?|[A-F]{2,})_(?:\{?\(?([0-9]{1,2}|[a-z]+)\)?\}?)")
 _WORDS = re.compile(rf"{QUOTE}([^{QUOTE}]*){QUOTE}")
@@ -34,12 +39,13 @@ _DECIMAL = re.compile(r"-?[0-9]*\.([0-9]+)")
 _CHOICE = re.compile(r"\(?([A-J])[.:)]?\)?")
 _PROSE = re.compile(r"[A-Za-z][A-Za-z' ,.-]*")
 _SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digits
-_LOOSE_UNIT = re.compile(r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>[a-z]{3,}(?:\s[a-z]+)*)\.?")
+_LOOSE_UNIT = re.compile(
+    r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>(?:[a-z]{3,}|(?:km|mi)/hr?|(?:m|ft)/s|[ap]m)(?:\s[a-z]+)*(?:\^\{?[23]\}?)?)\.?"
+)
 _OPERATION = re.compile(r"[\s).:]*[-+*/^<>=]")
 _PERCENT = re.compile(rf"[\s{QUOTE}]*(?:percent|percentage|pct)\.?[\s{QUOTE}]*$", re.IGNORECASE)
 _CONNECTED = re.compile(r"\s(?:or|and|&)\s|(?<=[0-9})])(?:or|and)(?=[\s0-9A-Za-z\\({-])")
 _POWER = re.compile(r"\^[23]|\^\{[23]\}")
-_BRACKET = re.compile(r"\\[{}]|[\[\](){}⟨⟩]")
 
 
 @dataclass(frozen=True)
@@ -61,28 +67,34 @@ class Form:
     approximate: bool = False
     """Whether it stood after a sign such as ≈, without an exact value before it."""
 
+    @property
+    def number(self) -> Any:
+        """The value as a real number of mpmath; None if it is none."""
+        return None if self.value is None else self.value.number
+
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Form:
     """The form of a text of at most `MAX_CHARS` characters; a longer one is raw."""
     if len(text) > MAX_CHARS:
         return Form("raw", text)
+    cleaned = clean(text)
     try:
-        return _read(clean(text), 0)
-    except RecursionError:
-        return Form("raw", text)
+        return _read(cleaned, 0)
+    except (Unreadable, RecursionError):
+        return Form("raw", _squeezed(cleaned))
 
 
 def _read(text: str, depth: int) -> Form:
     text = text.strip().strip("\"'").strip()
-    if depth > _MAX_DEPTH:
-        return Form("raw", text)
     whole = _without_braces(text)
+    if depth > _MAX_DEPTH:
+        raise Unreadable("nested too deeply")
     named = _NAMED.fullmatch(whole)
     if named and (named[1] or _closes(named[2])):
         return _read(named[1] or named[2], depth + 1)
     if "\\begin" in whole or "&" in whole:
-        return Form("raw", _squeezed(whole))
+        return _matrix(whole, depth)
     if whole == "ℝ":
         return Form("tuple", whole, _INFINITE, brackets="()")
     words = _as_words(whole)
@@ -115,10 +127,8 @@ def _listed(text: str) -> list[str]:
 
 def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets: str = "") -> Form:
     if len(pieces) > _MAX_ELEMENTS:
-        return Form("raw", text)
+        raise Unreadable("too many elements")
     parts = tuple(_read(piece, depth + 1) for piece in pieces)
-    if any(part.kind == "raw" for part in parts):
-        return Form("raw", _squeezed(text))
     if kind == "set" and len(parts) == 1:
         return parts[0]
     return Form(kind, _squeezed(text), parts, brackets=brackets)
@@ -130,14 +140,27 @@ def _bracketed(text: str, depth: int) -> Form | None:
         inner = text[2:-2]
         if not inner.strip():
             return Form("set", "∅")
-        condition = "|" in inner or ":" in inner
-        return Form("raw", _squeezed(text)) if condition else _sequence("set", text, _split(inner, ","), depth)
+        if "|" in inner or ":" in inner:
+            raise Unreadable("a set with a condition")
+        return _sequence("set", text, _split(inner, ","), depth)
     if text[:1] in "([⟨" and text[-1:] in ")]⟩" and _closes(text):
         pieces = _split(text[1:-1], ",")
         if len(pieces) > 1:
             brackets = (text[0] + text[-1]).replace("⟨", "(").replace("⟩", ")")
             return _sequence("tuple", text, pieces, depth, brackets)
     return None
+
+
+def _matrix(text: str, depth: int) -> Form:
+    """A matrix is a tuple of its rows, a column the tuple of its entries."""
+    match = _MATRIX.fullmatch(text)
+    if match is None:
+        raise Unreadable("not a matrix")
+    rows = [row.split("&") for row in match[2].split("\\\\") if row.strip()]
+    if all(len(row) == 1 for row in rows):
+        return _sequence("tuple", text, [row[0] for row in rows], depth, "()")
+    parts = tuple(_sequence("tuple", "&".join(row), row, depth, "()") for row in rows)
+    return Form("tuple", _squeezed(text), parts, brackets="matrix")
 
 
 def _relation(text: str, depth: int) -> Form:
@@ -147,11 +170,11 @@ def _relation(text: str, depth: int) -> Form:
         at = signs.index("≈") + 1
         return _approximated("=".join(pieces[:at]), pieces[-1], depth)
     sides = tuple(_read(piece, depth + 1) for piece in pieces)
-    if set(signs) == {"="} and sides[-1].kind not in ("value", "raw"):
+    if set(signs) == {"="} and sides[-1].kind != "value":
         return sides[-1]
     values = [side.value for side in sides if side.value is not None]
     if len(sides) > 4 or len(values) < len(sides):
-        return Form("raw", _squeezed(text))
+        raise Unreadable("a relation of more than expressions")
     if set(signs) == {"="}:
         return _equation(sides, values, _squeezed(text))
     return _as_interval(sides, signs) or Form("relation", _squeezed(text), sides, brackets="".join(signs))
@@ -175,10 +198,9 @@ def _approximated(exact: str, rounded: str, depth: int) -> Form:
     value = found.parts[-1] if found is not None and found.kind == "relation" and found.brackets == "=" else found
     if value is None or value.value is None or value.value.node[0] == "var":
         return replace(number, approximate=True)
-    one, other = value.value.number, number.value.number if number.value else None
-    if found is None or one is None or other is None or not number.decimals:
+    if found is None or value.number is None or number.number is None or not number.decimals:
         return found or number
-    if abs(one - other) > 0.5000001 * 10.0**-number.decimals:
+    if abs(value.number - number.number) > 0.5000001 * 10.0**-number.decimals:
         return found
     known = replace(value, parts=(replace(number, approximate=True),))
     return known if found is value else replace(found, parts=(*found.parts[:-1], known))
@@ -207,13 +229,9 @@ def _as_words(text: str) -> Form | None:
         return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None
     if _PROSE.fullmatch(text):
         letters = text.replace(" ", "")
-        if len(letters) > 1 and (_CHOICE.fullmatch(text) or (len(letters) > 4 and not _parses_short(text))):
+        if len(letters) > 1 and (_CHOICE.fullmatch(text) or len(letters) > 4):
             return Form("words", _word_key(text))
     return Form("set", "∅") if "∅" in text and len(text) < 4 else None
-
-
-def _parses_short(text: str) -> bool:
-    return bool(re.fullmatch(r"(?:[a-z]\s?){1,6}", text)) and not re.search(r"[a-z]{5,}", text)
 
 
 def _word_key(text: str) -> str:
@@ -223,50 +241,39 @@ def _word_key(text: str) -> str:
 
 def _single(text: str) -> Form:
     """A value, perhaps with a unit, a percent sign or the base of its digits, which counts as a unit."""
-    base = _BASE.fullmatch(text)
-    if base:
-        return Form("value", _squeezed(text), (), ExpressionValue(parse(base[1])), f"base {base[2]}")
     quoted = _WORDS.search(text)
     chosen = quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip())
     if quoted and chosen and not _OPERATION.match(text, quoted.end()):
         return Form("words", quoted[1].strip(" ().:").lower())
     text = _PERCENT.sub(" %", text)
+    base = _BASE.fullmatch(text)
     split = _quoted_unit(text, quoted) if quoted and "%" not in text else _plain_unit(text)
-    if split is None:
-        return Form("raw", _squeezed(text))
-    body, unit = split[0].strip(), split[1]
+    body, unit = (base[1], f"base {base[2]}") if base else (split[0].strip(), split[1])
     percent = body.endswith("%")
     body = body.removesuffix("%")
     decimal = _DECIMAL.fullmatch(body.replace(" ", ""))
-    try:
-        value = ExpressionValue(parse(_ratio(body)))
-    except Unreadable:
-        return Form("raw", _squeezed(text))
+    value = ExpressionValue(parse(body))
     unit = "°" if value.node[0] == "deg" else unit
     return Form("value", _squeezed(text), (), value, unit, percent, len(decimal[1]) if decimal else None)
 
 
-def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None] | None:
-    r"""The value and the unit of `5\text{ cm}^2`; None if the words are neither unit nor prefix."""
+def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None]:
+    r"""The value and the unit of `5\text{ cm}^2`."""
     before, after = text[: quoted.start()].strip(), _WORDS.sub("", text[quoted.end() :]).strip()
     if before and not re.search(r"[A-Za-z0-9]", _POWER.sub("", after)):
         return before, unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
-    return (after, None) if after and not before else None
+    if before or not after:
+        raise Unreadable("words within an expression")
+    return after, None
 
 
 def _plain_unit(text: str) -> tuple[str, str | None]:
     """The value and the unit of `5 cm^2`; of `24 cups`, the value alone."""
     plain = _PLAIN_UNIT.fullmatch(text)
-    if plain and is_unit_text(re.sub(r"\^\{?[23]\}?$", "", plain["unit"]).strip()):
-        return plain["value"], unit_of(plain["unit"])
+    if plain and (unit := unit_of(plain["unit"])):
+        return plain["value"], unit
     loose = _LOOSE_UNIT.fullmatch(text)
     return (loose["value"] if loose and loose["unit"].split()[0] not in FUNCTIONS else text), None
-
-
-def _ratio(text: str) -> str:
-    """`3:2` as a quotient."""
-    match = re.fullmatch(r"\s*([0-9]{1,6})\s*:\s*([1-9][0-9]{0,5})\s*", text)
-    return f"{match[1]}/{match[2]}" if match else text
 
 
 def _without_braces(text: str) -> str:
@@ -277,27 +284,23 @@ def _without_braces(text: str) -> str:
 
 def _closes(text: str) -> bool:
     """Whether the first bracket is closed by the last one. Brackets need not be of one kind: (0, 1]."""
-    depth = 0
-    for match in _BRACKET.finditer(text):
-        depth += 1 if match[0][-1] in _OPENING else -1
-        if depth == 0:
-            return match.end() == len(text)
-    return False
+    *before, last = _depths(text.lstrip("\\"))
+    return last == 0 and 0 not in before
 
 
 def _split(text: str, separator: str) -> list[str]:
     """Split `text` at the separators outside of brackets."""
-    pieces, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        if character in _OPENING:
-            depth += 1
-        elif character in _CLOSING:
-            depth -= 1
-        elif character == separator and depth == 0:
+    pieces, start = [], 0
+    for index, depth in enumerate(_depths(text)):
+        if depth == 0 and text[index] == separator:
             pieces.append(text[start:index])
             start = index + 1
-    pieces.append(text[start:])
-    return pieces
+    return [*pieces, text[start:]]
+
+
+def _depths(text: str) -> list[int]:
+    """How many brackets are open after each character."""
+    return list(accumulate((character in _OPENING) - (character in _CLOSING) for character in text))
 
 
 def _squeezed(text: str) -> str:

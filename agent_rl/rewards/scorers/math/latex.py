@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["QUOTE", "clean", "is_unit_text", "plain_characters", "unit_factor", "unit_of"]
+from agent_rl.tools.builtin._calculator.reader import SIGNS
+
+__all__ = ["QUOTE", "clean", "plain_characters", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
 """Marks both ends of words that are text, not a product of variables."""
@@ -41,10 +43,8 @@ _TEXT = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|texttt|textnormal|mathrm|mathbf|mathsf|mathit|mbox|hbox|operatorname\*?|"
     r"boldsymbol|bm|emph|bold|mathcal|mathbb|boxed|fbox)\s*\{([^{}]{0,300})\}"
 )
-_LETTERS = re.compile(r"[A-Z](?:,\s*[A-Z])+")
 _SYMBOLS = frozenset("eidxyzCPABD")
 _COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
-_OLD_FRACTION = re.compile(r"\\([dtc]?frac)\s+")
 _DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
 _GROUPS = re.compile(r"(?<![0-9.])([1-9][0-9]{0,2})((?:,[0-9]{3})+)(?![0-9])")
 _TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234 as in MATH
@@ -54,33 +54,11 @@ _MIXED = re.compile(
 )
 _UNEQUAL = re.compile(r"(?<![0-9)\]}!\s])!=|(?<=\s)!=|<>")
 _LATEX_MIXED_GAP = re.compile(r"(?<=[0-9])\s+(?=\\frac)")
-_CHARACTERS = str.maketrans(
+_CHARACTERS = SIGNS | str.maketrans(
     {
-        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", None),
-        **{
-            "×": "*",
-            "·": "*",
-            "⋅": "*",
-            "∗": "*",
-            "÷": "/",
-            "∕": "/",
-            "\u2044": "/",
-            "√": "\\sqrt",
-            "º": "°",
-            "˚": "°",
-        },
-        **{
-            "²": "^2",
-            "³": "^3",
-            "⁴": "^4",
-            "½": " 1/2",
-            "⅓": " 1/3",
-            "⅔": " 2/3",
-            "¼": " 1/4",
-            "¾": " 3/4",
-            "⅛": " 1/8",
-        },
+        **{"²": "^2", "³": "^3", "⁴": "^4", "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"},
+        **{"⅛": " 1/8", "√": "\\sqrt", "º": "°", "˚": "°"},
         **{"θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "γ": "\\gamma ", "λ": "\\lambda ", "φ": "\\phi "},
         **{"，": ",", "；": ";", "：": ":", "、": ",", "。": ".", "’": "'", "′": "'", "“": '"', "”": '"'},
     }
@@ -118,13 +96,6 @@ _UNITS = {
     for dimension, factor, *names in map(str.split, _MEASURES.strip().splitlines())
     for name in names
 }
-_WORDS = """
-units unit square sq cubic per people students ways marbles coins points books apples pages integers cm2 m2 km2
-euro euros rupees yuan kmh km/h m/s km/hr ft/s mph newtons joules watts times total years year months month
-sides edges games boys girls children tickets miles/hour mi/h pm am
-"""
-_FREE_UNITS = frozenset(_WORDS.split())
-"""Words after a number that are ignored."""
 
 
 def plain_characters(text: str) -> str:
@@ -142,7 +113,6 @@ def clean(text: str) -> str:
         if "\\begin" not in text:
             text = text.replace("\\\\", "\\")  # escaped once too often
         text = _TIGHT.sub("", text).replace("\\!", "").replace("^{\\prime}", "'").replace("\\prime", "'")
-        text = _OLD_FRACTION.sub(r"\\\1", text)
         text = _DEGREES.sub("°", text)
         for _ in range(3):
             text, count = _TEXT.subn(_quoted, text)
@@ -182,12 +152,6 @@ def unit_factor(unit: str) -> tuple[str, float]:
     return f"{dimension}^{order}", factor**order
 
 
-def is_unit_text(text: str) -> bool:
-    """Whether plain letters after a number are a unit, not variables."""
-    word = text.lower().strip(" .")
-    return unit_of(word) is not None or all(part in _FREE_UNITS or part in _UNITS for part in word.split())
-
-
 def _quoted(match: re.Match[str]) -> str:
     content = match[1].strip()
     command = match[0][1:].split("{")[0].strip()
@@ -196,7 +160,7 @@ def _quoted(match: re.Match[str]) -> str:
     lowered = content.lower()
     if lowered in ("or", "and"):
         return ", "
-    if command in ("boxed", "fbox") or not any(letter.isalpha() for letter in content) or _LETTERS.fullmatch(content):
+    if command in ("boxed", "fbox") or not any(letter.isalpha() for letter in content):
         return f" {content} "
     if command.startswith(("math", "bold", "bm")) and (content in _SYMBOLS or "\\" in content):
         return f" {content} "

@@ -25,7 +25,15 @@ from functools import lru_cache
 from typing import Any
 
 from agent_rl.rewards.scorers.choice import counted_choice
-from agent_rl.rewards.scorers.extraction import ANY, FINAL, STRICT, extract_formula, last_boxed
+from agent_rl.rewards.scorers.extraction import (
+    ANY,
+    FINAL,
+    LOOKS_LIKE_MATH,
+    PROSE,
+    STRICT,
+    extract_formula,
+    last_boxed,
+)
 from agent_rl.rewards.scorers.math import worker
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
 from agent_rl.rewards.scorers.math.numeric import contradicts_itself
@@ -38,27 +46,16 @@ _STRICT_TEXT = "Whether the marked answer of a response equals the ground truth.
 _MARKS_OF_DAPO = ("####", "answer:")
 _ANSWER_LINES = ("math_dapo", "aime", "AIME")
 
-SOURCES = (
-    *("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500", "MATH-500", "math500"),
-    *(
-        "agent_rl/math_python",
-        "agent_rl/written_solutions",
-        "*/ReTool-SFT",
-        "math",
-        "math_dapo",
-        "math_dapo_reasoning",
-        "*/DAPO-Math*",
-        "*DeepScaleR*",
-        "*/DeepMath*",
-    ),
-    *("aime*", "AIME*", "*/aime*", "*/AIME*", "amc*", "AMC*", "minerva*", "olympiadbench*"),
-    *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12"),
-    *("numina_olympiads", "*/NuminaMath*", "svamp*"),
-)
+_DATA_SETS = """
+lighteval/MATH DigitalLearningGmbH/MATH-lighteval HuggingFaceH4/MATH-500 MATH-500 math500 math
+agent_rl/math_python agent_rl/written_solutions */ReTool-SFT math_dapo math_dapo_reasoning */DAPO-Math*
+*DeepScaleR* */DeepMath* aime* AIME* */aime* */AIME* amc* AMC* minerva* olympiadbench* */NuminaMath* svamp*
+numina_aops_forum numina_synthetic_math numina_amc_aime numina_synthetic_amc numina_cn_k12 numina_olympiads
+"""
+SOURCES = tuple(_DATA_SETS.split())
 _MAX_COMPARED = 300  # characters of an answer that is given to math-verify
 _CHOICE = re.compile(r"\s*(?:\\text\w*\{)?\(?([A-J])\)?\}?\s*")
 _CHOSEN = re.compile(r"(?<![A-Za-z0-9])(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+(?:\s*(?=[A-Za-z0-9\\$])|\s+(?=[^\s*/+=-]))")
-_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
 _BEYOND = re.compile(
     r"\\(?:sum|prod|i*int|oint|lim|gcd|lcm|max|min|det|b?mod|pmod|operatorname|cap|setminus)(?![a-zA-Z])"
 )
@@ -67,7 +64,6 @@ _EQUATION_WITHIN = re.compile(r"[({][^(]*=.*[)}]")
 _SEVERAL = re.compile(
     r"\\\\(?![a-zA-Z])|(?<!\\)\||,\s*\\[lc]?dots|\\(?:lor|vee|mid|equiv|implies|iff|to|\w*[Rr]ightarrow)(?![a-zA-Z])"
 )
-_LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
 
 @built_in("math_strict", *SOURCES, inline=True, strict=True, text=_STRICT_TEXT)
@@ -138,7 +134,7 @@ def _is_asked(answer: str, truth: str, read_truth: Form) -> bool:
 
     It drops what it does not understand: the minus and the half of `-(1, 2)/2`, and what follows words in a fraction.
     """
-    if len(answer) > _MAX_COMPARED or not _LOOKS_LIKE_MATH.search(answer) or _PROSE.search(answer):
+    if len(answer) > _MAX_COMPARED or not LOOKS_LIKE_MATH.search(answer) or PROSE.search(answer):
         return False
     if _BEYOND.search(answer) or read_truth.kind == "raw" or answer.count("\\begin") > 1:
         return True

@@ -14,7 +14,6 @@ __all__ = ["Undecided", "same"]
 
 _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
-_LENGTHS = re.compile(r"(?:\\frac|[{}|()/+:]|[A-Z]{2,4})+")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
 _ENOUGH = 6
 """Decimals, and significant digits, of a number that stands for every value that rounds to it."""
@@ -97,22 +96,21 @@ class _Comparison:
         return all(self.same(one, other) for one in answers for other in truths)
 
     def _same_value(self, answer: Form, truth: Form) -> bool:
-        one, other = answer.value, truth.value
-        assert one is not None
-        assert other is not None
         if answer.approximate and not truth.approximate and truth.decimals is None:
             return False
         factor = _unit_ratio(answer.unit, truth.unit)
         if factor is None:
             return False
-        if factor != 1.0:
-            left, right = one.number, other.number
-            return left is not None and right is not None and abs(left * factor - right) <= 1e-9 * abs(right)
-        if one.equals(other):
+        if factor == 1.0 and answer.value is not None and truth.value is not None and answer.value.equals(truth.value):
             return True
-        if answer.percent != truth.percent and one.number is not None and other.number is not None:
-            percent, bare = (one.number, other.number) if answer.percent else (other.number, one.number)
-            return abs(bare * 100 - percent) <= _BINARY * abs(percent)
+        one, other = answer.number, truth.number
+        if one is None or other is None:
+            return any(self.same(part, truth) for part in answer.parts)
+        if factor != 1.0:
+            return bool(abs(one * factor - other) <= 1e-9 * abs(other))
+        if answer.percent != truth.percent:
+            percent, bare = (one, other) if answer.percent else (other, one)
+            return bool(abs(bare * 100 - percent) <= _BINARY * abs(percent))
         return self._rounded(answer, truth) or any(self.same(part, truth) for part in answer.parts)
 
     def _rounded(self, answer: Form, truth: Form) -> bool:
@@ -121,14 +119,13 @@ class _Comparison:
             return True
         shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
         enough = self.enough if shown is truth else _ENOUGH
-        if shown.decimals is None or shown.decimals < enough or shown.value is None or exact.value is None:
+        if shown.decimals is None or shown.decimals < enough:
             return False
         if exact.decimals is not None and exact.decimals < _LONG:
             return False  # it is not rounded, or as much as the other
-        one, other = shown.value.number, exact.value.number
-        if one is None or other is None or other == round(other) or abs(one) < 10.0 ** (enough - 1 - shown.decimals):
+        if exact.number == round(exact.number) or abs(shown.number) < 10.0 ** (enough - 1 - shown.decimals):
             return False
-        return abs(one - other) <= 0.5000001 * 10.0**-shown.decimals
+        return bool(abs(shown.number - exact.number) <= 0.5000001 * 10.0**-shown.decimals)
 
     def _same_relation(self, answer: Form, truth: Form) -> bool:
         if len(answer.parts) != 2 or len(truth.parts) != 2:
@@ -178,12 +175,8 @@ def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
 
 def _dust(shown: Form, exact: Form) -> bool:
     """Whether a decimal has so many digits that it is a binary number's, and is as near as those are."""
-    if shown.value is None or exact.value is None or shown.decimals is None:
-        return False
-    one, other = shown.value.number, exact.value.number
-    if one is None or other is None or len(shown.text.strip("-0.")) < _DUST_DIGITS:
-        return False
-    return abs(one - other) <= _DUST * abs(other)
+    long = shown.decimals is not None and len(shown.text.strip("-0.")) >= _DUST_DIGITS
+    return long and bool(abs(shown.number - exact.number) <= _DUST * abs(exact.number))
 
 
 def _difference(relation: Form) -> ExpressionValue:
@@ -204,7 +197,7 @@ def _names(equation: Form, *, computed: bool = False) -> bool:
         return False
     name, value = equation.parts
     node = name.value.node
-    if _LENGTHS.fullmatch(name.text) or (computed and not variables(value.value.node) and _is_plain(node)):
+    if computed and not variables(value.value.node) and _is_plain(node):
         return True
     if value.value.node[0] == "var" and not computed:
         return False

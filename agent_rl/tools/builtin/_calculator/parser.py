@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 
 from agent_rl.errors import ToolError, did_you_mean
-from agent_rl.tools.builtin._calculator.reader import Reader
+from agent_rl.tools.builtin._calculator.reader import SIGNS, Reader
 from agent_rl.tools.builtin._calculator.values import CONSTANTS, FUNCTIONS, OPERATIONS, Value, checked, too_large
 
 __all__ = ["evaluate"]
@@ -20,12 +20,6 @@ MAX_LENGTH = 1000
 MAX_EXPONENT = 1000
 """Of a literal such as 1e3."""
 
-_SAME = str.maketrans(  # one character for one, so that positions stay true
-    "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk
-    "\u00f7\u2215\u2044"  # division sign, division slash, fraction slash
-    "\u2212\u2013\u2014",  # minus, en dash, em dash
-    "******///---",
-)
 _GAP = re.compile(r"[\s$€£¥₹₩₽]")
 _UNREAD = re.compile(r"[^0-9A-Za-z_.+*/%^!(), -]")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]*)?")
@@ -45,7 +39,7 @@ def evaluate(expression: str) -> Value:
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are read")
-    calculation = _Calculation(_GAP.sub(" ", expression.translate(_SAME)).rstrip().removesuffix("="))
+    calculation = _Calculation(_GAP.sub(" ", expression.translate(SIGNS)).rstrip().removesuffix("="))
     if unread := _UNREAD.search(calculation.text):
         raise ToolError(f"unexpected character {unread[0]!r} at position {unread.start() + 1}")
     if not calculation.peek():

@@ -15,9 +15,16 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["Reader"]
+__all__ = ["SIGNS", "Reader"]
 
 T = TypeVar("T")
+SIGNS = str.maketrans(  # one character for one, so that positions stay true
+    "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk
+    "\u00f7\u2215\u2044"  # division sign, division slash, fraction slash
+    "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d",  # minus, hyphens, dashes
+    "******///--------",
+)
+"""Signs of Unicode in the spelling of a keyboard."""
 
 
 class Reader(ABC, Generic[T]):

@@ -56,7 +56,8 @@ def _power(base: Value, exponent: Value) -> Value:
         if bits * abs(exponent) > MAX_BITS:  # before computing it
             raise too_large()
         return base**exponent.numerator
-    return float(base) ** float(exponent)
+    value: Value = float(base) ** float(exponent)
+    return value
 
 
 def _root(number: int, degree: int) -> int | None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 
 from agent_rl.errors import ToolError
+from agent_rl.tools.builtin._calculator.reader import SIGNS
 
 __all__ = ["to_sympy"]
 
-_SIGNS = {
-    "\u00d7": "*", "·": "*", "⋅": "*", "∙": "*", "÷": "/", "\u2212": "-", "\u2013": "-", "∞": "oo", "π": "pi",
-    "√": "sqrt", "≤": "<=", "≥": ">=", "≠": "!=", "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5",
+_SIGNS = SIGNS | str.maketrans({
+    "∞": "oo", "π": "pi", "√": "sqrt", "≤": "<=", "≥": ">=", "≠": "!=", "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5",
     "θ": "theta", "λ": "lamda", "∑": "Sum",
     "\u00a0": " ", "\u2009": " ", "°": "*pi/180",
-}  # fmt: skip
+})  # fmt: skip
 _LATEX = {
     "cdot": "*", "times": "*", "div": "/", "le": "<=", "leq": "<=", "ge": ">=", "geq": ">=", "ne": "!=", "neq": "!=",
     "infty": " oo ", "lambda": " lamda ", "left": "", "right": "", "displaystyle": "", "quad": " ", "qquad": " ",
@@ -39,7 +39,7 @@ def to_sympy(text: str) -> str:
     """
     if len(text) > _MAX_CHARS:
         raise ToolError(f"the expression is longer than {_MAX_CHARS} characters")
-    text = "".join(_SIGNS.get(sign, sign) for sign in text.strip().strip("$").strip())
+    text = text.strip().strip("$").strip().translate(_SIGNS)
     text = _matrices(text)
     latex = "\\" in text or "^{" in text or "_{" in text
     if latex:

@@ -1,7 +1,5 @@
 import asyncio
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,32 +9,7 @@ from agent_rl.rewards.scorers import SCORERS, score_answer, score_now
 from agent_rl.rewards.scorers.math import worker
 from agent_rl.rewards.scorers.math.math_answer import score_math
 
-CORPUS = Path(__file__).parents[2] / "corpus"
 MATH = SCORERS["math"]
-
-
-def cases(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (CORPUS / name).read_text().splitlines()]
-
-
-def test_every_label_of_the_mathematical_corpus_is_kept() -> None:
-    found = cases("math.jsonl")
-    wrong = [
-        case for case in found if score_now(MATH, f"so \\boxed{{{case['answer']}}}.", case["truth"]) != case["equal"]
-    ]
-    assert len(found) >= 400
-    assert wrong == []
-
-
-def test_every_label_of_the_corpus_of_answers_in_prose_is_kept() -> None:
-    found = cases("extraction.jsonl")
-    wrong = [
-        case
-        for case in found
-        if score_now(SCORERS[case["scorer"]], case["solution"], case["truth"]) != pytest.approx(case["score"])
-    ]
-    assert len(found) >= 200
-    assert wrong == []
 
 
 @pytest.mark.parametrize("strict", ["math", "math_strict"])
