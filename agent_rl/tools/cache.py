@@ -45,10 +45,8 @@ def digest(text: str) -> str:
 class ResultCache:
     """Results by key, in memory, and in a file when there is one."""
 
-    def __init__(
-        self, file: DiskCache | None = None, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
-    ) -> None:
-        self._store = TextStore(file, max_entries, max_bytes)
+    def __init__(self, file: DiskCache | None = None) -> None:
+        self._store = TextStore(file, MAX_ENTRIES, MAX_BYTES)
         self._flights: PerLoop[dict[str, asyncio.Future[str | None]]] = PerLoop(dict)
 
     async def get(
