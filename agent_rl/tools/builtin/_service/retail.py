@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from agent_rl.errors import ToolError
-from agent_rl.tools.builtin._service.domain import Domain
+from agent_rl.tools.builtin._service import Domain
 from agent_rl.tools.builtin.calculator import calculate
 
 __all__ = ["DOMAIN"]
