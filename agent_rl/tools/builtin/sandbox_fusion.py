@@ -107,16 +107,13 @@ class SandboxFusion(Tool):
         return ToolOutput(text, metrics={"execution_s": result.execution_time})
 
     def _raise_for(self, result: FusionCommand) -> None:
-        if result.status == "TimeLimitExceeded":
-            raise ToolTimeoutError(self._failure("the code did not finish in time", result))
-        code = result.return_code
-        if code:
-            killed = " (killed, perhaps for using too much memory)" if code in (-9, 137) else ""
-            raise ToolError(self._failure(f"the code ended with exit status {code}{killed}", result))
-
-    def _failure(self, problem: str, result: FusionCommand) -> str:
-        output = self._output(result)
-        return f"{problem}\n{output}" if output else problem
+        is_late, code = result.status == "TimeLimitExceeded", result.return_code
+        if not is_late and not code:
+            return
+        killed = " (killed, perhaps for using too much memory)" if code in (-9, 137) else ""
+        problem = "the code did not finish in time" if is_late else f"the code ended with exit status {code}{killed}"
+        text = "\n".join(filter(None, (problem, self._output(result))))
+        raise ToolTimeoutError(text) if is_late else ToolError(text)
 
     def _output(self, result: FusionCommand) -> str:
         """Output, then errors; of the errors the end is kept."""

@@ -30,7 +30,7 @@ CREDENTIAL_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_LITERAL = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
+_PATH = re.compile(r"/(?!/)(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}|\{[^{}?]*\})*(?:\?[^{#]*)?")
 _SEPARATOR = re.compile(r"[/\\]|%(?:25)*(?:2f|5c)", re.IGNORECASE)
 _DOTS = re.compile(r"(?:\.|%(?:25)*2e){1,2}", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -170,14 +170,12 @@ def _split_place(argument: str, text: str) -> tuple[str, str]:
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:
-    plain = encoded = ""
-    for index, piece in enumerate(_PLACEHOLDER.split(template.partition("?")[0])):
-        value = _path_value(piece, values.get(piece)) if index % 2 else piece
-        plain += value
-        encoded += quote(value, safe="") if index % 2 else value
+    place = template.partition("?")[0]
+    texts = {name: _path_value(name, values.get(name)) for name in _PLACEHOLDER.findall(place)}
+    plain = _PLACEHOLDER.sub(lambda match: texts[match[1]], place)
     if any(_DOTS.fullmatch(segment) for segment in plain.split("/")):
         raise ToolError("'.' and '..' cannot be part of the path")
-    return encoded
+    return _PLACEHOLDER.sub(lambda match: quote(texts[match[1]], safe=""), place)
 
 
 def _path_value(name: str, value: Any) -> str:
@@ -210,18 +208,13 @@ def _fixed_query(path: str) -> list[tuple[str, str]]:
 
 def _check_path(path: str) -> list[str]:
     """The placeholders of a template."""
-    place, _, query = path.partition("?")
-    pieces = _PLACEHOLDER.split(place)
-    literals = pieces[::2]
-    if not path.startswith("/") or path.startswith("//") or not all(_LITERAL.fullmatch(text) for text in literals):
-        remedy = "Write /fixed/{argument}, with other characters percent-encoded"
+    if not _PATH.fullmatch(path):
+        remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` has the arguments of the query"
         raise ConfigError("path", f"cannot be sent (value {path!r})", remedy)
+    place = path.partition("?")[0]
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
         raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write it out")
-    if "{" in query or "#" in query:
-        problem = f"a query holds fixed values only (value {path!r})"
-        raise ConfigError("path", problem, "Use `places: {argument: query}`")
-    names = pieces[1::2]
+    names = _PLACEHOLDER.findall(place)
     if len(set(names)) < len(names):
         raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each its own name")
     return names

@@ -13,16 +13,43 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.tools.builtin._service.domain import Domain
+from agent_rl.errors import ConfigError, ToolError, did_you_mean
 from agent_rl.tools.builtin._service.records import Records, Tables, read_tables
 
 __all__ = ["Domain", "domain_names", "load_domain", "open_domain", "operations"]
 
 
+class Domain:
+    """A service on a database: the public methods of a subclass are tools, described by hints and docstring.
+
+    A method returns text, or data that the policy reads as JSON. It raises ToolError before it changes anything.
+
+    Args:
+        records: the database of one episode.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    def run(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """The result of a method.
+
+        Raises:
+            ToolError: there is no such method, it takes other arguments, or refuses these.
+        """
+        method = None if name.startswith("_") else vars(type(self)).get(name)
+        if method is None:
+            raise ToolError(f"there is no tool {name!r}")
+        try:
+            given = inspect.signature(method).bind(self, **arguments)
+        except TypeError as error:  # arguments of other names
+            raise ToolError(f"{name}: {error}") from error
+        return method(*given.args, **given.kwargs)
+
+
 def domain_names() -> list[str]:
     """The names of all domains."""
-    return sorted(module.name for module in iter_modules(__path__) if module.name not in ("domain", "records"))
+    return sorted(module.name for module in iter_modules(__path__) if module.name != "records")
 
 
 def load_domain(name: str) -> type[Domain]:

@@ -8,7 +8,7 @@ Only where the things are is in the database; where the agent is and what is ope
 from __future__ import annotations
 
 from agent_rl.errors import ToolError
-from agent_rl.tools.builtin._service.domain import Domain
+from agent_rl.tools.builtin._service import Domain
 from agent_rl.tools.builtin._service.records import Records
 
 __all__ = ["DOMAIN", "HAND"]

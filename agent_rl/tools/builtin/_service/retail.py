@@ -11,11 +11,11 @@ asked before what) is left to the agent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from agent_rl.errors import ToolError
-from agent_rl.tools.builtin._service.domain import Domain
+from agent_rl.tools.builtin._service import Domain
 from agent_rl.tools.builtin.calculator import calculate
 
 __all__ = ["DOMAIN"]
@@ -32,7 +32,7 @@ class Retail(Domain):
         Args:
             email: for example ada@example.com
         """
-        return self._only_user(lambda user: user["email"].lower() == email.lower())
+        return self._user_id(lambda user: user["email"].lower(), email.lower())
 
     def find_user_id_by_name_zip(self, first_name: str, last_name: str, zip: str) -> str:
         """The id of the user with a name and a zip code, for users who do not know their email address.
@@ -42,13 +42,11 @@ class Retail(Domain):
             last_name: for example Hill
             zip: for example 12345
         """
-        wanted = (first_name.lower(), last_name.lower(), zip)
 
-        def fits(user: Mapping[str, Any]) -> bool:
-            name = user["name"]
-            return (name["first_name"].lower(), name["last_name"].lower(), user["address"]["zip"]) == wanted
+        def key(user: Mapping[str, Any]) -> tuple[str, str, str]:
+            return user["name"]["first_name"].lower(), user["name"]["last_name"].lower(), user["address"]["zip"]
 
-        return self._only_user(fits)
+        return self._user_id(key, (first_name.lower(), last_name.lower(), zip))
 
     def get_user_details(self, user_id: str) -> dict[str, Any]:
         """A user's name, address, email, payment methods and order ids.
@@ -233,9 +231,9 @@ class Retail(Domain):
         """
         return "Transferred."
 
-    def _only_user(self, fits: Any) -> str:
+    def _user_id(self, key: Callable[[Mapping[str, Any]], Any], wanted: Any) -> str:
         for user in self.records.all("users"):
-            if fits(user):
+            if key(user) == wanted:
                 return str(user["user_id"])
         raise ToolError("there is no such user")
 
@@ -246,11 +244,10 @@ class Retail(Domain):
         return order
 
     def _method(self, order: Mapping[str, Any], payment_method_id: str) -> Mapping[str, Any]:
-        methods: Mapping[str, Any] = self.records.get("users", order["user_id"])["payment_methods"]
+        methods: Mapping[str, Mapping[str, Any]] = self.records.get("users", order["user_id"])["payment_methods"]
         if payment_method_id not in methods:
             raise ToolError(f"the user has no payment method {payment_method_id!r}")
-        method: Mapping[str, Any] = methods[payment_method_id]
-        return method
+        return methods[payment_method_id]
 
     def _check_payment(self, order: Mapping[str, Any], payment_method_id: str, amount: float) -> None:
         method = self._method(order, payment_method_id)

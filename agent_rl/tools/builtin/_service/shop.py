@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_rl.tools.builtin._service.domain import Domain
+from agent_rl.tools.builtin._service import Domain
 
 __all__ = ["DOMAIN", "ENDS"]
 
