@@ -12,6 +12,7 @@ from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
+from agent_rl.user_code import sort_out
 
 __all__ = ["configured_reward"]
 
@@ -40,7 +41,11 @@ def configured_reward(
     found = UserFunction(find_object(f"{path}:{name}", place, Path.cwd()), place, options=function.get("reward_kwargs"))
 
     async def custom(trajectory: Trajectory) -> tuple[float, dict[str, float]]:
-        return await found.judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory))
+        try:
+            return await found.judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory))
+        except Exception as error:  # whatever the user's function raises, sorted there
+            stops, remedy = settings.on_error == "stop", f"The trajectory is {trajectory.id!r}"
+            raise sort_out(CUSTOM_FUNCTION, error, stops=stops, remedy=remedy) from error
 
     return Reward(settings, max_response_tokens=max_response_tokens, custom=custom)
 

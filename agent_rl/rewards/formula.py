@@ -16,10 +16,7 @@ __all__ = ["GIVING_UP", "HONEST_WORK", "Payment", "formulas", "payments"]
 GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"
 Payment = tuple[float, dict[str, float]]
 """A number, and the weights of the components whose value only a model, a service or the user's code knows."""
-_COSTS = {
-    "per_error": "failed call", "per_repeat": "repeated call", "per_redundant": "redundant result",
-    "per_1000_tokens": "1,000 tokens", "per_tool_second": "second of tools", "per_generation_second": "second of turns",
-}  # fmt: skip
+_COSTS = {"per_error": "failed call", "per_repeat": "repeated call", "per_1000_tokens": "1,000 tokens"}
 
 
 def formulas(reward: Reward) -> dict[str, str]:
@@ -30,7 +27,7 @@ def formulas(reward: Reward) -> dict[str, str]:
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
     """What each behaviour earns under each formula.
 
-    A turn has an equal part of half of the limit on tokens; a turn and a call take a second each. Weights are the last.
+    A turn has an equal part of half of the limit on tokens. Weights are the last.
 
     Args:
         reward: of which no component is asked, but those of the trajectory alone.
@@ -38,11 +35,8 @@ def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, di
         budget: the limits on calls and on malformed turns.
     """
     calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)
-    last = Turn("", generation_seconds=1.0)
-    work = [
-        replace(last, calls=[ToolCall("t", {"n": n})], results=[ToolResult("", "t", str(n))], tool_seconds=1.0)
-        for n in range(calls)
-    ]
+    last = Turn("")
+    work = [replace(last, calls=[ToolCall("t", {"n": n})], results=[ToolResult("", "t", str(n))]) for n in range(calls)]
     behaviours = {
         "right at once": (1.0, [last]),
         "right with many calls": (1.0, [*work, last]),

@@ -60,14 +60,8 @@ class EfficiencySettings(_NamedTermSettings):
     """For each call that did not end well: an exception, a timeout, wrong arguments, no such tool, skipped."""
     per_repeat: float = Field(default=0.0, ge=0)
     """For each call that is equal to an earlier one."""
-    per_redundant: float = Field(default=0.0, ge=0)
-    """For each call that succeeded with the same text as an earlier result of the same tool."""
     per_1000_tokens: float = Field(default=0.0, ge=0)
     """For 1,000 response tokens, sampled and observed together; a part counts as a part."""
-    per_tool_second: float = Field(default=0.0, ge=0)
-    """For each second that the episode waited for tools: it depends on the machine."""
-    per_generation_second: float = Field(default=0.0, ge=0)
-    """For each second that the episode waited for the engine: it depends on the machine and its load."""
 
 
 class FormatSettings(_NamedTermSettings):

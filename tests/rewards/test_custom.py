@@ -44,7 +44,9 @@ def test_it_gets_the_text_of_training_or_turns_and_observations(tmp_path: Path) 
 
 def test_what_it_raises_stops_the_scoring_or_leaves_the_trajectory_unscored(tmp_path: Path) -> None:
     source = FUNCTION.replace("TimeoutError", "KeyError")
-    with pytest.raises(UserCodeError, match=f"failed at {tmp_path}/custom.py:4: KeyError"):
+    with pytest.raises(
+        UserCodeError, match=rf"reward\.custom_reward_function failed at {tmp_path}/custom.py:4: KeyError"
+    ):
         scored(tmp_path, source, said())
     (outcome,) = scored(tmp_path, source, said(), on_error="unscored")
     assert isinstance(outcome, UnscoredError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
-from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = [
     "SCORED_STOP_REASONS",
@@ -13,7 +13,6 @@ __all__ = [
     "format_term",
     "overlong",
     "overlong_limit",
-    "redundant_calls",
     "require_scorable",
 ]
 
@@ -33,15 +32,12 @@ def require_scorable(trajectory: Trajectory) -> None:
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
-    """Minus the cost of the trajectory's calls, tokens and seconds (see `EfficiencySettings`), in [floor, 0]."""
+    """Minus the cost of the trajectory's calls and tokens (see `EfficiencySettings`), in [floor, 0]."""
     used = (
         settings.penalty * max(0, charged_calls(trajectory) - settings.free_calls)
         + settings.per_error * trajectory.tool_errors
         + settings.per_repeat * trajectory.repeated_calls
-        + settings.per_redundant * redundant_calls(trajectory)
         + settings.per_1000_tokens * trajectory.response_tokens / 1000
-        + settings.per_tool_second * trajectory.tool_seconds
-        + settings.per_generation_second * trajectory.generation_seconds
     )
     return max(settings.floor, -used) + 0.0  # + 0.0 turns -0.0 into 0.0
 
@@ -51,20 +47,6 @@ def charged_calls(trajectory: Trajectory) -> int:
     last = trajectory.turns[-1:] if trajectory.stop_reason is StopReason.ANSWERED else []
     handed_over = sum(len(turn.calls) for turn in last if not turn.results)
     return trajectory.tool_calls - handed_over - sum(result.answer is not None for result in trajectory.results)
-
-
-def redundant_calls(trajectory: Trajectory) -> int:
-    """Number of successful calls that returned a text which the same tool had returned before in this trajectory.
-
-    Cached results count like any other. Results with images are never redundant. Two different calls with the same
-    result are.
-    """
-    told = [
-        (result.name, result.text)
-        for result in trajectory.results
-        if result.status is ToolStatus.OK and not result.metrics.get("images")
-    ]
-    return len(told) - len(set(told))
 
 
 def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:

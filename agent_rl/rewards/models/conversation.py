@@ -47,7 +47,7 @@ def text_of(said: Sequence[ChatMessage]) -> str:
 
 
 def fit(said: Sequence[ChatMessage], most: int | None, keep: Keep, tokenizer: Any) -> list[ChatMessage]:
-    """The messages with at most so many tokens together, without those that are beyond.
+    """The messages with at most so many tokens together; those beyond are empty, so that the roles still alternate.
 
     Args:
         said: is not changed.
@@ -66,8 +66,7 @@ def fit(said: Sequence[ChatMessage], most: int | None, keep: Keep, tokenizer: An
             kept = offsets[:left] if keep == "head" else offsets[len(offsets) - left :]
             text = text[kept[0][0] : kept[-1][1]] if kept else ""
         left = max(0, left - len(offsets))
-        if text or not message["content"]:
-            found.append({**message, "content": text})
+        found.append({**message, "content": text})
     return found if keep == "head" else found[::-1]
 
 

@@ -159,12 +159,11 @@ class Model:
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
     def _fitted(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
-        """Both as far as the model may read them."""
+        """Both as far as the model may read them; what nothing is left of is no message of the prompt."""
         config, tokenizer = self.config, self._tokenizer
-        return (
-            fit(prompt, config.prompt_length, config.keep, tokenizer),
-            fit(response, config.response_length, config.keep, tokenizer),
-        )
+        cut = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
+        left = [message for message, whole in cut if message["content"] or not whole["content"]]
+        return left, fit(response, config.response_length, config.keep, tokenizer)
 
     async def _sent(self, prompt: Messages, response: Messages) -> Any:
         """The input: a text, or chat messages."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_rl.rewards.components.terms import efficiency, format_term, overlong, redundant_calls
+from agent_rl.rewards.components.terms import efficiency, format_term, overlong
 from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 
@@ -17,10 +17,7 @@ efficiency_settings = st.builds(
     floor=st.floats(-100, 0),
     per_error=amounts,
     per_repeat=amounts,
-    per_redundant=amounts,
     per_1000_tokens=amounts,
-    per_tool_second=amounts,
-    per_generation_second=amounts,
 )
 names = st.sampled_from(["python", "search"])
 turns = st.builds(
@@ -86,35 +83,16 @@ def test_efficiency_counts_what_its_settings_name():
         [Turn("", calls=[call, call], results=[ok, ok], tool_seconds=2.0), Turn("", 0, [call], [failed])],
         response_tokens=500,
     )
-    used.turns[1].generation_seconds = 4.0
     none = {"penalty": 0.0, "floor": -100.0}
     assert efficiency(used, EfficiencySettings(**none)) == 0.0
     for name, value in {
         "per_error": -1.0,
         "per_repeat": -2.0,
-        "per_redundant": -1.0,
         "per_1000_tokens": -0.5,
-        "per_tool_second": -2.0,
-        "per_generation_second": -4.0,
     }.items():
         assert efficiency(used, EfficiencySettings(**none, **{name: 1.0})) == pytest.approx(value), name
     both = EfficiencySettings(penalty=0.1, free_calls=0, per_error=0.25, floor=-0.5)
     assert efficiency(used, both) == -0.5  # the floor bounds the sum
-
-
-def test_a_call_with_a_known_result_is_redundant():
-    def found(*results):
-        return redundant_calls(_trajectory([Turn("", results=list(results))]))
-
-    first = ToolResult("", "search", "Paris")
-    assert found(first) == 0
-    assert found(first, first, first) == 2
-    assert found(first, ToolResult("", "search", "Rome")) == 0
-    assert found(first, ToolResult("", "wiki", "Paris")) == 0
-    assert found(*[ToolResult("", "search", "no network", ToolStatus.ERROR)] * 2) == 0  # an error, counted as such
-    cached = ToolResult("", "search", "Rome", metrics={"cached": True})
-    assert found(first, cached) == 0  # the cache of another trajectory: new here
-    assert found(*[ToolResult("", "screen", "see image", metrics={"images": 1})] * 2) == 0
 
 
 @given(trajectories, turns, efficiency_settings, st.integers(0, 5_000))

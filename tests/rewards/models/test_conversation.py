@@ -113,9 +113,9 @@ SAID = ["xy", "abcdef", "last"]
     [
         (None, "tail", SAID),
         (12, "tail", SAID),
-        (6, "tail", ["ef", "last"]),
-        (4, "tail", ["last"]),
-        (4, "head", ["xy", "ab"]),
+        (6, "tail", ["", "ef", "last"]),
+        (4, "tail", ["", "", "last"]),
+        (4, "head", ["xy", "ab", ""]),
     ],
 )
 def test_messages_are_cut_to_their_tokens(words: Any, most: Any, keep: Any, left: list[str]) -> None:
