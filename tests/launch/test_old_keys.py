@@ -84,15 +84,6 @@ FILES: list[tuple[str, dict[str, Any] | list[str]]] = [
         "reward_model: {reward_manager: dapo, overlong_buffer: {enable: true, len: 4096, penalty_factor: 1.0}}",
         {"reward.reward_manager.name": "dapo", "reward.reward_kwargs.overlong_buffer_cfg.len": 4096},
     ),
-    (
-        "reward_model: {reward_loop_source: importlib, reward_loop_module_path: m.py, reward_loop_class_name: Mine}",
-        {
-            "reward.reward_manager.source": "importlib",
-            "reward.reward_manager.module.path": "m.py",
-            "reward.reward_manager.name": "Mine",
-        },
-    ),
-    ("lora: {r: 8, target_modules: [q_proj]}", {"actor_rollout_ref.model.lora_rank": 8}),
     ("run_name: ${oc.env:HOME}", {"trainer.experiment_name": str(Path.home())}),
     ("data: {dataset_weights: {openai/gsm8k: 1, math: 2}}", {"agent_rl.data.weights": {"openai/gsm8k": 1, "math": 2}}),
     (
