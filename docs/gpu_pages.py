@@ -113,7 +113,6 @@ PUBLISHED = (
         "20.5",
         "verl's nightly run_gspo_qwen3_8b_fsdp2_npu.sh, run 33214313669",
     ),
-    ("the same with `use_no_sync_for_gradient_accumulation=true`", "47.9", "47.2", "the same, a day before"),
 )
 """Memory of one GPU in GiB as verl has printed it, and the doctor's estimate."""
 
@@ -219,8 +218,7 @@ GPUs; `--save-machine` and `--machine` check a run for another machine, in a SLU
 Of Qwen2.5 on H100 with 80 GB, for gsm8k_calculator with `size=3b` and the model's path. With P parameters, G GPUs,
 T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype=bf16`), and F = the card's free memory:
 
-- states = 4 B P / G (weights, gradients, two moments; LoRA: weights alone; a critic as much again); with
-  `use_no_sync_for_gradient_accumulation=true` under FSDP2, B P more less B P / G: verl 0.9.1 has it off
+- states = 4 B P / G (weights, gradients, two moments; LoRA: weights alone; a critic as much again)
 - activations = 2 T x hidden x layers (17 times as much without gradient checkpointing)
 - logits = 8 T x vocabulary (none with `use_fused_kernels=true`)
 - update = states + activations + logits + 4 x vocabulary x hidden bytes (each GPU gathers that matrix and its gradient)

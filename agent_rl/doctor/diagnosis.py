@@ -124,8 +124,8 @@ def _composed(
         if not overrides:
             return None, [found]
         wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
-        config, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
-        return config, [found, *more]
+        left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
+        return left, [found, *more]
     without = f"; without {' '.join(removed)} for what follows" if removed else ""
     return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
 

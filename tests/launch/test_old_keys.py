@@ -24,24 +24,14 @@ MOVED: list[tuple[str, dict[str, Any]]] = [
         {"reward.custom_reward_function.path": "my/score.py", "reward.custom_reward_function.name": "score_fn"},
     ),
     ("+custom_reward_function.reward_kwargs.k1=0.5", {"reward.custom_reward_function.reward_kwargs.k1": 0.5}),
-    ("reward_model.n_gpus_per_node=2 reward_model.nnodes=1", {f"{REWARD}.n_gpus_per_node": 2, f"{REWARD}.nnodes": 1}),
     ("reward_model.model.path=org/judge-7b", {f"{REWARD}.model_path": "org/judge-7b"}),
     ("reward_model.model.input_tokenizer=null reward_model.enable=True", {f"{REWARD}.enable": True}),
-    (
-        "+reward_model.model.tensor_model_parallel_size=4",
-        {f"{REWARD}.rollout.tensor_model_parallel_size": 4},
-    ),
     ("reward_model.model.fsdp_config.param_offload=False reward_model.num_workers=3", {"reward.num_workers": 3}),
-    (
-        "reward_model.reward_vllm_rollout.gpu_memory_utilization=0.8",
-        {f"{REWARD}.rollout.gpu_memory_utilization": 0.8},
-    ),
     ("reward_model.reward_manager=trajectory", {"reward.reward_manager.name": "trajectory"}),
     (
         "+reward_model.reward_api=http://judge:8080/get_reward2",
         {"agent_rl.reward.reward_api": "http://judge:8080/get_reward2"},
     ),
-    ("sandbox_fusion={url:http://box:8080}", {"reward.sandbox_fusion.url": "http://box:8080"}),
     (
         "reward_model.reward_kwargs.overlong_buffer_cfg.enable=True"
         " reward_model.reward_kwargs.overlong_buffer_cfg.len=96"
@@ -52,8 +42,6 @@ MOVED: list[tuple[str, dict[str, Any]]] = [
     ("dataset_weights=[0.3,0.7]", {"agent_rl.data.weights": [0.3, 0.7]}),
     ("group_size=6", {f"{ROLLOUT}.n": 6}),
     ("agent_loop=tool_agent_loop", {f"{ROLLOUT}.agent.default_agent_loop": "tool_agent"}),
-    ("tool_config_path=tool_configs/sql.yaml", {f"{ROLLOUT}.multi_turn.tool_config_path": "tool_configs/sql.yaml"}),
-    ("tool_config.max_tool_calls=5", {"agent_rl.budget.max_tool_calls": 5}),
     (f"{ROLLOUT}.load_format=dummy_dtensor", {f"{ROLLOUT}.load_format": "dummy"}),
     ("lora.r=16", {"actor_rollout_ref.model.lora_rank": 16}),
     ("--local_dir=/data/ckpt", {"trainer.default_local_dir": "/data/ckpt"}),
@@ -61,8 +49,6 @@ MOVED: list[tuple[str, dict[str, Any]]] = [
         "data.train_data_num=null data.shuffle_train_dataloader=True max_turns=9",
         {"data.shuffle": True, f"{ROLLOUT}.multi_turn.max_assistant_turns": 9},
     ),
-    ("critic.model.fsdp_config.param_offload=True", {"critic.fsdp.param_offload": True}),
-    ("ray_init.num_cpus=12", {"ray_kwargs.ray_init.num_cpus": 12}),
 ]
 """Command lines of the old shapes, and what they are in the composed configuration: one for each kind of row."""
 
@@ -72,7 +58,6 @@ REFUSED: list[tuple[str, list[str]]] = [
     ("reward_model.model.fsdp_config.param_offload=True", ["reward.reward_model.enable_resource_pool=false"]),
     ("reward_model.reward_manager=prime", ["reward_model.reward_manager", "reward.reward_manager.name=trajectory"]),
     ("reward.reward_manager.name=batch", ["reward.reward_manager.name=trajectory", "reward.custom_reward_function"]),
-    ("reward_model.launch_reward_fn_async=False", ["reward.num_workers"]),
     ("reward_model.anything_else=1", ["reward_model.anything_else", "reward.reward_model", "agent_rl.reward.models"]),
     ("reward_model.model.path=[a/x,b/y]", ["[a/x,b/y]", "agent_rl.reward.models.NAME.path", "kind: reward_model"]),
     ("reward_function=[f,g] reward_weight=[1,2]", ["kind: FILE.py:CLASS", "docs/guides/rewards.md"]),
@@ -84,8 +69,6 @@ REFUSED: list[tuple[str, list[str]]] = [
         ["retriever.url", "tool_configs/search_remote.yaml", "SEARCH_URL=http://127.0.0.1:8000/retrieve"],
     ),
     ("env.env_name=alfworld", ["env.env_name", "tools with state"]),
-    ("log_generation_samples=True", ["trainer.log_val_generations=10"]),
-    ("data.reward_fn_key=source", ["data.reward_fn_key", "data_source", "source"]),
     ("--config-path=my/folder --config-name=x", ["--config-path", "agent-rl train FOLDER", "my/folder"]),
     ("algorithm.kl_coef=0.01", ["actor_rollout_ref.actor.kl_loss_coef=0.01", "algorithm.kl_ctrl.kl_coef=0.01"]),
     ("run_name=a trainer.experiment_name=b", ["run_name", "trainer.experiment_name", "Leave one of them out"]),
@@ -101,15 +84,6 @@ FILES: list[tuple[str, dict[str, Any] | list[str]]] = [
         "reward_model: {reward_manager: dapo, overlong_buffer: {enable: true, len: 4096, penalty_factor: 1.0}}",
         {"reward.reward_manager.name": "dapo", "reward.reward_kwargs.overlong_buffer_cfg.len": 4096},
     ),
-    (
-        "reward_model: {reward_loop_source: importlib, reward_loop_module_path: m.py, reward_loop_class_name: Mine}",
-        {
-            "reward.reward_manager.source": "importlib",
-            "reward.reward_manager.module.path": "m.py",
-            "reward.reward_manager.name": "Mine",
-        },
-    ),
-    ("lora: {r: 8, target_modules: [q_proj]}", {"actor_rollout_ref.model.lora_rank": 8}),
     ("run_name: ${oc.env:HOME}", {"trainer.experiment_name": str(Path.home())}),
     ("data: {dataset_weights: {openai/gsm8k: 1, math: 2}}", {"agent_rl.data.weights": {"openai/gsm8k": 1, "math": 2}}),
     (

@@ -29,9 +29,6 @@ def log(tmp_path: Path, *lines: str) -> Path:
 def test_a_step_is_one_line() -> None:
     line = step_line(3, STEP, 290)
     assert line == "step 3/290: reward +0.416, accuracy 45%, 1.3 tool calls, 8% malformed, 104 tokens, 4.1 s"
-
-
-def test_a_validation_is_in_the_line_of_its_step() -> None:
     metrics = {"val-core/openai/gsm8k/acc/mean@1": 0.5, "val-aux/openai/gsm8k/reward/mean@1": 0.25, "val-aux/x": 1}
     assert step_line(0, metrics) == "step 0: validation on openai/gsm8k: reward +0.250, accuracy 50%"
 

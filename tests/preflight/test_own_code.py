@@ -117,10 +117,6 @@ def tried(folder: Path, bug: str = "", row: dict[str, Any] = ROW) -> list[str]:
     return [str(each) for each in own_code_problems(setup, [row], "react_agent", Reward(settings.reward))]
 
 
-def test_code_that_works_has_no_problems(tmp_path: Path) -> None:
-    assert tried(tmp_path) == []
-
-
 def test_the_custom_reward_function_is_tried_with_what_it_gets_in_a_run(tmp_path: Path) -> None:
     settings = AgentRLSettings.from_config({})
     place = Place("reward.custom_reward_function.name")

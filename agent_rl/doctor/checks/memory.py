@@ -64,22 +64,20 @@ class GpuNeed:
 
 def gpu_need(case: Case, card: float) -> GpuNeed:
     """The estimate for a GPU of `card` bytes; the model's number of parameters must be known."""
-    parameters, shards = float(case.model.parameters or 0), case.world_size
-    one = _number_bytes(case) * parameters / shards
+    parameters = float(case.model.parameters or 0)
+    one = _number_bytes(case) * parameters / case.world_size
     lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)
-    trained = one * (STATE + (shards - 1 if _keeps_whole_gradients(case) else 0))
-    critic = trained if _has_critic(case) else 0.0
+    critic = STATE * one if _has_critic(case) else 0.0
     tokens, config = _micro_batch_tokens(case), case.model.config
     kept = 2 if case.get(f"{OWN}.model.enable_gradient_checkpointing", True) else 34
     width = config.get("hidden_size", 0) * config.get("num_hidden_layers", 0)
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
-    resting = 0.0 if separate else one * (1 if lora else 3) - min(_offloaded(case), 1 if lora else 3) * one
-    if not separate and _has_critic(case):
-        resting += STATE * one
+    kept_numbers = 1 if lora else 3  # of the policy, while the engine generates
+    resting = 0.0 if separate else one * (kept_numbers - min(_offloaded(case), kept_numbers)) + critic
     share = float(case.get(f"{OWN}.rollout.gpu_memory_utilization", 0.5))
     return GpuNeed(
-        states=(one if lora else trained) + critic,
+        states=(one if lora else STATE * one) + critic,
         activations=tokens * width * kept,
         logits=4.0 * tokens * vocabulary * 2,
         vocabulary=4.0 * config.get("vocab_size", 0) * config.get("hidden_size", 0),
@@ -219,12 +217,6 @@ def _is_lora(case: Case) -> bool:
 
 def _number_bytes(case: Case) -> int:
     return 2 if str(case.get(f"{OWN}.actor.fsdp_config.model_dtype", "fp32")) in ("bf16", "bfloat16", "fp16") else 4
-
-
-def _keeps_whole_gradients(case: Case) -> bool:
-    """FSDP2 has the gradients of all parameters on each GPU until the last micro-batch when their sum is deferred."""
-    deferred = case.get(f"{OWN}.actor.fsdp_config.use_no_sync_for_gradient_accumulation")
-    return bool(deferred) and case.get(f"{OWN}.actor.strategy") == "fsdp2"
 
 
 def _offloaded(case: Case) -> int:

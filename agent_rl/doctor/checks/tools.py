@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent_rl.doctor.case import Case
-from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.errors import AgentRLError, FatalError
 from agent_rl.preflight.check import Finding, check, ok, problem, skipped, warning
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.tools import ToolSpec
@@ -35,10 +35,8 @@ def tool_file(case: Case) -> Iterator[Finding]:
     shown = case.shown(path)
     try:
         specs = case.tools
-    except ConfigError as error:
-        place = "" if error.key.startswith(str(path)) else f"{shown}: "  # a missing secret names only its variable
-        yield problem(f"{place}{error.key}: {error.problem}", error.remedy)
-        return
+    except FatalError:
+        raise
     except AgentRLError as error:
         yield problem(f"{shown}: {error}", "Start what the tool needs, or correct the file")
         return

@@ -15,16 +15,9 @@ MANAGER = "reward.reward_manager.name"
 pytestmark = pytest.mark.trainer
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def score(data_source, solution_str, ground_truth, extra_info): return 1",
-        "async def score(solution_str, ground_truth, **rest): return 1",
-        "def score(data_sources, solution_strs, ground_truths, extra_infos): return [1]",
-    ],
-)
-def test_a_users_reward_function_passes(make_case: MakeCase, tmp_path: Path, source: str) -> None:
-    (tmp_path / "mine.py").write_text(f"{source}\n")
+def test_a_users_reward_function_passes(make_case: MakeCase, tmp_path: Path) -> None:
+    assert not list(early_checks.reward_function(make_case()))
+    (tmp_path / "mine.py").write_text("async def score(solution_str, ground_truth, **rest): return 1\n")
     finding = only(early_checks.reward_function(make_case({PATH: str(tmp_path / "mine.py"), NAME: "score"})))
     assert (finding.status, finding.text) == (Status.OK, f"score in {tmp_path / 'mine.py'}")
 
@@ -32,9 +25,7 @@ def test_a_users_reward_function_passes(make_case: MakeCase, tmp_path: Path, sou
 @pytest.mark.parametrize(
     ("source", "manager", "problem"),
     [
-        ("def score(row): return 1", "trajectory", "score(row) cannot be called: nothing is known for row"),
         ("def other(): ...", "trajectory", "'score' cannot be loaded from "),
-        ("x = 1\nimport no_such_module", "trajectory", "mine.py:2: ModuleNotFoundError"),
         ("def score(solution_strs): ...", "naive", "cannot be called by the manager 'naive'"),
         ("def score(solution_str): return solution_str.no", "trajectory", "mine.py:1: AttributeError"),
     ],
@@ -45,11 +36,6 @@ def test_a_users_reward_function_that_fails_is_refused(
     (tmp_path / "mine.py").write_text(f"{source}\n")
     keys = {PATH: str(tmp_path / "mine.py"), NAME: "score", MANAGER: manager}
     assert problem in refused(early_checks.reward_function(make_case(keys)))
-
-
-def test_a_missing_reward_function_is_refused(make_case: MakeCase) -> None:
-    assert not list(early_checks.reward_function(make_case()))
-    assert "/no/such.py" in refused(early_checks.reward_function(make_case({PATH: "/no/such.py", NAME: "score"})))
 
 
 def test_a_classifier_that_is_here(make_case: MakeCase, tmp_path: Path) -> None:
