@@ -123,13 +123,13 @@ def old_keys(module: ModuleType) -> None:
 
     Under `agent-rl train` the launcher has changed them.
     """
-    from agent_rl.verl_adapter.early_checks import as_one_line
-
     original = module.auto_set_device
 
     @functools.wraps(original)
     def auto_set_device(config: Any) -> None:
         if config and "actor_rollout_ref" in config:
+            from agent_rl.verl_adapter.early_checks import as_one_line  # which takes a while to import
+
             with as_one_line():
                 tell(change_config(config, argument_keys(sys.argv[1:])))
             announce("Ray")  # which `main` starts once the configuration is checked
