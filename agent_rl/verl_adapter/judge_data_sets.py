@@ -176,6 +176,6 @@ def _rendered(tokenizer: Any, messages: Messages, options: Mapping[str, Any]) ->
     return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **options))
 
 
-def _prompt(example: Mapping[str, Any], key: str) -> Messages:
-    messages: Messages = example[key]
+def _prompt(example: dict[str, Any], key: str | None = None) -> Messages:
+    messages: Messages = example[key or "prompt"]
     return messages

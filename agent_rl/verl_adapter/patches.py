@@ -137,13 +137,13 @@ def change_command_line() -> None:
 
 def old_keys(module: ModuleType) -> None:
     """`verl.utils.device`: change old keys of YAML files where verl's `main` first uses its configuration."""
-    from agent_rl.verl_adapter.early_checks import as_one_line
-
     original = module.auto_set_device
 
     @functools.wraps(original)
     def auto_set_device(config: Any) -> None:
         if config and "actor_rollout_ref" in config:
+            from agent_rl.verl_adapter.early_checks import as_one_line  # which takes a while to import
+
             with as_one_line():
                 tell(change_config(config, argument_keys(sys.argv[1:])))
             announce("Ray")  # which `main` starts once the configuration is checked

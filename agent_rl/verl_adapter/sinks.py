@@ -33,6 +33,8 @@ def tracking(module: ModuleType) -> None:
     class Tracking(original):
         """verl's `Tracking`, which no sink can stop or delay."""
 
+        logger: dict[str, Any]
+
         def __init__(self, project_name: str, experiment_name: str, default_backend: Any, config: Any = None) -> None:
             names = [default_backend] if isinstance(default_backend, str) else list(default_backend)
             for name in names:

@@ -12,8 +12,6 @@ from hydra._internal.utils import _locate
 
 from agent_rl import ReactAgentLoop
 from agent_rl.agents import registry
-from agent_rl.agents.episode.agent import Agent
-from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter import loops
 from tests.forks import python
@@ -48,14 +46,6 @@ def test_every_agent_of_the_package_is_registered_with_verl_next_to_verls_own():
         assert cls.agent == name
         assert pickle.loads(pickle.dumps(cls)) is cls
     assert {"single_turn_agent", "tool_agent"} <= set(agent_loop._agent_loop_registry)
-
-
-def test_a_record_becomes_a_class_that_verl_can_run():
-    agent = Agent("terse", lambda settings, limits: ReactFormat("Be terse."))
-    assert registry.register_agent_loop(agent) is agent
-    cls = registered("terse")
-    assert issubclass(cls, agent_loop.AgentLoopBase)
-    assert (cls.agent, cls.__doc__) == ("terse", "The episodes of 'terse'.")
 
 
 def test_a_call_and_a_decorator_register_and_the_last_class_of_a_name_counts():

@@ -181,20 +181,13 @@ def test_what_verl_migrates_in_its_fully_asynchronous_entry_becomes_the_same_her
     """Once verl migrates under main_ppo too, the rows that this compares can go."""
     from verl.experimental.reward_loop import migrate_legacy_reward_impl
 
+    model = {"path": "judge"}
     given: dict[str, Any] = {
         "custom_reward_function": {"path": "a.py", "name": "f"},
-        "reward_model": {
-            "num_workers": 3,
-            "reward_manager": "dapo",
-            "enable": True,
-            "enable_resource_pool": True,
-            "n_gpus_per_node": 2,
-            "nnodes": 1,
-            "model": {"path": "judge"},
-            "rollout": {"name": "sglang", "max_num_seqs": 4, "response_length": 9, "prompt_length": 8},
-        },
+        "reward_model": {"num_workers": 3, "reward_manager": "dapo", "enable": True, "nnodes": 1, "model": model},
         "sandbox_fusion": {"url": "http://box", "max_concurrent": 2, "memory_limit_mb": 64},
     }
+    given["reward_model"]["rollout"] = {"name": "sglang", "max_num_seqs": 4, "response_length": 9, "prompt_length": 8}
     theirs, ours = (OmegaConf.merge(verl_defaults(), given) for _ in range(2))
     with open_dict(theirs):
         theirs = migrate_legacy_reward_impl(theirs)

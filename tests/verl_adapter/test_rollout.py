@@ -9,12 +9,14 @@ import transfer_queue
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
     _agent_loop_registry,
 )
 from verl.trainer.ppo.v1 import agent_loop_tq
 
+from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.verl_adapter import rollout
-from tests.forks import python
 
 ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
 
@@ -102,43 +104,35 @@ def test_a_worker_without_reward_workers_scores_here(compose: Any, monkeypatch: 
         assert handles(given) == given
 
 
-HANDED_OVER = """
-import asyncio, verl
-from types import SimpleNamespace
-from omegaconf import OmegaConf
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
-from agent_rl.verl_adapter.rollout import AgentLoopWorker
-from agent_rl.trajectory import StopReason, Trajectory
+class Scoring(rollout.AgentLoopWorker):
+    """Keeps what the reward manager would get."""
 
-ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u", "session_id": 1, "global_steps": 25,
-    "data_source": "gsm8k", "extra_info": {"index": 7}, "reward_model": {"ground_truth": "42"}}
-
-class Worker(AgentLoopWorker):
-    def __init__(self, manager):
+    def __init__(self, manager: str) -> None:
         self.config = OmegaConf.create({"reward": {"reward_manager": {"name": manager, "source": "register"}}})
-        self.processor, self.mm_processor_kwargs = None, {}
+        self.processor, self.mm_processor_kwargs, self.given = None, {}, None
         self.tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "".join(map(chr, ids)))
         self.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=self.score))]
-    async def score(self, data):
+
+    async def score(self, data: Any) -> dict[str, Any]:
         self.given = data.non_tensor_batch["tool_extra_fields"][-1].get("trajectory")
         return {"reward_score": 1.0, "reward_extra_info": {}}
 
-def run(manager, **fields):
-    worker, numbers = Worker(manager), {"prompt_ids": [1, 2], "response_ids": [52, 50], "response_mask": [1, 1]}
+
+def handed_over(manager: str, **fields: Any) -> tuple[Any, list[str]]:
+    worker, numbers = Scoring(manager), {"prompt_ids": [1, 2], "response_ids": [52, 50], "response_mask": [1, 1]}
     output = AgentLoopOutput(**numbers, metrics=AgentLoopMetrics(), num_turns=2)
     output.extra_fields = {"tool_rewards": [], **fields}
-    asyncio.run(worker._compute_score([output], kwargs=ROW))
+    row = {**ROW, "session_id": 1, "global_steps": 25, "data_source": "gsm8k", "extra_info": {"index": 7}}
+    asyncio.run(worker._compute_score([output], kwargs={**row, "reward_model": {"ground_truth": "42"}}))
     return worker.given, sorted(output.extra_fields)
-"""
-OF_EACH = """
-own = Trajectory([], StopReason.ANSWERED)
-(ours, kept), (verls, _) = run('trajectory', trajectory=own), run('trajectory')
-naive = run('naive', trajectory=own)[0]['version'], run('naive')[0]
-print([ours is own, verls.id, verls.info, verls.answer, *naive, kept])
-"""
 
 
 def test_our_manager_gets_a_trajectory_of_any_loop_others_plain_data_and_the_trainer_none() -> None:
-    info, kept = {"step": 25, "split": None, "index": 7}, ["reward_extra_info", "tool_rewards"]
-    found = python(HANDED_OVER + OF_EACH)
-    assert found == str([True, "u_1", info, "42", 1, None, kept])
+    own = Trajectory([], StopReason.ANSWERED)
+    ours, kept = handed_over("trajectory", trajectory=own)
+    assert ours is own
+    assert kept == ["reward_extra_info", "tool_rewards"]
+    verls, _ = handed_over("trajectory")
+    assert (verls.id, verls.answer, verls.info) == ("u_1", "42", {"step": 25, "split": None, "index": 7})
+    assert handed_over("naive", trajectory=own)[0]["version"] == 1
+    assert handed_over("naive")[0] is None

@@ -99,13 +99,3 @@ def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(
     assert [record.getMessage() for record in caplog.records if "prompts is read" in record.getMessage()] == [
         "rows are read in another shape: prompts is read as prompt"
     ]
-
-
-def test_the_base_of_every_recipe_names_this_data_set() -> None:
-    from verl.utils.dataset.rl_dataset import get_dataset_class
-
-    import agent_rl.config
-    from agent_rl.verl_adapter.row_data_set import RowDataSet
-
-    base = OmegaConf.load(Path(agent_rl.config.__path__[0]) / "agent.yaml")
-    assert get_dataset_class(base.data) is RowDataSet

@@ -61,11 +61,8 @@ print(trainer.resource_pool_manager.max_colocate_count)
 """
 
 
-def test_a_gpu_has_room_for_the_trainer_and_each_model_that_shares_it() -> None:
+def test_a_gpu_has_room_for_the_trainer_and_each_model_that_shares_it_and_for_three_with_verl() -> None:
     assert int(python(POOLS)) >= 4
-
-
-def test_verl_would_give_a_gpu_room_for_three() -> None:
     assert python(POOLS, plugins="none") == "3"
 
 

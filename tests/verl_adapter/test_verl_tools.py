@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from verl.tools.base_tool import BaseTool
-from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
+from verl.tools.schemas import ToolResponse
 from verl.tools.tool_registry import load_all_tools
 
 from agent_rl.errors import ConfigError
@@ -83,14 +83,6 @@ def counter(tmp_path, monkeypatch):
 
 
 # Our loader behind verl's key
-
-
-def test_short_form_is_loaded_through_verls_own_function():
-    (tool,) = load_all_tools(CALCULATOR, None)
-    assert isinstance(tool, VerlTool)
-    assert tool.name == "calculator"
-    assert isinstance(tool.tool_schema, OpenAIFunctionToolSchema)
-    assert tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True) == tool.spec.schema()
 
 
 def test_schema_keeps_what_verls_own_classes_would_drop(tmp_path):

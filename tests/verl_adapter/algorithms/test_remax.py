@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 import verl
-from hydra.utils import get_class
 from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage, get_adv_estimator_fn
 
 from agent_rl.preflight.case import RunCase
@@ -57,12 +56,6 @@ def test_missing_baselines_are_noticed_before_the_run(compose: Any, overrides: l
     case = RunCase(config=compose(*overrides))
     found = [f"{finding.text}. {finding.remedy}" for finding in remax_baselines(case)]
     assert message in found[0] if message else not found
-
-
-def test_the_manager_is_where_the_configuration_says() -> None:
-    from verl.trainer.ppo.v1 import AgentLoopManagerTQ
-
-    assert issubclass(get_class(remax.MANAGER), AgentLoopManagerTQ)
 
 
 PICKLED = """

@@ -1,0 +1,123 @@
+"""Agents as verl's worker runs them: what they add to the policy's words is not trained on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agents import episodes
+from tests.agents.episodes import act
+from tests.agents.server import Server
+
+TOOL_FILE = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+CALCULATOR = f"{TOOL_FILE}={Path(__file__).parents[3]}/tool_configs/calculator.yaml"
+SMALL = ["data.max_response_length=130", "+agent_rl.folding.reserve_tokens=60", "+agent_rl.folding.instructions=Notes"]
+
+
+def test_trajectory_becomes_several_sequences(run_loop, tokenizer):
+    outputs, _ = run_loop(
+        "folding_agent", act(), act("1+1"), "It was 42.", episodes.ANSWER, overrides=[CALCULATOR, *SMALL]
+    )
+    first, last = outputs
+    assert tokenizer.decode(first.response_ids).endswith("Notes<|im_end|>\n<|im_start|>assistant\nIt was 42.<|im_end|>")
+    assert tokenizer.decode(last.response_ids) == f"{episodes.ANSWER}<|im_end|>"
+    assert "It was 42." in tokenizer.decode(last.prompt_ids)
+    for output in (first, last):
+        assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs) <= 130
+    assert set(first.as_dict()) == set(last.as_dict())
+    assert "trajectory" not in first.extra_fields
+    trajectory = last.extra_fields["trajectory"]
+    assert (trajectory.agent, trajectory.answer) == ("folding_agent", "42")
+    assert trajectory.turns[1].notes["fold"]["notes"] == "It was 42."
+    assert trajectory.response_tokens >= sum(len(output.response_ids) for output in (first, last))
+
+
+def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
+    overrides = [CALCULATOR, *SMALL, "+agent_rl.folding.loop=user_sim_agent"]
+    row = {"extra_info": {"user": {"replies": ["Go on. " * 25, "Thanks."]}}}
+    outputs, _ = run_loop("folding_agent", "What? " * 10, "I asked.", "Bye.", "Bye!", overrides=overrides, **row)
+    assert len(outputs) == 2
+    assert outputs[1].extra_fields["trajectory"].answer == "Bye!"
+    assert "Go on. Go on." in tokenizer.decode(outputs[1].prompt_ids)
+
+
+SEARCH = "<think>x</think>\n<search>Goethe</search>"
+ANSWER = "<answer>Frankfurt</answer>"
+FOUND = '<information>Doc 1(Title: "Goethe") Goethe was born in Frankfurt.</information>'
+
+
+@pytest.fixture
+def run(run_loop, tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": "b", "contents": '"Goethe"\nGoethe was born in Frankfurt.'}) + "\n")
+    tools = tmp_path / "tools.yaml"
+    tools.write_text(json.dumps({"tools": [{"name": "search", "config": {"corpus": str(corpus)}}]}))
+    return lambda *turns: run_loop("search_agent", *turns, overrides=[f"{TOOL_FILE}={tools}"])
+
+
+@pytest.mark.parametrize("continuation", ["", "\n<information>invented</information>\n<answer>Rome</answer>", " 日本"])
+def test_closing_tag_is_trained_on_and_what_follows_is_not(run, tokenizer, continuation):
+    output, _ = run(SEARCH + continuation, ANSWER)
+    text = tokenizer.decode(output.response_ids)
+    assert text == (
+        f"{SEARCH}<|im_end|>\n<|im_start|>user\n{FOUND}<|im_end|>\n<|im_start|>assistant\n{ANSWER}<|im_end|>"
+    )
+    sampled = tokenizer.decode([i for i, m in zip(output.response_ids, output.response_mask, strict=True) if m])
+    ended = "" if continuation else "<|im_end|>"  # sampled only where the policy ended the turn itself
+    assert sampled == f"{SEARCH}{ended}{ANSWER}<|im_end|>"
+    expected = [
+        logprob if mask else 0.0
+        for logprob, mask in zip(Server.logprobs(output.response_ids), output.response_mask, strict=True)
+    ]
+    assert output.response_logprobs == expected
+    first, second = output.extra_fields["trajectory"].turns
+    assert (first.text, first.observation, second.text) == (SEARCH, FOUND, ANSWER)
+    assert output.extra_fields["trajectory"].answer == "Frankfurt"
+
+
+USER = {"goal": "the secret", "replies": ["Order 17.", "Thanks."]}
+
+
+def test_users_words_are_masked(run_loop, tokenizer):
+    output, server = run_loop("user_sim_agent", "Which?", "Message: Done.", "Bye.", extra_info={"user": USER})
+    assert tokenizer.decode(output.response_ids) == (
+        "Which?<|im_end|>\n<|im_start|>user\nOrder 17.<|im_end|>\n<|im_start|>assistant\n"
+        "Message: Done.<|im_end|>\n<|im_start|>user\nThanks.<|im_end|>\n<|im_start|>assistant\nBye.<|im_end|>"
+    )
+    sampled = [i for i, m in zip(output.response_ids, output.response_mask, strict=True) if m]
+    assert tokenizer.decode(sampled) == "Which?<|im_end|>Message: Done.<|im_end|>Bye.<|im_end|>"
+    assert all(
+        (logprob == 0.0) is not bool(mask)
+        for logprob, mask in zip(output.response_logprobs, output.response_mask, strict=True)
+    )
+    assert output.extra_fields["trajectory"].answer == "Bye."
+    assert not any("secret" in tokenizer.decode(request["ids"]) for request in server.requests)
+
+
+def test_user_judges(run_loop, tmp_path):
+    (tmp_path / "judge.py").write_text(
+        "from agent_rl.agents.users.user import ScriptedUser\n\n\n"
+        "class Judge(ScriptedUser):\n"
+        "    async def score(self, trajectory):\n"
+        "        return self.config['scale'] * len(trajectory.turns)\n\n"
+        "    async def respond(self, message, trajectory):\n"
+        "        reply = await super().respond(message, trajectory)\n"
+        "        reply.reward = float(len(message))\n"
+        "        return reply\n"
+    )
+    overrides = [f"+agent_rl.user_sim.user={tmp_path}/judge.py:Judge", "+agent_rl.user_sim.config.scale=0.25"]
+    output, _ = run_loop("user_sim_agent", "a", "bb", "c", overrides=overrides, extra_info={"user": USER})
+    assert output.extra_fields["trajectory"].verdict == 0.75
+    assert output.extra_fields["turn_scores"] == [1.0, 2.0, 1.0]
+
+
+def test_native_calls_beside_messages(run_loop, tokenizer):
+    overrides = [CALCULATOR, "+agent_rl.user_sim.native=true"]
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "6*7"}}\n</tool_call>'
+    output, _ = run_loop(
+        "user_sim_agent", "Which?", call, "It is 42.", overrides=overrides, extra_info={"user": {"replies": ["6*7."]}}
+    )
+    first, second, last = output.extra_fields["trajectory"].turns
+    assert (first.observation, second.results[0].text, last.text) == ("6*7.", "42", "It is 42.")
+    assert "<|im_start|>user\n6*7.<|im_end|>" in tokenizer.decode(output.response_ids)
+    assert "<tool_response>\n42\n</tool_response>" in tokenizer.decode(output.response_ids)
