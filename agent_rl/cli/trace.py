@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from enum import Enum
@@ -80,7 +79,7 @@ def export(
       agent-rl trace export outputs/my_run --format sft --min-reward 1 --per-prompt 4 -o good.parquet
       agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318
 
-    atif: a folder with one document of ATIF-v1.7 for each trajectory, and their images. jsonl and csv: one flat record
+    atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record
     for each. sft: those with the best rewards as data for verl's supervised fine-tuning. otel: OpenTelemetry spans;
     headers for the collector are taken from OTEL_EXPORTER_OTLP_HEADERS.
 
@@ -134,8 +133,7 @@ def _flat(path: Path, chosen: Selection, target: Path, form: ExportFormat) -> in
 
 
 def _atif(path: Path, chosen: Selection, target: Path) -> int:
-    from agent_rl.exports.atif import IMAGES, to_atif
-    from agent_rl.trace import find_image, image_folder, image_names
+    from agent_rl.exports.atif import to_atif
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
@@ -143,10 +141,6 @@ def _atif(path: Path, chosen: Selection, target: Path) -> int:
         count += 1
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
-        for image in image_names(each):
-            if (file := find_image(image_folder(path), image)) is not None:
-                (target / IMAGES).mkdir(exist_ok=True)
-                shutil.copyfile(file, target / IMAGES / file.name)
     return count
 
 
@@ -157,7 +151,7 @@ def _sft(
     from itertools import islice
 
     from agent_rl.exports.sft import Renderer, SftChoice, sft_rows, write_sft
-    from agent_rl.trace import TokenReader, find_image, image_folder, read_trained_rows
+    from agent_rl.trace import TokenReader, read_trained_rows
 
     @cache
     def renderer() -> Renderer:
@@ -173,12 +167,8 @@ def _sft(
         except (OSError, ValueError) as error:
             raise ConfigError("--tokenizer", f"there is no tokenizer at {name}", "Name a model") from error
 
-    def image_of(name: str) -> bytes | None:
-        file = find_image(image_folder(path), name)
-        return None if file is None else file.read_bytes()
-
     choice = SftChoice(**options, trained=read_trained_rows(path))
-    rows = islice(sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer, image_of), limit)
+    rows = islice(sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer), limit)
     count = _replaced(target, lambda file: write_sft(file, rows))
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 

@@ -1,31 +1,27 @@
 """The Agent Trajectory Interchange Format, ATIF-v1.7 (Harbor's RFC 0001), both ways.
 
 A step of the agent is one turn: what was sampled as `message` (its thought as `reasoning_content`), the calls, and the
-results. The whole trajectory is in `extra`, so that one which went out comes back the same. Images are files beside the
-document, in `images/`.
+results. The whole trajectory is in `extra`, so that one which went out comes back the same. Images stay where they are.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
 import agent_rl
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["IMAGES", "VERSION", "from_atif", "to_atif"]
+__all__ = ["VERSION", "from_atif", "to_atif"]
 
 VERSION = "ATIF-v1.7"
-IMAGES = "images"
-"""Folder of the images, beside the documents."""
 _KEY = "agent_rl"
 """Of what is ours within `extra`."""
 _SOURCES = {"system": "system", "user": "user", "assistant": "agent", "tool": "user"}
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _OPEN, _CLOSE = "<think>", "</think>"
-_IMAGE = "<image>"
 
 
 def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
@@ -37,13 +33,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
     """
     data = trajectory.to_dict()
     data["info"].pop("tokens", None)
-    for holder in (*data["prompt"], *(result for turn in data["turns"] for result in turn["results"])):
-        if names := holder.get("images"):
-            holder["images"] = [f"{IMAGES}/{name}" for name in names]
-    steps = [
-        {"source": _SOURCES[message["role"]], "message": _with_images(message["content"], message.get("images"))}
-        for message in data["prompt"]
-    ]
+    steps = [{"source": _SOURCES[message["role"]], "message": message["content"]} for message in data["prompt"]]
     steps += [_step(turn, number) for number, turn in enumerate(data["turns"])]
     steps = [{"step_id": number, **step} for number, step in enumerate(steps, start=1)]
     if trajectory.ended and steps:
@@ -82,9 +72,7 @@ def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
         elif turns:
             turns[-1]["observation"] = "\n".join(filter(None, [turns[-1].get("observation"), _text(said)]))
         else:
-            prompt.append(
-                {"role": _ROLES.get(str(step.get("source")), "user"), "content": _text(said), **_images(said)}
-            )
+            prompt.append({"role": _ROLES.get(str(step.get("source")), "user"), "content": _text(said)})
     metrics = document.get("final_metrics") or {}
     reward = extra.get("reward", (metrics.get("extra") or {}).get("reward", metrics.get("reward")))
     return {
@@ -115,7 +103,7 @@ def _step(turn: Mapping[str, Any], number: int) -> dict[str, Any]:
         id = unique[ids.index(result["call_id"])] if ids.count(result["call_id"]) == 1 else None
         if id is None and len(turn["results"]) == len(ids):
             id = unique[at]
-        results.append({"source_call_id": id, "content": _with_images(result["text"], result.get("images"))})
+        results.append({"source_call_id": id, "content": result["text"]})
     if not results and turn["observation"] is not None:
         results = [{"content": turn["observation"]}]
     if results:
@@ -139,7 +127,6 @@ def _turn(step: Mapping[str, Any]) -> dict[str, Any]:
             "call_id": result.get("source_call_id") or "",
             "name": names.get(result.get("source_call_id"), ""),
             "text": _text(result.get("content")),
-            **_images(result.get("content")),
         }
         for result in (step.get("observation") or {}).get("results") or ()
     ]
@@ -150,26 +137,6 @@ def _turn(step: Mapping[str, Any]) -> dict[str, Any]:
         "results": results,
         "tokens": (step.get("metrics") or {}).get("completion_tokens") or 0,
     }
-
-
-def _with_images(text: str, paths: Sequence[str] | None) -> str | list[dict[str, Any]]:
-    """The text with its images where it marks them, or before it."""
-    if not paths:
-        return text
-    texts = text.split(_IMAGE) if text.count(_IMAGE) == len(paths) else [*("" for _ in paths), text]
-    parts: list[dict[str, Any]] = [{"type": "text", "text": texts[0]}]
-    for path, after in zip(paths, texts[1:], strict=True):
-        source = {"media_type": "image/png", "path": path}
-        parts += [{"type": "image", "source": source}, {"type": "text", "text": after}]
-    return [part for part in parts if part.get("text") != ""]
-
-
-def _images(content: Any) -> dict[str, list[str]]:
-    """The paths of the images of a message, as they are given, under `images`; nothing without one."""
-    parts = content if isinstance(content, list) else []
-    sources = [part.get("source") or {} for part in parts if part.get("type") == "image"]
-    paths = [str(source["path"]) for source in sources if "path" in source]
-    return {"images": paths} if paths else {}
 
 
 def _text(content: Any) -> str:

@@ -3,8 +3,7 @@
 verl's `MultiTurnSFTDataset` renders each message by itself, trains on all assistant messages, and has no way to give
 tools of different arguments. So a row has messages of the roles system, user and assistant only, with what the chat
 template made of the tools and their results written out. That needs the tokenizer; conversations without tools in their
-template, as of the ReAct agent, need none. What cannot be written so is left out and counted. Images are `<image>` in
-the text, and PNG in the column `images`.
+template, as of the ReAct agent, need none. What cannot be written so is left out and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.exports.selection import split_of
-from agent_rl.trace import Tokens, image_names
+from agent_rl.trace import Tokens
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["Renderer", "SftChoice", "sft_rows", "write_sft"]
@@ -27,7 +26,6 @@ Chat = list[dict[str, str]]
 _MARK = "\u2063agent_rl\u2063"
 """A text that no template has."""
 _PLAIN = ("system", "user", "assistant")
-_IMAGE = "<image>"
 CUT = (StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR, StopReason.ERROR)
 """Ends in the middle of a turn."""
 
@@ -153,16 +151,14 @@ def sft_rows(
     tokens_of: Callable[[str], Tokens | None],
     choice: SftChoice,
     renderer: Callable[[], Renderer],
-    image_of: Callable[[str], bytes | None] = lambda name: None,
 ) -> Iterator[dict[str, Any]]:
-    """A row for each chosen trajectory: messages, and id, reward, data source, step; images where there are any.
+    """A row for each chosen trajectory: messages, and id, reward, data source, step.
 
     Args:
         trajectories: of a trace.
         tokens_of: finds the tokens of one by its id.
         choice: is filled with what was left out.
         renderer: is called when a conversation has tools in its template.
-        image_of: reads an image by its name.
 
     Raises:
         ConfigError: none of the trajectories has tokens.
@@ -171,7 +167,7 @@ def sft_rows(
     for each in chosen:
         tokens = tokens_of(each.id)
         found = found or tokens is not None
-        row = _row(each, tokens, renderer, image_of)
+        row = _row(each, tokens, renderer)
         if isinstance(row, str):
             choice.left_out[row] += 1
         else:
@@ -181,22 +177,15 @@ def sft_rows(
         raise ConfigError("sft", "the trace has no conversations: they are kept with the tokens", remedy)
 
 
-def _row(
-    trajectory: Trajectory,
-    tokens: Tokens | None,
-    renderer: Callable[[], Renderer],
-    image_of: Callable[[str], bytes | None],
-) -> dict[str, Any] | str:
+def _row(trajectory: Trajectory, tokens: Tokens | None, renderer: Callable[[], Renderer]) -> dict[str, Any] | str:
     """The row of a trajectory, or why there is none."""
     messages = list(tokens["messages"]) if tokens else []
     while messages and messages[-1]["role"] != "assistant":  # an observation that was not answered
         messages.pop()
     if not tokens or not messages:
-        return "without tokens, or with videos or audios"
-    images = _images(messages, tokens, image_names(trajectory), image_of)
-    if images is None:
-        return "its images are not there"
-    messages = [{**message, "content": _flat(message["content"])} for message in messages]
+        return "without tokens"
+    if any(not isinstance(message["content"], str) for message in messages):
+        return "with images, videos or audios"
     if tokens["tools"] or any(message["role"] not in _PLAIN for message in messages):
         chat = renderer().plain(messages, tokens["tools"])
     else:
@@ -209,7 +198,6 @@ def _row(
         "reward": trajectory.score.total if trajectory.score else None,
         "data_source": trajectory.data_source,
         "step": trajectory.info.get("step"),
-        **({"images": [{"bytes": image} for image in images]} if images else {}),
     }
 
 
@@ -218,42 +206,12 @@ def write_sft(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    message, found = pa.struct([("role", pa.string()), ("content", pa.string())]), list(rows)
-    columns = [
-        ("messages", pa.list_(message)),
-        ("id", pa.string()),
-        ("reward", pa.float64()),
-        ("data_source", pa.string()),
-        ("step", pa.int64()),
-    ]
-    if any("images" in row for row in found):  # with the column, verl asks for a model with vision
-        columns.append(("images", pa.list_(pa.struct([("bytes", pa.binary())]))))
-        found = [{"images": [], **row} for row in found]
-    table = pa.Table.from_pylist(found, pa.schema(columns))
+    message = pa.struct([("role", pa.string()), ("content", pa.string())])
+    columns = {"messages": pa.list_(message), "id": pa.string(), "reward": pa.float64(), "data_source": pa.string(),
+               "step": pa.int64()}  # fmt: skip
+    table = pa.Table.from_pylist(list(rows), pa.schema(columns))
     parquet.write_table(table, path)
     return int(table.num_rows)
-
-
-def _images(
-    messages: Sequence[Mapping[str, Any]], tokens: Tokens, names: Sequence[str], read: Callable[[str], bytes | None]
-) -> list[bytes] | None:
-    """The images of a conversation in their order; None: they are not there, or their places are not known."""
-    contents = [message["content"] for message in messages]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    count = sum(part["type"] == "image" for part in parts)
-    if not count:
-        return []
-    texts = [content for content in contents if isinstance(content, str)] + [part.get("text", "") for part in parts]
-    if count > len(names) or len(tokens["sequences"]) > 1 or any(_IMAGE in text for text in texts):
-        return None
-    found = [image for name in names[:count] if (image := read(name)) is not None]
-    return found if len(found) == count else None
-
-
-def _flat(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return "".join(part["text"] if part["type"] == "text" else _IMAGE for part in content)
 
 
 def _between(text: str, before: str, after: str) -> str | None:

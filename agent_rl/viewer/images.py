@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_rl.trace import find_image, image_folder
+from agent_rl.trace import find_image
 
-__all__ = ["image_type", "names_of", "place_of", "thumbnail"]
+__all__ = ["image_type", "names_of", "thumbnail"]
 
 TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 MOST_BYTES = 20 << 20
@@ -25,11 +25,6 @@ _MOST = 500
 """Images of a trajectory that are shown."""
 _SIDE = 360
 """Pixels of the longer side of an image in a report."""
-
-
-def place_of(file: Path) -> Path:
-    """The folder with the images of a file's records: of a document its own, of a trace `<name>.images`."""
-    return file.parent if file.suffix == ".json" else image_folder(file)
 
 
 def names_of(record: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:

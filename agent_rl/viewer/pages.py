@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from agent_rl.trace import read_trained_rows
-from agent_rl.viewer.images import image_type, names_of, place_of
+from agent_rl.trace import image_folder, read_trained_rows
+from agent_rl.viewer.images import image_type, names_of
 from agent_rl.viewer.index import PAGE, TraceIndex
 from agent_rl.viewer.query import FACETS, NUMBERS, Query, read_int
 from agent_rl.viewer.rendering import environment, visible
@@ -119,7 +119,7 @@ class Pages:
         columns, record = self._found(number)
         names = [name for _, names in names_of(record) for name in names]
         try:
-            file, kind = image_type(place_of(self.index.path_of(columns)), names[place])
+            file, kind = image_type(image_folder(self.index.path_of(columns)), names[place])
             return Response(file.read_bytes(), media_type=kind)
         except (IndexError, ValueError, OSError) as error:
             raise HTTPException(404, visible(error)) from error
@@ -146,7 +146,7 @@ class Pages:
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Put addresses in place of the names of images, or why one is not shown."""
-        folder, number = place_of(self.index.path_of(columns)), 0
+        folder, number = image_folder(self.index.path_of(columns)), 0
         for holder, names in names_of(record):
             shown = []
             for name in names:

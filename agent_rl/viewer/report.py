@@ -17,8 +17,9 @@ from agent_rl.evaluation.summary import estimate_mean, estimate_rate
 from agent_rl.launch.output import read_metrics
 from agent_rl.launch.resolution import leaves
 from agent_rl.launch.warnings import components, run_warnings, series
+from agent_rl.trace import image_folder
 from agent_rl.viewer.charts import COLOURS, Chart
-from agent_rl.viewer.images import names_of, place_of, thumbnail
+from agent_rl.viewer.images import names_of, thumbnail
 from agent_rl.viewer.index import TraceIndex
 from agent_rl.viewer.query import Query
 from agent_rl.viewer.records import find_sources
@@ -279,7 +280,7 @@ def _trajectories(run: Run, cache: Path | None) -> Trajectories:
             return Trajectories()
         train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
         by_reward = {"step": str(run.training[-1]["step"]), **train, "sort": "reward"}
-        place = place_of(source.path)
+        place = image_folder(source.path)
         best, worst = (
             [{**row, "record": _with_thumbnails(index.record(row), place)} for row in _of_several(index, query)]
             for query in (Query({**by_reward, "order": order}) for order in ("desc", "asc"))

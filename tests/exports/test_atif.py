@@ -2,13 +2,10 @@ import json
 
 import atif
 import pytest
-from PIL import Image
 
 from agent_rl import trace
 from agent_rl.exports.atif import from_atif, to_atif
-from agent_rl.exports.records import flat_record
-from agent_rl.trace import image_names
-from agent_rl.trajectory import Message, ToolCall, ToolResult, Trajectory, Turn
+from agent_rl.trajectory import ToolCall, ToolResult, Trajectory, Turn
 from agent_rl.viewer.records import in_our_form
 from tests.exports.command import export
 from tests.exports.made import HOSTILE, trajectory
@@ -30,26 +27,6 @@ def test_a_document_is_valid_and_comes_back_as_it_went(given):
     back = Trajectory.from_dict(in_our_form(document))
     assert back == given
     assert back.ended == given.ended
-
-
-def test_images_go_with_the_documents(tmp_path):
-    picture, shot = Image.new("RGB", (3, 2), "red"), Image.new("RGB", (4, 2), "blue")
-    given = trajectory(prompt=[Message("system", "Look."), Message("user", "Is <image> red?", images=[picture])])
-    given.turns[0].results[1].images = [shot, picture]
-    trace.append(tmp_path / "trace.jsonl", given)
-    (given,) = trace.read(tmp_path / "trace.jsonl")
-    assert export(tmp_path, "atif", "-o", tmp_path / "out")["trajectories"] == 1
-    (file,) = (tmp_path / "out").glob("*.atif.json")
-    document = json.loads(file.read_text())
-    atif.Trajectory.model_validate(document)
-    assert [part.get("text", part["type"]) for part in document["steps"][1]["message"]] == ["Is ", "image", " red?"]
-    back = Trajectory.from_dict(in_our_form(document))
-    assert back == given
-    assert image_names(back) == [f"images/{name}" for name in image_names(given)]
-    for name, image in zip(image_names(back), [picture, shot, picture], strict=True):
-        with Image.open(file.parent / name) as found:
-            assert found.tobytes() == image.tobytes()
-    assert flat_record(given)["images"].split() == image_names(given)
 
 
 def test_what_other_programs_read():

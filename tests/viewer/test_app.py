@@ -106,27 +106,26 @@ def test_two_steps_are_compared(client: TestClient) -> None:
 
 @pytest.fixture(scope="module")
 def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
-    """A trajectory of a trace with three images, and a document of another program whose images are hostile."""
+    """A trajectory of a trace with three images, and one whose images are hostile."""
     tmp_path = tmp_path_factory.mktemp("images")
     folder = tmp_path / "seen"
     prompt = [Message("user", "<image>Which?", images=[Image.new("RGB", (60, 40), "red")])]
     shots = [Image.new("RGB", (20, 10), colour) for colour in ("blue", "green")]
     turn = Turn("I look.", results=[ToolResult("", "camera", "Done.", images=shots)])
     trace.append(folder / "trace.jsonl", trajectory(0, 0, prompt=prompt, turns=[turn]))
-    (folder / "real.webp").write_bytes(image_bytes("WEBP"))
-    (folder / "script.png").write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
-    (folder / "page.png").write_text("<html><script>alert(1)</script>")
-    (folder / "huge.png").write_bytes(image_bytes("PNG", (8_000, 8_000)))
-    (folder / "heavy.png").write_bytes(image_bytes("PNG") + bytes(21 << 20))
-    (folder / "bitmap.png").write_bytes(image_bytes("BMP"))
-    (tmp_path / "secret.png").write_bytes(image_bytes("PNG"))
-    (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    parts = [
-        {"type": "image", "source": {"media_type": "image/svg+xml", "path": path}} for path in (*SHOWN, *NOT_SHOWN)
-    ]
-    steps = [{"source": "user", "message": parts}, {"source": "agent", "message": "x"}]
-    document = {"schema_version": "ATIF-v1.7", "agent": {"name": "x"}, "steps": steps, "extra": {"stop_reason": "x"}}
-    (folder / "1.atif.json").write_text(json.dumps(document))
+    images = folder / "trace.images"
+    (images / "real.webp").write_bytes(image_bytes("WEBP"))
+    (images / "script.png").write_text("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
+    (images / "page.png").write_text("<html><script>alert(1)</script>")
+    (images / "huge.png").write_bytes(image_bytes("PNG", (8_000, 8_000)))
+    (images / "heavy.png").write_bytes(image_bytes("PNG") + bytes(21 << 20))
+    (images / "bitmap.png").write_bytes(image_bytes("BMP"))
+    (folder / "secret.png").write_bytes(image_bytes("PNG"))
+    (images / "link.png").symlink_to(folder / "secret.png")
+    record = trajectory(1, 0, turns=[]).to_dict()
+    record["prompt"][0]["images"] = [*SHOWN, *NOT_SHOWN]
+    with open(folder / "trace.jsonl", "a") as file:
+        file.write(json.dumps(record) + "\n")
     index = TraceIndex(find_sources([str(folder)]), tmp_path / "cache")
     assert index.refresh() == 2
     yield TestClient(create_app(index), base_url=LOCAL), folder
