@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.pieces import Pieces
     from agent_rl.rewards.compose import Reward
+    from agent_rl.store import Pieces
     from agent_rl.trajectory import Trajectory
 
 __all__ = ["configuration", "configured", "kept_pieces", "stored_trajectories"]
@@ -23,7 +23,7 @@ def kept_pieces(
     """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
     from omegaconf import OmegaConf
 
-    from agent_rl.pieces import pieces
+    from agent_rl.store import pieces
 
     return pieces(what, total, [*work, config, OmegaConf.to_container(configuration(config, overrides or []))])
 

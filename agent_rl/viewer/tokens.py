@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_rl.trace import TokenSequence
 
@@ -20,8 +20,7 @@ SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"
 """Lowest probability of a token, and its style."""
 
 
-@dataclass(frozen=True)
-class ShadedToken:
+class ShadedToken(NamedTuple):
     """A token, or several that are one character together."""
 
     text: str

@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.concurrency import together
-from agent_rl.pieces import Pieces
 from agent_rl.rewards.lab.editing import answered, with_answer
 from agent_rl.rewards.lab.groups import GroupScorer, grouped
 from agent_rl.rewards.lab.mutations import Attack
+from agent_rl.store import Pieces
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from agent_rl import trace
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError
-from agent_rl.pieces import Pieces
+from agent_rl.store import Pieces
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
 __all__ = [
