@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +16,8 @@ from agent_rl.cli._arguments import Json, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.exports.selection import Selection
     from agent_rl.exports.sft import Renderer
+    from agent_rl.trajectory import Trajectory
 
 __all__ = ["GROUP", "app"]
 
@@ -85,14 +85,15 @@ def export(
 
     --json: `out`, `trajectories`, and of sft `left_out` (a number for each reason).
     """
-    from agent_rl.exports.selection import Selection, trace_of
+    from agent_rl.exports.selection import select, trace_of
 
     _refuse_others(form, {
         ExportFormat.SFT: {"--per-prompt": per_prompt, "--tokenizer": tokenizer},
         ExportFormat.OTEL: {"--endpoint": endpoint},
     })  # fmt: skip
     path = trace_of(source)
-    chosen = Selection(None if split == "all" else split, step, min_reward, limit)
+    wanted = None if split == "all" else split
+    chosen = select(path, split=wanted, step=step, min_reward=min_reward, limit=limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
     written: dict[str, Any] = {"out": str(target)}
     if form is ExportFormat.OTEL:
@@ -100,9 +101,8 @@ def export(
     elif form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
-        taken = chosen.split if split else "train"
-        choice: dict[str, Any] = {"per_prompt": per_prompt, "min_reward": min_reward, "split": taken}
-        written |= _sft(path, Selection(step=step), target, choice, tokenizer, limit)
+        options = {"per_prompt": per_prompt, "min_reward": min_reward, "split": wanted if split else "train"}
+        written |= _sft(path, select(path, step=step), target, options, tokenizer, limit)
     else:
         written["trajectories"] = _flat(path, chosen, target, form)
     if as_json:
@@ -122,22 +122,22 @@ def _refuse_others(form: ExportFormat, options: dict[ExportFormat, dict[str, Any
                 raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
 
 
-def _flat(path: Path, chosen: Selection, target: Path, form: ExportFormat) -> int:
+def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFormat) -> int:
     from agent_rl import trace
     from agent_rl.exports.records import flat_record, write_csv, write_jsonl
 
     rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
-    records = (flat_record(each, rows.get(each.id, ())) for each in chosen.read(path))
+    records = (flat_record(each, rows.get(each.id, ())) for each in chosen)
     write = write_csv if form is ExportFormat.CSV else write_jsonl
     return _replaced(target, lambda file: write(file, records))
 
 
-def _atif(path: Path, chosen: Selection, target: Path) -> int:
+def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
     from agent_rl.exports.atif import to_atif
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for each in chosen.read(path):
+    for each in chosen:
         count += 1
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
@@ -145,7 +145,12 @@ def _atif(path: Path, chosen: Selection, target: Path) -> int:
 
 
 def _sft(
-    path: Path, chosen: Selection, target: Path, options: dict[str, Any], tokenizer: str | None, limit: int | None
+    path: Path,
+    chosen: Iterable[Trajectory],
+    target: Path,
+    options: dict[str, Any],
+    tokenizer: str | None,
+    limit: int | None,
 ) -> dict[str, Any]:
     from functools import cache
     from itertools import islice
@@ -168,19 +173,19 @@ def _sft(
             raise ConfigError("--tokenizer", f"there is no tokenizer at {name}", "Name a model") from error
 
     choice = SftChoice(**options, trained=read_trained_rows(path))
-    rows = islice(sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer), limit)
+    rows = islice(sft_rows(chosen, TokenReader(path).read, choice, renderer), limit)
     count = _replaced(target, lambda file: write_sft(file, rows))
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 
 
-def _otel(path: Path, chosen: Selection, endpoint: str | None) -> dict[str, Any]:
+def _otel(path: Path, chosen: Iterable[Trajectory], endpoint: str | None) -> dict[str, Any]:
     from agent_rl.exports.spans import Sender, spans_of
 
     collector = endpoint or os.environ.get(ENDPOINT)
     if not collector:
         raise ConfigError("--endpoint", "there is no collector to send to", f"Add it, or set {ENDPOINT}")
     run, sender, count = _run(path), Sender(endpoint), 0
-    for found in chosen.read(path):
+    for found in chosen:
         sender.send(spans_of(found, run["name"], run.get("model")))
         count += 1
     sender.send(at_least=1)
