@@ -255,7 +255,7 @@ class Cache:
                 self._bytes -= len(dropped) + ENTRY_BYTES
 
 
-class Pieces(dict[int, Any]):
+class Pieces(dict[Key, Any]):
     """Results by number, each JSON data.
 
     Args:
