@@ -189,7 +189,8 @@ class _Maker:
         }
         names = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
         evaluations: list[dict[str, Any]] = [
-            dict(zip(names, (name, float(value)), strict=True)) for name, value in (values or {}).items()]
+            dict(zip(names, (name, float(value)), strict=True)) for name, value in (values or {}).items()
+        ]
         return ReadableSpan(
             f"{operation} {subject}".strip(),
             context=self._context(part),
