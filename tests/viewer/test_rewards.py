@@ -34,31 +34,31 @@ def test_weights_and_values_add_up_to_the_reward() -> None:
     steps = {"kind": "tool_rewards", "weight": 3.0, "gate": "correctness < 0.5"}
     record = scored(format=format, components={"steps": steps})
     found = read_breakdown(record)
-    parts = {part.name: (part.value, part.weight, part.gives) for part in found.parts}
+    parts = {part["name"]: (part["value"], part["weight"], part["gives"]) for part in found["parts"]}
     assert parts["correctness"] == (1.0, 2.0, 2.0)
     assert parts["format"] == pytest.approx((-1 / 3, 0.75, -0.25))
     assert parts["steps"] == (None, None, None)
-    assert found.weighed
-    assert found.adds_up
+    assert found["weighed"]
+    assert found["adds_up"]
     assert record["score"]["total"] == pytest.approx(1.75)
 
 
 def test_another_combination_is_said_and_older_traces_have_values_alone(tmp_path: Path) -> None:
     (tmp_path / "rule.py").write_text("def least(values, weights, trajectory):\n    return min(values.values())\n")
     record = scored(combine=f"{tmp_path}/rule.py:least", format={"weight": 0.5})
-    assert not read_breakdown(record).adds_up
+    assert not read_breakdown(record)["adds_up"]
     del record["score"]["weights"]
     found = read_breakdown(record)
-    assert [part.value for part in found.parts][:1] == [1.0]
-    assert {part.gives for part in found.parts} == {None}
-    assert not found.weighed
+    assert [part["value"] for part in found["parts"]][:1] == [1.0]
+    assert {part["gives"] for part in found["parts"]} == {None}
+    assert not found["weighed"]
 
 
 @pytest.mark.parametrize("weights", [["x"], "x", {"correctness": "<b>"}, {"correctness": float("nan")}, 3])
 def test_what_are_no_weights_count_as_none(weights: Any) -> None:
     record = {"score": {"total": "x", "components": {"correctness": 1.0}, "weights": weights}}
     found = read_breakdown(record)
-    assert (found.weighed, found.adds_up, found.parts[0].value) == (False, False, 1.0)
+    assert (found["weighed"], found["adds_up"], found["parts"][0]["value"]) == (False, False, 1.0)
 
 
 def test_without_batches_the_rewards_give_the_advantages(index: TraceIndex) -> None:
