@@ -1,4 +1,5 @@
-"""`Store`: results by key in an append-only file; `Cache`: equal calls are made once, also those at the same time.
+"""`Store`: results by key in an append-only file; `Cache`: equal calls are made once, also those at the same time;
+`pieces`: what a long command has done, kept until all is done, so that the same command goes on after an interruption.
 
 A line of the file is `[key, result]` as JSON. The processes of a machine may append to one file at the same time, and
 each finds what the others have appended. The incomplete line of a killed process does not count; of several lines with
@@ -21,12 +22,15 @@ from typing import Any, NamedTuple
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.progress import progress
 from agent_rl.trace import append_lines
 
-__all__ = ["Cache", "Found", "Store", "by_content", "file_digest", "reply_key"]
+__all__ = ["Cache", "Found", "Pieces", "Store", "by_content", "file_digest", "pieces", "reply_key"]
 
 Key = str | int
 
+UNFINISHED = Path("outputs/unfinished")
+"""Folder of the pieces of interrupted commands."""
 MAX_BYTES = 64 * 2**20
 """Of a cache in memory."""
 ENTRY_BYTES = 200
@@ -249,3 +253,54 @@ class Cache:
             while self._bytes > self._max_bytes:
                 _, dropped = self._texts.popitem(last=False)
                 self._bytes -= len(dropped) + ENTRY_BYTES
+
+
+class Pieces(dict[Key, Any]):
+    """Results by number, each JSON data.
+
+    Args:
+        store: keeps them; None: they are in memory alone.
+    """
+
+    def __init__(self, store: Store | None = None) -> None:
+        super().__init__([] if store is None else store.items())
+        self.store = store
+        self.on_add: Callable[[], None] = lambda: None
+        """Is called for each result that is added."""
+
+    def add(self, number: int, result: Any) -> None:
+        """Keep the result of a piece."""
+        self[number] = result
+        if self.store is not None:
+            self.store.put(number, result)
+        self.on_add()
+
+
+@contextmanager
+def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
+    """The pieces of some work, with its progress; their file is removed when all is done.
+
+    Args:
+        what: the pieces are, for example `groups`.
+        total: how many there are; None where nobody knows.
+        work: what makes it this work and no other: JSON data and paths; files count by their content.
+
+    Raises:
+        KeyboardInterrupt: saying how many pieces are kept.
+    """
+    digest = hashlib.sha256(json.dumps([what, total, by_content(work)], default=str).encode()).hexdigest()
+    try:
+        found = Pieces(Store(UNFINISHED / f"{what}-{digest[:16]}.jsonl"))
+    except (OSError, ValueError):  # nothing can be written there
+        found = Pieces()
+    with progress(what, total, len(found)) as advance:
+        found.on_add = advance
+        try:
+            yield found
+        except KeyboardInterrupt:
+            if found.store is None or found.store.failed:
+                raise
+            of = "" if total is None else f" of {total:,}"
+            raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.store.path}") from None
+    if found.store is not None:
+        found.store.path.unlink(missing_ok=True)

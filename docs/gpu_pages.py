@@ -153,20 +153,7 @@ def _composed(groups: tuple[str, ...]) -> DictConfig:
         return compose("gsm8k_calculator", ["size=3b", *groups])
 
 
-def gpu_page(note: str, table: Any) -> str:
-    """The page.
-
-    Args:
-        note: its first line.
-        table: makes a Markdown table of columns and rows.
-    """
-    rows = ((row.subject, row.wanted, row.otherwise, row.source) for row in STACK)
-    layouts = ((recipe, f"`{told['1']}`", f"`{told['4']}`") for recipe, told in sorted(LAYOUTS.items()))
-    columns = ("model", "GPUs", "told", "states", "activations", "logits", "update", "engine", "its cache", "rollout")
-    return "\n".join(
-        [
-            f"""{note}
-# A GPU node
+FIRST_RUN = """# A GPU node
 
 Nobody has run agent_rl on a GPU yet. What this and all other pages say about GPUs is derived: from the sources that are
 named, by formulas, or by dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU, also on a machine
@@ -211,9 +198,9 @@ environment's `bin` on `PATH`. What you have set stays. `--dry-run` prints them 
 
 [`agent-rl doctor`](../guides/doctor.md) checks each row, beside packages, memory, disk, `/dev/shm`, cores and
 GPUs; `--save-machine` and `--machine` check a run for another machine, in a SLURM task too.
-""",
-            table(("", "wanted", "otherwise", "source"), rows),
-            """## Memory of one GPU, in GiB
+"""
+
+MEMORY = """## Memory of one GPU, in GiB
 
 Of Qwen2.5 on H100 with 80 GB, for gsm8k_calculator with `size=3b` and the model's path. With P parameters, G GPUs,
 T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype=bf16`), and F = the card's free memory:
@@ -226,20 +213,41 @@ T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype
 - engine = `gpu_memory_utilization` x (F - B P / G - 1.5); its cache = engine - 2 P / TP, a token of it = 4 x layers
   x key-value heads x head / TP bytes, with TP GPUs of an engine
 - rollout = engine + what of the states stays + 1.5 + 1.5
-""",
-            table(columns, _memory_rows()),
-            """The engine's part agrees to 1 % with what SGLang printed at its start for Qwen3-30B-A3B (weights 56.98,
+"""
+
+AGREEMENT = """The engine's part agrees to 1 % with what SGLang printed at its start for Qwen3-30B-A3B (weights 56.98,
 204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263), and in the bytes of a token
 for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
 The trainer's part, without graphs and contexts, against what verl has printed in runs that are public:
-""",
-            table(("run", "published", "estimate", "source"), PUBLISHED),
-            """tests/doctor/checks/test_memory.py computes them.
+"""
+
+RECIPES = """tests/doctor/checks/test_memory.py computes them.
 
 ## Recipes on other numbers of GPUs
 
 With 8 GPUs of 80 GB, and on two such nodes, a recipe is told nothing. The doctor finds no problem with these:
-""",
+"""
+
+
+def gpu_page(note: str, table: Any) -> str:
+    """The page.
+
+    Args:
+        note: its first line.
+        table: makes a Markdown table of columns and rows.
+    """
+    rows = ((row.subject, row.wanted, row.otherwise, row.source) for row in STACK)
+    layouts = ((recipe, f"`{told['1']}`", f"`{told['4']}`") for recipe, told in sorted(LAYOUTS.items()))
+    columns = ("model", "GPUs", "told", "states", "activations", "logits", "update", "engine", "its cache", "rollout")
+    return "\n".join(
+        [
+            f"{note}\n{FIRST_RUN}",
+            table(("", "wanted", "otherwise", "source"), rows),
+            MEMORY,
+            table(columns, _memory_rows()),
+            AGREEMENT,
+            table(("run", "published", "estimate", "source"), PUBLISHED),
+            RECIPES,
             table(("recipe", "1 GPU", "4 GPUs"), layouts),
         ]
     )

@@ -23,7 +23,6 @@ FLOORS = (
     "progress",
     "trace",
     "store",
-    "pieces",
     "settings",
     "remote",
     "sandbox",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl import progress
-from agent_rl.pieces import pieces
+from agent_rl.store import pieces
 
 
 def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the commands of `agent-rl reward` read: a configuration, stored trajectories, finished pieces of the work."""
+"""What the commands of `agent-rl reward` read: a configuration, finished pieces of the work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.pieces import Pieces
     from agent_rl.rewards.compose import Reward
-    from agent_rl.trajectory import Trajectory
+    from agent_rl.store import Pieces
 
-__all__ = ["configuration", "configured", "kept_pieces", "stored_trajectories"]
+__all__ = ["configuration", "configured", "kept_pieces"]
 
 
 def kept_pieces(
@@ -23,7 +22,7 @@ def kept_pieces(
     """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
     from omegaconf import OmegaConf
 
-    from agent_rl.pieces import pieces
+    from agent_rl.store import pieces
 
     return pieces(what, total, [*work, config, OmegaConf.to_container(configuration(config, overrides or []))])
 
@@ -46,21 +45,6 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
     custom = OmegaConf.select(chosen, CUSTOM_FUNCTION)
     function: Any = None if custom is None else OmegaConf.to_container(custom)
     return configured_reward(AgentRLSettings.from_config(chosen).reward, function, max_response_tokens=limit)
-
-
-def stored_trajectories(path: Path, limit: int | None, data: Path | None) -> list[Trajectory]:
-    """The trajectories of a file; those without a row get the one of `data` with their data source and index."""
-    from agent_rl.data import read_parquet
-    from agent_rl.rewards.lab.groups import read_trajectories
-    from agent_rl.trajectory import row_data
-
-    found = read_trajectories(path, limit)
-    rows = [] if data is None else read_parquet(str(data))
-    by_index = {(str(row["data_source"]), (row.get("extra_info") or {}).get("index")): row for row in rows}
-    for trajectory in found:
-        if row := by_index.get((trajectory.data_source, trajectory.info.get("index"))):
-            trajectory.row = row_data(row)
-    return found
 
 
 def configuration(config: Path | None, overrides: Sequence[str]) -> Any:

@@ -113,25 +113,16 @@ def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> It
     """The findings at each turn of the trajectories."""
     from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
+    from agent_rl.exports.selection import trace_of
 
-    files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
-    traces = trace.firsts(file for file in files if _is_trace(file))
-    if not traces:
-        raise ConfigError(str(path), "there is no trace", "Name a trace, or a folder with one")
     found = False
-    for file in traces:
-        for trajectory in filter(has_tokens, trace.read(file, torn="skip", tokens=True)):
-            found = True
-            about = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
-            for audit in audit_trajectory(trajectory, template, compute):
-                yield {**about, **dataclasses.asdict(audit)}
+    for trajectory in filter(has_tokens, trace.read(trace_of(path), torn="skip", tokens=True)):
+        found = True
+        about = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
+        for audit in audit_trajectory(trajectory, template, compute):
+            yield {**about, **dataclasses.asdict(audit)}
     if not found:
         raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
-
-
-def _is_trace(file: Path) -> bool:
-    with open(file, "rb") as lines:
-        return b'"stop_reason"' in next(lines, b"")
 
 
 def _findings(turn: dict[str, Any]) -> dict[str, str]:

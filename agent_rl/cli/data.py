@@ -115,7 +115,7 @@ def check(
 
     from agent_rl.data.check_table import findings, table
     from agent_rl.doctor.rows import known_rows
-    from agent_rl.pieces import pieces
+    from agent_rl.store import pieces
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:

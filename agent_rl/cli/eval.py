@@ -13,6 +13,8 @@ from agent_rl.cli._arguments import Endpoint, Json, Script, Tools, agent_names, 
 from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
@@ -86,32 +88,37 @@ def evaluate(
       api_key_env               environment variable that holds the endpoint's API key
       tokenizer                 of the policies over tokens
     """
+    flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
+    if recipe is None and data is None and not any(word.startswith("data=") for word in overrides or []):
+        raise ConfigError("--data", "no rows are named", "Give --data FILE, or --recipe NAME for its validation data")
+    evaluation, ledger = _opened(flags, recipe, overrides or [], out)
+    with ledger:
+        _run(evaluation, ledger, as_json)
+        if difficulty is not None:
+            from agent_rl.evaluation.summary import write_difficulty
+
+            count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
+            print(f"{count} rows with a difficulty: {difficulty}")
+
+
+def _opened(flags: dict[str, Any], recipe: str | None, words: list[str], out: Path | None) -> tuple[Evaluation, Ledger]:
+    """The evaluation that the command line asks for, with its folder."""
     from agent_rl.evaluation.ledger import Ledger
     from agent_rl.evaluation.recipe import recipe_values, split_words
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
-    from agent_rl.evaluation.summary import write_difficulty
     from agent_rl.verl_adapter.checkpoints import model_folder
 
-    flags: dict[str, object] = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script}
-    flags |= {"tools": tools, "n": n}
-    given = {key: value for key, value in flags.items() if value is not None}
-    if recipe is None and data is None and not any(word.startswith("data=") for word in overrides or []):
-        raise ConfigError("--data", "no rows are named", "Give --data FILE, or --recipe NAME for its validation data")
-    words, values = overrides or [], None
+    values = None
     if recipe is not None:
         choices, words = split_words(recipe, words)
         values = recipe_values(recipe, choices)
-    settings = read_settings(given, words, values)
+    settings = read_settings({key: value for key, value in flags.items() if value is not None}, words, values)
     evaluation = Evaluation.load(settings)
     at_endpoint = settings.endpoint or settings.policy == "vllm"
     weights = None if at_endpoint else model_folder(settings.model, "model")
-    folder = out or Path("outputs/eval") / f"{short_name(weights or Path(model))}_{Path(settings.data).stem}"
-    with Ledger(folder, settings, weights) as ledger:
-        _run(evaluation, ledger, as_json)
-        if difficulty is not None:
-            count = write_difficulty(ledger.read().values(), evaluation.rows, difficulty)
-            print(f"{count} rows with a difficulty: {difficulty}")
+    name = f"{short_name(weights or Path(settings.model))}_{Path(settings.data).stem}"
+    return evaluation, Ledger(out or Path("outputs/eval") / name, settings, weights)
 
 
 def short_name(model: Path) -> str:
@@ -129,8 +136,9 @@ def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
     try:
         asyncio.run(run_missing(evaluation, ledger))
     except KeyboardInterrupt:
-        done = evaluation.size - _written(evaluation, ledger)["missing"]
-        raise KeyboardInterrupt(f"{done:,} of {evaluation.size:,} episodes are kept in {ledger.folder}") from None
+        size = len(evaluation.rows) * evaluation.settings.n
+        done = size - _summary(evaluation, ledger)["missing"]
+        raise KeyboardInterrupt(f"{done:,} of {size:,} episodes are kept in {ledger.folder}") from None
     except AgentRLError:
         _show(evaluation, ledger, as_json)
         raise
@@ -147,12 +155,12 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
     from agent_rl.evaluation.sources import open_source
     from agent_rl.progress import progress
 
-    done = [record for record in ledger.read().values() if record.error is None]
-    if len(done) == evaluation.size:
+    size = len(evaluation.rows) * evaluation.settings.n
+    rewards = [record.reward for record in ledger.read().values() if record.error is None]
+    if len(rewards) == size:
         return
     async with open_source(evaluation.settings, ledger.folder) as source:
-        with progress("episodes", evaluation.size, len(done)) as advance:
-            rewards = [record.reward for record in done]
+        with progress("episodes", size, len(rewards)) as advance:
 
             def note(record: Record) -> None:
                 if record.error is None:
@@ -162,11 +170,11 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
             await run(evaluation, source, ledger, note)
 
 
-def _written(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
+def _summary(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
     """The summary of what is done; it is written with its table, unless nothing is done."""
     from rich.console import Console
 
-    from agent_rl.evaluation.summary import summarize, table
+    from agent_rl.evaluation.summary import summarize
 
     records = ledger.read().values()
     summary = summarize(records, rows=len(evaluation.rows), n=evaluation.settings.n)
@@ -174,30 +182,29 @@ def _written(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
     if records:
         (ledger.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         with open(ledger.folder / "table.txt", "w") as file:
-            Console(file=file, width=120).print(table(summary, _title(evaluation)))
+            Console(file=file, width=120).print(_table(summary, evaluation))
     return summary
 
 
-def _title(evaluation: Evaluation) -> str:
+def _table(summary: dict[str, Any], evaluation: Evaluation) -> Table:
+    from agent_rl.evaluation.summary import table
+
     settings, rows = evaluation.settings, len(evaluation.rows)
-    return f"{settings.model} on {Path(settings.data).name}, {rows} rows, {settings.n} episodes each"
+    return table(summary, f"{settings.model} on {Path(settings.data).name}, {rows} rows, {settings.n} episodes each")
 
 
 def _show(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
     from rich.console import Console
 
-    from agent_rl.evaluation.summary import table
-
-    summary = _written(evaluation, ledger)
+    summary = _summary(evaluation, ledger)
+    seconds, episodes = summary["all"]["seconds"], summary["all"]["scored"] + summary["all"]["unscored"]
     if as_json:
         print_json({**summary, "folder": str(ledger.folder)})
-    if as_json or summary["missing"] == evaluation.size:
+    if as_json or not episodes:
         return
     console = Console()
-    console.print(table(summary, _title(evaluation)))
-    seconds, episodes = summary["all"]["seconds"], summary["all"]["scored"] + summary["all"]["unscored"]
-    if episodes:
-        console.print(f"{seconds / episodes:.2f} s an episode. {ledger.folder}/summary.json", highlight=False)
+    console.print(_table(summary, evaluation))
+    console.print(f"{seconds / episodes:.2f} s an episode. {ledger.folder}/summary.json", highlight=False)
     for error, count in summary["unscored"].items():
         console.print(f"[yellow]{count} unscored:[/] ", error, highlight=False, markup=True)
     if summary["missing"]:

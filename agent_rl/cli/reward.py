@@ -12,7 +12,7 @@ import typer
 
 from agent_rl.cli._arguments import Json, Recipe, print_json, recipe_names
 from agent_rl.cli._arguments import Overrides as RunOverrides
-from agent_rl.cli._reward_inputs import configured, kept_pieces, stored_trajectories
+from agent_rl.cli._reward_inputs import configured, kept_pieces
 from agent_rl.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ Overrides = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(help="A recipe's folder or name, or a YAML file with a section agent_rl", autocompletion=recipe_names),
-]
-Data = Annotated[
-    Path | None, typer.Option(help="Parquet file of the rows, for trajectories that were stored without theirs")
 ]
 Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Trajectories that are scored at one time", min=1)]
@@ -83,7 +80,6 @@ def score(
     trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
-    data: Data = None,
     out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with their new scores")] = None,
     concurrency: Concurrency = 32,
     limit: Limit = None,
@@ -103,11 +99,11 @@ def score(
     """
     from rich.console import Console
 
-    from agent_rl.rewards.lab.groups import grouped, score_groups, summary, summary_table
+    from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups, summary, summary_table
 
-    found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
+    found, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
     groups = grouped(found)
-    with kept_pieces("groups", len(groups), config, overrides, ["score", trajectories, limit, data]) as kept:
+    with kept_pieces("groups", len(groups), config, overrides, ["score", trajectories, limit]) as kept:
         scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency, kept)))
     after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
     in_order = [after[id(trajectory)] for trajectory in found]  # of the file
@@ -129,7 +125,6 @@ def attack(
     trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
-    data: Data = None,
     own: Annotated[
         list[str] | None, typer.Option("--attack", help="One of your own, file.py:function; may be repeated")
     ] = None,
@@ -154,10 +149,11 @@ def attack(
     from rich.console import Console
 
     from agent_rl.rewards.lab.attack import attack_table, run_attacks
+    from agent_rl.rewards.lab.groups import read_trajectories
 
-    found, reward = stored_trajectories(trajectories, limit, data), configured(config, overrides or [])
+    found, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
     chosen = _attacks(own or [], only or [])
-    work = ["attack", trajectories, limit, data, own, list(chosen), tolerance]
+    work = ["attack", trajectories, limit, own, list(chosen), tolerance]
     with kept_pieces("trajectories", len(found), config, overrides, work) as kept:
         made = run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
         report = asyncio.run(_closed(reward, made))

@@ -16,7 +16,7 @@ from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.judges import Judged, JudgeReport, JudgeSource
+    from agent_rl.evaluation.judges import Judge, Judged, JudgeReport
     from agent_rl.reasoning_rm import DataSample
 
 __all__ = ["GROUP", "app"]
@@ -93,27 +93,27 @@ def evaluate(
         Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
 
 
-def _classifier(keys: dict[str, Any]) -> Callable[[str], JudgeSource]:
+def _classifier(keys: dict[str, Any]) -> Callable[[str], Judge]:
     """What makes the judge at an address."""
-    from agent_rl.evaluation.judges import ClassifierJudge
+    from agent_rl.evaluation.judges import classifier_judge
     from agent_rl.rewards.models import ModelConfig
     from agent_rl.settings.errors import validated
 
-    return lambda url: ClassifierJudge(validated(ModelConfig, {**keys, "url": url}))
+    return lambda url: classifier_judge(validated(ModelConfig, {**keys, "url": url}))
 
 
-def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    from agent_rl.evaluation.judges import TemplateJudge
+def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) -> Callable[[str], Judge]:
+    from agent_rl.evaluation.judges import template_judge
     from agent_rl.reasoning_rm import find_template
     from agent_rl.remote import EndpointConfig
     from agent_rl.settings.errors import validated
 
     found = find_template(template, "--template", "score", "preference")
-    return lambda url: TemplateJudge(validated(EndpointConfig, {**keys, "url": url}), found, request)
+    return lambda url: template_judge(validated(EndpointConfig, {**keys, "url": url}), found, request)
 
 
 async def _measured(
-    make: Callable[[str], JudgeSource],
+    make: Callable[[str], Judge],
     samples: Sequence[DataSample],
     model: str,
     endpoint: str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +16,7 @@ from agent_rl.cli._arguments import Json, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.exports.selection import Selection
-    from agent_rl.exports.sft import Renderer
+    from agent_rl.trajectory import Trajectory
 
 __all__ = ["GROUP", "app"]
 
@@ -64,9 +63,6 @@ def export(
     min_reward: Annotated[float | None, typer.Option(help="Only with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first of them")] = None,
     per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: at most this many of a prompt, the best")] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="sft: the model, where its template writes the tools; default: the run's")
-    ] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="otel: collector, http://host:4318; default: OTEL_EXPORTER_OTLP_ENDPOINT")
     ] = None,
@@ -79,20 +75,21 @@ def export(
       agent-rl trace export outputs/my_run --format sft --min-reward 1 --per-prompt 4 -o good.parquet
       agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318
 
-    atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record
-    for each. sft: those with the best rewards as data for verl's supervised fine-tuning. otel: OpenTelemetry spans;
-    headers for the collector are taken from OTEL_EXPORTER_OTLP_HEADERS.
+    atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record for each. sft:
+    those with the best rewards for supervised fine-tuning, as tokens with the mask of what was sampled. otel:
+    OpenTelemetry spans; headers for the collector are taken from OTEL_EXPORTER_OTLP_HEADERS.
 
     --json: `out`, `trajectories`, and of sft `left_out` (a number for each reason).
     """
-    from agent_rl.exports.selection import Selection, trace_of
+    from agent_rl.exports.selection import select, trace_of
 
     _refuse_others(form, {
-        ExportFormat.SFT: {"--per-prompt": per_prompt, "--tokenizer": tokenizer},
+        ExportFormat.SFT: {"--per-prompt": per_prompt},
         ExportFormat.OTEL: {"--endpoint": endpoint},
     })  # fmt: skip
     path = trace_of(source)
-    chosen = Selection(None if split == "all" else split, step, min_reward, limit)
+    wanted = None if split == "all" else split
+    chosen = select(path, split=wanted, step=step, min_reward=min_reward, limit=limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
     written: dict[str, Any] = {"out": str(target)}
     if form is ExportFormat.OTEL:
@@ -100,9 +97,8 @@ def export(
     elif form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
-        taken = chosen.split if split else "train"
-        choice: dict[str, Any] = {"per_prompt": per_prompt, "min_reward": min_reward, "split": taken}
-        written |= _sft(path, Selection(step=step), target, choice, tokenizer, limit)
+        options = {"per_prompt": per_prompt, "min_reward": min_reward, "split": wanted if split else "train"}
+        written |= _sft(path, select(path, step=step), target, options, limit)
     else:
         written["trajectories"] = _flat(path, chosen, target, form)
     if as_json:
@@ -122,22 +118,22 @@ def _refuse_others(form: ExportFormat, options: dict[ExportFormat, dict[str, Any
                 raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
 
 
-def _flat(path: Path, chosen: Selection, target: Path, form: ExportFormat) -> int:
+def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFormat) -> int:
     from agent_rl import trace
     from agent_rl.exports.records import flat_record, write_csv, write_jsonl
 
     rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
-    records = (flat_record(each, rows.get(each.id, ())) for each in chosen.read(path))
+    records = (flat_record(each, rows.get(each.id, ())) for each in chosen)
     write = write_csv if form is ExportFormat.CSV else write_jsonl
     return _replaced(target, lambda file: write(file, records))
 
 
-def _atif(path: Path, chosen: Selection, target: Path) -> int:
+def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
     from agent_rl.exports.atif import to_atif
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for each in chosen.read(path):
+    for each in chosen:
         count += 1
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
@@ -145,42 +141,27 @@ def _atif(path: Path, chosen: Selection, target: Path) -> int:
 
 
 def _sft(
-    path: Path, chosen: Selection, target: Path, options: dict[str, Any], tokenizer: str | None, limit: int | None
+    path: Path, chosen: Iterable[Trajectory], target: Path, options: dict[str, Any], limit: int | None
 ) -> dict[str, Any]:
-    from functools import cache
     from itertools import islice
 
-    from agent_rl.exports.sft import Renderer, SftChoice, sft_rows, write_sft
+    from agent_rl.exports.sft import SftChoice, sft_rows, write_sft
     from agent_rl.trace import TokenReader, read_trained_rows
 
-    @cache
-    def renderer() -> Renderer:
-        run = _run(path)
-        name = tokenizer or run.get("model")
-        if name is None:
-            problem = "the chat template of these conversations writes the tools, and no tokenizer is known"
-            raise ConfigError("--tokenizer", problem, "Name the model's folder or name")
-        from transformers import AutoTokenizer
-
-        try:
-            return Renderer(AutoTokenizer.from_pretrained(name), run.get("template"))
-        except (OSError, ValueError) as error:
-            raise ConfigError("--tokenizer", f"there is no tokenizer at {name}", "Name a model") from error
-
     choice = SftChoice(**options, trained=read_trained_rows(path))
-    rows = islice(sft_rows(chosen.read(path), TokenReader(path).read, choice, renderer), limit)
+    rows = islice(sft_rows(chosen, TokenReader(path).read, choice), limit)
     count = _replaced(target, lambda file: write_sft(file, rows))
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 
 
-def _otel(path: Path, chosen: Selection, endpoint: str | None) -> dict[str, Any]:
+def _otel(path: Path, chosen: Iterable[Trajectory], endpoint: str | None) -> dict[str, Any]:
     from agent_rl.exports.spans import Sender, spans_of
 
     collector = endpoint or os.environ.get(ENDPOINT)
     if not collector:
         raise ConfigError("--endpoint", "there is no collector to send to", f"Add it, or set {ENDPOINT}")
     run, sender, count = _run(path), Sender(endpoint), 0
-    for found in chosen.read(path):
+    for found in chosen:
         sender.send(spans_of(found, run["name"], run.get("model")))
         count += 1
     sender.send(at_least=1)
@@ -188,13 +169,12 @@ def _otel(path: Path, chosen: Selection, endpoint: str | None) -> dict[str, Any]
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Name of the run that wrote a trace, and if it is known its model and the options of its chat template."""
+    """Name of the run that wrote a trace, and its model if it is known."""
     name, file = path.parent.resolve().name, path.with_name("run.json")
     if not file.is_file():
         return {"name": name}
     config = json.loads(file.read_text())["configuration"]
-    template = config.get("data", {}).get("apply_chat_template_kwargs")
-    return {"name": name, "model": config["actor_rollout_ref"]["model"]["path"], "template": template}
+    return {"name": name, "model": config["actor_rollout_ref"]["model"]["path"]}
 
 
 def _replaced(target: Path, write: Callable[[Path], int]) -> int:

@@ -15,10 +15,10 @@ from agent_rl.agents.registry import agent_names
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data.check import Numbered, RowFinding, Rows
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
-from agent_rl.pieces import Pieces
 from agent_rl.rewards import Reward, route
 from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.scorers import SCORERS, score_now
+from agent_rl.store import Pieces
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
 __all__ = ["known_rows"]

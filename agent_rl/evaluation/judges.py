@@ -1,6 +1,6 @@
 """How well a judge agrees with the truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or a class of your own. A pair is shown in both
+A judge is a chat endpoint with a prompt template, a reward model, or a function of your own. A pair is shown in both
 orders, or each answer of it is scored alone; each order counts as half a pair. A verdict that cannot be read is wrong;
 a request that failed is left out, and counted. Position bias is the share of verdicts for the first answer minus that
 for the second: 1 for a judge that always takes the first.
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -36,38 +35,38 @@ from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
 __all__ = [
-    "ClassifierJudge",
+    "Judge",
     "JudgeReport",
-    "JudgeSource",
     "Judged",
-    "TemplateJudge",
+    "classifier_judge",
     "judge_all",
     "judge_table",
     "read_samples",
     "report_on",
+    "template_judge",
 ]
 
 CATEGORIES = ("subset", "source", "category")
 """Keys of a sample's metadata by which benchmarks report."""
 
 
-class JudgeSource(ABC):
-    """Judges samples."""
+@dataclass(frozen=True)
+class Judge:
+    """Judges samples.
 
-    compares = False
-    """Whether it compares the answers of a pair; otherwise it scores one answer at a time."""
+    Attributes:
+        judge: gives the score of a sample's only answer, or `A`, `B` or `tie` for a pair; it raises a VerdictError
+            where the reply has no verdict, and an UnscoredError where there is no reply.
+        compares: whether it compares the answers of a pair; otherwise it scores one answer at a time.
+    """
 
-    @abstractmethod
-    async def judge(self, sample: DataSample) -> float | str:
-        """The score of a sample's only answer, or `A`, `B` or `tie` for a pair.
-
-        Raises:
-            VerdictError: the reply has no verdict.
-            UnscoredError: there is no reply.
-        """
+    judge: Callable[[DataSample], Awaitable[float | str]]
+    compares: bool = False
 
 
-class TemplateJudge(JudgeSource):
+def template_judge(
+    endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
+) -> Judge:
     """A generative model at a chat endpoint, asked by a prompt template.
 
     Args:
@@ -78,40 +77,36 @@ class TemplateJudge(JudgeSource):
     Raises:
         ConfigError: the API key is missing.
     """
+    body, client = dict(body or {}), ChatClient(endpoint)
+    module = RewardModule("rm eval", template, enable_thinking=not chat_thinks(body))
+    compares = module.kind == "pairwise"
 
-    def __init__(
-        self, endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
-    ) -> None:
-        self._body, self._client = dict(body or {}), ChatClient(endpoint)
-        self._module = RewardModule("rm eval", template, enable_thinking=not chat_thinks(self._body))
-        self.compares = self._module.kind == "pairwise"
+    async def judge(sample: DataSample) -> float | str:
+        messages = [{"role": "user", "content": module.format(sample)}]
+        async with client:
+            completion = await client.chat({"messages": messages, **body})
+        verdict: Any = module.parse(completion.text, sample)
+        return str(pair_form().of(verdict).winner) if compares else float(verdict.score)
 
-    async def judge(self, sample: DataSample) -> float | str:
-        """The verdict of one reply."""
-        messages = [{"role": "user", "content": self._module.format(sample)}]
-        async with self._client as client:
-            completion = await client.chat({"messages": messages, **self._body})
-        verdict: Any = self._module.parse(completion.text, sample)
-        return str(pair_form().of(verdict).winner) if self.compares else float(verdict.score)
+    return Judge(judge, compares)
 
 
-class ClassifierJudge(JudgeSource):
+def classifier_judge(config: ModelConfig) -> Judge:
     """A discriminative reward model, with the keys of the component `reward_model`.
 
     Raises:
         ConfigError: see `Model`.
     """
+    model = Model("model", "rm eval", config)
 
-    def __init__(self, config: ModelConfig) -> None:
-        self._model = Model("model", "rm eval", config)
-
-    async def judge(self, sample: DataSample) -> float:
-        """The score of the answer."""
+    async def judge(sample: DataSample) -> float:
         asked = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
         (answer,) = sample.answers
         trajectory = Trajectory([Message("user", asked)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
-        score, _ = await self._model.score(trajectory)
+        score, _ = await model.score(trajectory)
         return score
+
+    return Judge(judge)
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
@@ -155,7 +150,7 @@ class Judged:
 
 
 async def judge_all(
-    source: JudgeSource,
+    judge: Judge,
     samples: Sequence[DataSample],
     *,
     at_once: int = 32,
@@ -164,7 +159,7 @@ async def judge_all(
     """Have every sample judged.
 
     Args:
-        source: the judge.
+        judge: the judge.
         samples: with answers that it can judge.
         at_once: samples at one time.
         advance: called after each sample.
@@ -177,7 +172,7 @@ async def judge_all(
 
     async def work(sample: DataSample) -> Judged:
         async with free:
-            judged = await _judged(source, sample)
+            judged = await _judged(judge, sample)
             advance(1)
             return judged
 
@@ -187,8 +182,8 @@ async def judge_all(
     return judged
 
 
-async def _judged(source: JudgeSource, sample: DataSample) -> Judged:
-    if source.compares:
+async def _judged(judge: Judge, sample: DataSample) -> Judged:
+    if judge.compares:
         if len(sample.answers) != 2:
             problem = f"a sample has {len(sample.answers)} answers, and the template compares two"
             raise ConfigError("--template", problem, "Use a pointwise template")
@@ -197,7 +192,7 @@ async def _judged(source: JudgeSource, sample: DataSample) -> Judged:
         alone = {"scores": None, "preference": None}
         asked = [sample.model_copy(update={"answers": [answer], **alone}) for answer in sample.answers]
     judged = Judged(sample)
-    for verdict in await asyncio.gather(*map(source.judge, asked), return_exceptions=True):
+    for verdict in await asyncio.gather(*map(judge.judge, asked), return_exceptions=True):
         if isinstance(verdict, UnscoredError):
             judged.failed = str(verdict)
         elif isinstance(verdict, BaseException) and not isinstance(verdict, VerdictError):

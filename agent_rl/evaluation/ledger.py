@@ -82,15 +82,14 @@ class Ledger:
             self._lock.release()
             raise
 
-    def close(self) -> None:
+    def close(self, *_: object) -> None:
         """Release the folder for another process."""
         self._lock.release()
 
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    __exit__ = close
 
     def about(self) -> dict[str, Any]:
         """Of what this is the evaluation: model, SHA-256 of weights, data, tools and `settings.json`, versions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import logging
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -71,11 +72,9 @@ class Evaluation:
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
         if reward.needs_groups:
-            raise ConfigError(
-                "agent_rl.reward",
-                "a component compares the samples of a row, which an evaluation scores one by one",
-                "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`",
-            )
+            problem = "a component compares the samples of a row, which an evaluation scores one by one"
+            remedy = "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`"
+            raise ConfigError("agent_rl.reward", problem, remedy)
         user = load_user(settings.agent_rl.user_sim.user, settings.agent_rl.user_sim.config)
         reward.require_scorers({str(row["data_source"]) for row in rows if not gives_verdict(user, row)})
         evaluation = cls(settings, rows, load_specs(settings.tools) if settings.tools else [], reward)
@@ -84,11 +83,6 @@ class Evaluation:
             loop.format()
             loop.budget()
         return evaluation
-
-    @property
-    def size(self) -> int:
-        """Number of episodes."""
-        return len(self.rows) * self.settings.n
 
     def agent(self, row: dict[str, Any]) -> str:
         """The name of the row's agent."""
@@ -136,15 +130,11 @@ async def run(
             "Use policy=sglang, vllm or local, or the limit in characters: multi_turn.max_tool_response_length",
         )
     done = {key for key, record in ledger.read().items() if record.error is None}
-    todo = iter(
-        (row, sample)
-        for row in range(len(evaluation.rows))
-        for sample in range(settings.n)
-        if (row, sample) not in done
-    )
+    episodes = itertools.product(range(len(evaluation.rows)), range(settings.n))
+    todo = (episode for episode in episodes if episode not in done)
     runner = _Runner(evaluation, source, ledger, on_record)
     try:
-        await together([runner.work(todo) for _ in range(min(settings.concurrency, evaluation.size))])
+        await together([runner.work(todo) for _ in range(min(settings.concurrency, len(evaluation.rows) * settings.n))])
     finally:
         await evaluation.reward.close()
 

@@ -15,6 +15,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import attrgetter
 from statistics import NormalDist, fmean, stdev
 from typing import Any
 
@@ -77,17 +79,16 @@ def summarize(records: Iterable[Record], *, rows: int, n: int) -> dict[str, Any]
 
 def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     scored = [record for record in records if record.error is None]
-    by_row: dict[int, list[Record]] = {}
-    for record in scored:
-        by_row.setdefault(record.row, []).append(record)
-    rows = list(by_row.values())
+    rows = [list(row) for _, row in groupby(scored, attrgetter("row"))]
 
     def named(field: str) -> dict[str, Any]:
         """Each name of the records' field with its estimate over the rows."""
         values = [[getattr(record, field) for record in row] for row in rows]
         names = sorted({name for row in values for each in row for name in each})
-        estimates = {name: _estimate_of(name) if field == "metrics" else estimate_mean for name in names}
-        return {name: estimates[name]([[each[name] for each in row] for row in values]).plain() for name in names}
+        return {name: estimate(name)([[each[name] for each in row] for row in values]).plain() for name in names}
+
+    def estimate(name: str) -> Callable[[Sequence[Sequence[float]]], Estimate]:
+        return estimate_rate if name == "answered" or name.startswith("stop_") else estimate_mean
 
     return {
         "scored": len(scored),
@@ -103,17 +104,9 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     }
 
 
-def _estimate_of(name: str) -> Callable[[Sequence[Sequence[float]]], Estimate]:
-    return estimate_rate if name == "answered" or name.startswith("stop_") else estimate_mean
-
-
 def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
     """Over the rows that have as many scored samples."""
-    values = []
-    for row in rows:
-        if len(row) >= k:
-            right = sum(map(is_solved, row))
-            values.append([pass_at_k(len(row), right, k)])
+    values = [[pass_at_k(len(row), sum(map(is_solved, row)), k)] for row in rows if len(row) >= k]
     return estimate_rate(values).plain()
 
 

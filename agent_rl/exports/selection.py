@@ -3,57 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Selection", "split_of", "trace_of"]
+__all__ = ["select", "split_of", "trace_of"]
 
 _NAMES = ("trace.jsonl", "trajectories.jsonl")
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What a trajectory must be to be exported; None: anything.
+def select(
+    path: Path,
+    *,
+    split: str | None = None,
+    step: int | None = None,
+    min_reward: float | None = None,
+    limit: int | None = None,
+) -> Iterator[Trajectory]:
+    """The trajectories of a trace that are exported, without a line that a killed run has torn; None: any.
 
-    Attributes:
+    Args:
+        path: the trace.
         split: the row's split.
         step: the training step.
         min_reward: the least reward; a trajectory without a score has none.
         limit: most trajectories, the first of them.
+
+    Raises:
+        ConfigError: for a file that is no trace, naming the line.
     """
 
-    split: str | None = None
-    step: int | None = None
-    min_reward: float | None = None
-    limit: int | None = None
-
-    def read(self, path: Path) -> Iterator[Trajectory]:
-        """The trajectories of a trace, without a line that a killed run has torn.
-
-        Raises:
-            ConfigError: for a file that is no trace, naming the line.
-        """
-        found = 0
-        try:
-            for trajectory in trace.read(path, torn="skip"):
-                if found == self.limit:
-                    return
-                if self._fits(trajectory):
-                    found += 1
-                    yield trajectory
-        except ValueError as error:
-            raise ConfigError(str(path), str(error), "Name a trace, or an evaluation's trajectories.jsonl") from error
-
-    def _fits(self, trajectory: Trajectory) -> bool:
-        if self.split not in (None, split_of(trajectory)) or self.step not in (None, trajectory.info.get("step")):
+    def fits(trajectory: Trajectory) -> bool:
+        if split not in (None, split_of(trajectory)) or step not in (None, trajectory.info.get("step")):
             return False
-        if self.min_reward is None:
-            return True
-        return trajectory.score is not None and trajectory.score.total >= self.min_reward
+        return min_reward is None or (trajectory.score is not None and trajectory.score.total >= min_reward)
+
+    try:
+        yield from islice(filter(fits, trace.read(path, torn="skip")), limit)
+    except ValueError as error:
+        raise ConfigError(str(path), str(error), "Name a trace, or an evaluation's trajectories.jsonl") from error
 
 
 def split_of(trajectory: Trajectory) -> str | None:

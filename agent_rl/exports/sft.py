@@ -1,16 +1,15 @@
-"""Rejection sampling: the best trajectories of a trace as data for supervised fine-tuning, in the form that verl reads.
+"""Rejection sampling: the best trajectories of a trace as data for supervised fine-tuning.
 
-verl's `MultiTurnSFTDataset` renders each message by itself, trains on all assistant messages, and has no way to give
-tools of different arguments. So a row has messages of the roles system, user and assistant only, with what the chat
-template made of the tools and their results written out. That needs the tokenizer; conversations without tools in their
-template, as of the ReAct agent, need none. What cannot be written so is left out and counted.
+A row is a training sequence as the run had it: the tokens of prompt and response, and the mask of what was sampled. So
+nothing is rendered again, and `agent_rl.verl_adapter.episode_data_set` trains on exactly what was sampled. What cannot
+be written so is left out and counted.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,8 @@ from agent_rl.exports.selection import split_of
 from agent_rl.trace import Tokens
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["Renderer", "SftChoice", "sft_rows", "write_sft"]
+__all__ = ["SftChoice", "sft_rows", "write_sft"]
 
-Chat = list[dict[str, str]]
-_MARK = "\u2063agent_rl\u2063"
-"""A text that no template has."""
-_PLAIN = ("system", "user", "assistant")
 CUT = (StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR, StopReason.ERROR)
 """Ends in the middle of a turn."""
 
@@ -83,82 +78,15 @@ class SftChoice:
         return "reward below the threshold" if too_little else None
 
 
-class Renderer:
-    """A chat template that writes conversations with tools as plain messages.
-
-    Args:
-        tokenizer: of transformers.
-        options: further variables of the template (`data.apply_chat_template_kwargs`).
-    """
-
-    def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
-        self._tokenizer, self._options = tokenizer, dict(options or {})
-
-    def plain(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> Chat | None:
-        """Messages without tools that the template renders as the same text; None: there are none.
-
-        The text of a message is what stands in the given rendering where a mark stands in one without tools.
-        """
-        said = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
-        if not said or any(not isinstance(message["content"], str) for message in messages):
-            return None
-        whole = self._render(messages, tools)
-        found = self._prompt(messages[: said[0]], tools)
-        if found is None:
-            return None
-        for at, end in zip(said, [*said[1:], len(messages)], strict=True):
-            found.append({"role": "assistant", "content": messages[at]["content"]})
-            if at + 1 < end:
-                before, after = self._render(messages[: at + 1], tools), self._render(messages[:end], tools)
-                if not after.startswith(before):
-                    return None
-                shown = self._around(found, "user")
-                text = shown and _between(after.removeprefix(before), *shown)
-                if text is None:
-                    return None
-                found.append({"role": "user", "content": text})
-        return found if self._render(found) == whole else None
-
-    def _prompt(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> Chat | None:
-        """The prompt with the tools in its system message."""
-        rest = [{"role": each["role"], "content": each["content"]} for each in messages]
-        rest = rest[1:] if rest and rest[0]["role"] == "system" else rest
-        marked = self._render([{"role": "system", "content": _MARK}, *rest])
-        if _MARK not in marked:
-            return None
-        before, _, after = marked.partition(_MARK)
-        text = _between(self._render(messages, tools), before, after)
-        return None if text is None else [{"role": "system", "content": text}, *rest]
-
-    def _around(self, messages: Chat, role: str) -> tuple[str, str] | None:
-        """What the template puts before and after the text of a next message."""
-        before, after = self._render(messages), self._render([*messages, {"role": role, "content": _MARK}])
-        if not after.startswith(before) or _MARK not in after:
-            return None
-        head, _, tail = after.removeprefix(before).partition(_MARK)
-        return head, tail
-
-    def _render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
-        return str(
-            self._tokenizer.apply_chat_template(
-                list(messages), tools=list(tools) or None, tokenize=False, add_generation_prompt=False, **self._options
-            )
-        )
-
-
 def sft_rows(
-    trajectories: Iterable[Trajectory],
-    tokens_of: Callable[[str], Tokens | None],
-    choice: SftChoice,
-    renderer: Callable[[], Renderer],
-) -> Iterator[dict[str, Any]]:
-    """A row for each chosen trajectory: messages, and id, reward, data source, step.
+    trajectories: Iterable[Trajectory], tokens_of: Callable[[str], Tokens | None], choice: SftChoice
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each chosen trajectory, one for each of its training sequences.
 
     Args:
         trajectories: of a trace.
         tokens_of: finds the tokens of one by its id.
         choice: is filled with what was left out.
-        renderer: is called when a conversation has tools in its template.
 
     Raises:
         ConfigError: none of the trajectories has tokens.
@@ -167,53 +95,36 @@ def sft_rows(
     for each in chosen:
         tokens = tokens_of(each.id)
         found = found or tokens is not None
-        row = _row(each, tokens, renderer)
-        if isinstance(row, str):
-            choice.left_out[row] += 1
+        if tokens is None:
+            choice.left_out["without tokens"] += 1
+        elif not tokens["messages"] or any(sequence["images"] for sequence in tokens["sequences"]):
+            choice.left_out["with images, videos or audios"] += 1
         else:
-            yield row
+            about = {
+                "id": each.id,
+                "reward": each.score.total if each.score else None,
+                "data_source": each.data_source,
+                "step": each.info.get("step"),
+                "messages": json.dumps(tokens["messages"]),
+                "tools": json.dumps(tokens["tools"]),
+            }
+            yield [
+                {**{name: list(sequence[name]) for name in ("prompt_ids", "response_ids", "mask")}, **about}
+                for sequence in tokens["sequences"]
+            ]
     if chosen and not found:
         remedy = "Write it with agent_rl.trace.tokens=true, as every recipe does"
         raise ConfigError("sft", "the trace has no conversations: they are kept with the tokens", remedy)
 
 
-def _row(trajectory: Trajectory, tokens: Tokens | None, renderer: Callable[[], Renderer]) -> dict[str, Any] | str:
-    """The row of a trajectory, or why there is none."""
-    messages = list(tokens["messages"]) if tokens else []
-    while messages and messages[-1]["role"] != "assistant":  # an observation that was not answered
-        messages.pop()
-    if not tokens or not messages:
-        return "without tokens"
-    if any(not isinstance(message["content"], str) for message in messages):
-        return "with images, videos or audios"
-    if tokens["tools"] or any(message["role"] not in _PLAIN for message in messages):
-        chat = renderer().plain(messages, tokens["tools"])
-    else:
-        chat = [{"role": message["role"], "content": message["content"]} for message in messages]
-    if chat is None:
-        return "the chat template has no plain form of it"
-    return {
-        "messages": chat,
-        "id": trajectory.id,
-        "reward": trajectory.score.total if trajectory.score else None,
-        "data_source": trajectory.data_source,
-        "step": trajectory.info.get("step"),
-    }
-
-
-def write_sft(path: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write the rows as parquet; returns their number."""
+def write_sft(path: Path, trajectories: Iterable[list[dict[str, Any]]]) -> int:
+    """Write the rows of trajectories as parquet; returns the number of trajectories."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    message = pa.struct([("role", pa.string()), ("content", pa.string())])
-    columns = {"messages": pa.list_(message), "id": pa.string(), "reward": pa.float64(), "data_source": pa.string(),
-               "step": pa.int64()}  # fmt: skip
-    table = pa.Table.from_pylist(list(rows), pa.schema(columns))
-    parquet.write_table(table, path)
-    return int(table.num_rows)
-
-
-def _between(text: str, before: str, after: str) -> str | None:
-    fits = text.startswith(before) and text.endswith(after) and len(text) >= len(before) + len(after)
-    return text[len(before) : len(text) - len(after)] if fits else None
+    ids, found = pa.list_(pa.int64()), list(trajectories)
+    columns = {"prompt_ids": ids, "response_ids": ids, "mask": ids, "id": pa.string(), "reward": pa.float64(),
+               "data_source": pa.string(), "step": pa.int64(), "messages": pa.string(),
+               "tools": pa.string()}  # fmt: skip
+    parquet.write_table(pa.Table.from_pylist([row for rows in found for row in rows], pa.schema(columns)), path)
+    return len(found)

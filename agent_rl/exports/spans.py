@@ -188,7 +188,9 @@ class _Maker:
             **attributes,
         }
         names = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
-        evaluations = [dict(zip(names, (name, float(value)), strict=True)) for name, value in (values or {}).items()]
+        evaluations: list[dict[str, Any]] = [
+            dict(zip(names, (name, float(value)), strict=True)) for name, value in (values or {}).items()
+        ]
         return ReadableSpan(
             f"{operation} {subject}".strip(),
             context=self._context(part),

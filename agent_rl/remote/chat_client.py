@@ -3,38 +3,34 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use it. It counts requests, stops them when the budget
-is spent or the circuit is open, and checks their answers; `Remote` retries and limits them. An endpoint that refuses
-the key or the model before it has ever answered is a `ConfigError`; every other failure is a `RemoteError`, which
-leaves the trajectory unscored. The package `openai` limits neither rate nor size, and would retry a second time.
+Judges, simulated users, reward models and evaluation use it. It stops requests while the circuit is open, and checks
+their answers; `Remote` retries and limits them. An endpoint that refuses the key or the model before it has ever
+answered is a `ConfigError`; every other failure is a `RemoteError`, which leaves the trajectory unscored. The package
+`openai` limits neither rate nor size, and would retry a second time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
 from agent_rl.remote.http import Remote, RemoteLimits, bearer
-from agent_rl.remote.responses import NotSentError, RemoteError, Response
+from agent_rl.remote.responses import RemoteError, Response
 
 __all__ = [
     "JSON_MODES",
     "ChatClient",
     "Completion",
-    "EndpointBudget",
     "EndpointConfig",
-    "EndpointUsage",
     "JsonMode",
     "TooLongError",
     "UnusableReplyError",
@@ -54,19 +50,6 @@ _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer
 """How servers say that a conversation does not fit; OpenAI's code is context_length_exceeded."""
 _CHARACTERS_PER_TOKEN = 4  # where the server reports no usage
 
-logger = logging.getLogger(__name__)
-
-
-class EndpointBudget(BaseModel):
-    """Limits for the life of a process; null: none. A run has as many processes as it has reward or agent workers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    calls: int | None = Field(default=None, ge=1)
-    """Requests; one that is retried counts once."""
-    tokens: int | None = Field(default=None, ge=1)
-    """Tokens of prompts and replies, as the server counts them; requests in flight may exceed it."""
-
 
 class EndpointConfig(RemoteLimits):
     """Address and limits of a model's endpoint, with the keys of `agent_rl.remote.http.RemoteLimits`."""
@@ -80,7 +63,6 @@ class EndpointConfig(RemoteLimits):
     api_key_env: str | None = None
     """Name of the environment variable that holds the API key; null: none is sent."""
     breaker: BreakerConfig = BreakerConfig(failures=None)
-    budget: EndpointBudget = EndpointBudget()
 
 
 class UnusableReplyError(RemoteError):
@@ -89,16 +71,6 @@ class UnusableReplyError(RemoteError):
 
 class TooLongError(RemoteError):
     """The conversation is longer than the endpoint's context."""
-
-
-@dataclass(slots=True)
-class EndpointUsage:
-    """Totals of one client in one process."""
-
-    calls: int = 0
-    """Requests; one that is retried counts once."""
-    tokens: int = 0
-    """Of prompts and replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +115,12 @@ class ChatClient:
         base = config.url.rstrip("/")
         self.url = base if "/" in base.partition("://")[2] else f"{base}/v1"
         self.host = self.url.split("/")[2].rpartition("@")[2]
-        self.usage = EndpointUsage()
         headers = bearer(config.api_key_env, self._named("api_key_env"))
         self._remote = Remote(self.url, headers=headers, limits=config)
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._breaker = CircuitBreaker(config.breaker, self.host)
         self._json_modes, self._json_mode = tuple(json_modes), 0
-        self._lock = threading.Lock()
-        self._answered = self._said_spent = False
+        self._answered = False
 
     async def __aenter__(self) -> ChatClient:
         await self._remote.__aenter__()
@@ -198,7 +168,7 @@ class ChatClient:
         Raises:
             TooLongError: the conversation does not fit the model's context.
             UnusableReplyError: the answer has no message.
-            RemoteError: no answer, the budget is spent, or the circuit is open.
+            RemoteError: no answer, or the circuit is open.
             ConfigError: no request will be answered.
         """
         body = {"model": self.config.model, **body}
@@ -252,51 +222,32 @@ class ChatClient:
         return await self._send("/chat/completions", body, lambda answer: _completion(answer, body), "message")
 
     async def _send(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
-        self._require_budget()
         with self._breaker.watch():
-            self._count(calls=1)
             response = await self._remote.request("POST", path, json=body)
             if response.status in _REFUSED and not self._answered:
                 raise self._refusal(response)
             if response.ok:
-                return self._read(response, body, read, missing)
+                return self._read(response, read, missing)
             problem = self._remote.problem(response)
             if response.status not in _BAD_REQUEST:
                 raise RemoteError(response.host, problem, response.status)
         failure = TooLongError if _TOO_LONG.search(response.text) else RemoteError
         raise failure(response.host, problem, response.status)
 
-    def _read(self, response: Response, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
+    def _read(self, response: Response, read: Callable[[Any], T], missing: str) -> T:
         try:
-            answer = response.json()
-            result = read(answer)
+            result = read(response.json())
         except RemoteError as error:
             raise UnusableReplyError(error.host, error.problem, response.status) from None
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             problem = str(error) if type(error) is ValueError else f"the answer has no {missing}"
             raise UnusableReplyError(response.host, problem, response.status) from None
         self._answered = True
-        self._count(tokens=_tokens(answer, body))
         return result
 
     def _refusal(self, response: Response) -> ConfigError:
         name, problem, remedy = _REFUSED[response.status]
         return ConfigError(self._named(name), f"{self.address}: {problem} ({self._remote.problem(response)})", remedy)
-
-    def _require_budget(self) -> None:
-        for name, limit in self.config.budget:
-            if limit is None or getattr(self.usage, name) < limit:
-                continue
-            problem = f"the budget of {limit} {name} is spent"
-            if not self._said_spent:
-                self._said_spent = True
-                logger.warning("%s: %s: this process sends no more requests", self._key or self.host, problem)
-            raise NotSentError(self._key or self.host, problem, attempts=0)
-
-    def _count(self, calls: int = 0, tokens: int = 0) -> None:
-        with self._lock:
-            self.usage.calls += calls
-            self.usage.tokens += tokens
 
 
 def _asked(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any] | None:

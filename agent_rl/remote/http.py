@@ -264,14 +264,14 @@ class Remote:
 
     async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
         """The answer after all allowed redirects; its body has not been read yet."""
-        for _ in range(MAX_REDIRECTS):
+        for number in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             target = response.next_request
-            if target is None or not self._may_follow(request, target):
-                return response
+            if number == MAX_REDIRECTS or target is None or not self._may_follow(request, target):
+                break
             await response.aclose()
             request = _redirected(request, target)
-        return await client.send(request, stream=True)
+        return response
 
     def _new_lane(self) -> _Lane:
         rate = self.limits.rate_per_s
@@ -314,11 +314,8 @@ class Remote:
         return self._allow_hosts is None or any(fnmatch(url.host, host) for host in self._allow_hosts)
 
     def _may_follow(self, request: httpx.Request, target: httpx.Request) -> bool:
-        return (
-            self._allow_hosts is not None
-            and self._allowed(target.url)
-            and target.url.scheme in ("https", request.url.scheme)
-        )
+        secure = target.url.scheme in ("https", request.url.scheme)
+        return self._allow_hosts is not None and self._allowed(target.url) and secure
 
 
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:

@@ -42,7 +42,7 @@ class RemoteError(UnscoredError):
 
 
 class NotSentError(RemoteError):
-    """The request was not sent: the circuit is open, or the budget is spent."""
+    """The request was not sent: the circuit is open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,6 @@ class Chart:
         marks: values that are measured at some steps only (step, value, low, high), drawn as dots with their interval
             in the colour of the line with this name, or in one of their own; no interval where its ends are None.
         levels: values that are the same at every step, drawn in a picture as broken lines, by their name.
-        axis: what the first number of each point is.
     """
 
     title: str
@@ -68,7 +67,6 @@ class Chart:
     bands: Mapping[str, Sequence[Interval]] = field(default_factory=dict)
     marks: Mapping[str, Sequence[Mark]] = field(default_factory=dict)
     levels: Mapping[str, float] = field(default_factory=dict)
-    axis: str = "step"
 
     def __bool__(self) -> bool:
         return any(line.points or line.marks for line in self._drawn())
@@ -116,7 +114,7 @@ class Chart:
             named.append((f"{name}: {value:.4g}", axes.axhline(value, color=COLOURS[-1], dashes=dashes, linewidth=1.2)))
         axes.set_ylim(*scale.around_ticks())
         axes.set_title(one_line(self.title, _LONGEST), loc="left", fontweight="bold", parse_math=False)
-        axes.set_xlabel(self.axis)
+        axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", color="#dddddd")
         axes.spines[["top", "right"]].set_visible(False)

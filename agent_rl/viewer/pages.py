@@ -74,13 +74,12 @@ class Pages:
             without = "Numbers stand for the tokens: the tokenizer of the run's model is not on this machine."
         sequences = []
         for place, sequence in enumerate(found["sequences"] if found else ()):
-            made = shaded(sequence, tokenizer, "full" in request.query_params)
             about = [
                 {**asdict(row), "advantage": mean_advantage([row]), "by_token": isinstance(row.advantage, list)}
                 for row in trained
                 if row.sequence == place
             ]
-            sequences.append({**vars(made), "trained": about})
+            sequences.append({**shaded(sequence, tokenizer, "full" in request.query_params), "trained": about})
         return self._page(
             "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, without=without,
             **self._around(request, number),

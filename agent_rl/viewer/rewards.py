@@ -16,8 +16,6 @@ from agent_rl.trace import TrainedRow, read_trained_rows
 from agent_rl.viewer.index import TraceIndex
 
 __all__ = [
-    "RewardBreakdown",
-    "RewardPart",
     "Sample",
     "SampleGroup",
     "components",
@@ -30,43 +28,25 @@ TRAINED = "as it was trained with"
 COMPUTED = "its reward's distance from the group's mean in standard deviations: the trace has none of the training"
 
 
-@dataclass(frozen=True)
-class RewardPart:
-    """One component; None where it was not measured, or the trace does not say it."""
+def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The reward of a trajectory in its parts, whether the trace has their weights, and whether they add up to it.
 
-    name: str
-    value: float | None
-    weight: float | None
-    gives: float | None
-    """Its weight times its value."""
-    verdicts: Sequence[Mapping[str, Any]]
-    """Of judges: the reason, and the other values beside it."""
-
-
-@dataclass(frozen=True)
-class RewardBreakdown:
-    """The components of a reward, and whether the reward is the sum of what they give."""
-
-    parts: Sequence[RewardPart]
-    weighed: bool
-    """Whether the trace has the weights."""
-    adds_up: bool
-
-
-def read_breakdown(record: Mapping[str, Any]) -> RewardBreakdown:
-    """The breakdown of a trajectory's reward."""
+    A part has `name`, `value`, `weight`, what it `gives` (weight times value), and the `verdicts` of judges; None where
+    it was not measured, or the trace does not say it.
+    """
     score = record.get("score") or {}
     given = score.get("weights")
     weights = {name: weight for name, weight in given.items() if _is_number(weight)} if isinstance(given, dict) else {}
-    values, verdicts, parts = components(record), dict(_verdicts(record)), []
+    values, verdicts, parts = components(record), dict(_verdicts(record)), list[dict[str, Any]]()
     for name in dict.fromkeys([*values, *verdicts]):
         weight = weights.get(name)
         value = None if weights and weight is None else values.get(name)  # its gate is closed
         gives = None if value is None or weight is None else weight * value
-        parts.append(RewardPart(name, value, weight, gives, verdicts.get(name, ())))
-    total, gains = score.get("total"), [part.gives for part in parts if part.gives is not None]
+        shown = verdicts.get(name, ())
+        parts.append({"name": name, "value": value, "weight": weight, "gives": gives, "verdicts": shown})
+    total, gains = score.get("total"), [part["gives"] for part in parts if part["gives"] is not None]
     adds_up = _is_number(total) and math.isclose(total, math.fsum(gains), rel_tol=1e-6, abs_tol=1e-6)
-    return RewardBreakdown(parts, bool(weights), adds_up)
+    return {"parts": parts, "weighed": bool(weights), "adds_up": adds_up}
 
 
 def components(record: Mapping[str, Any]) -> Mapping[str, float]:

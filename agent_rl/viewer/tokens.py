@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_rl.trace import TokenSequence
 
-__all__ = ["ShadedSequence", "ShadedToken", "find_tokenizer", "shaded"]
+__all__ = ["ShadedToken", "find_tokenizer", "shaded"]
 
 MOST_TOKENS = 20_000
 """Of one sequence on a page; `?full=1` shows all."""
@@ -20,8 +19,7 @@ SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"
 """Lowest probability of a token, and its style."""
 
 
-@dataclass(frozen=True)
-class ShadedToken:
+class ShadedToken(NamedTuple):
     """A token, or several that are one character together."""
 
     text: str
@@ -30,20 +28,6 @@ class ShadedToken:
     """Name of its style; `given` for what was not trained on."""
     about: str
     """Its id, log-prob and probability, in words."""
-
-
-@dataclass(frozen=True)
-class ShadedSequence:
-    """One training sequence; `cut` tokens at its end are left out."""
-
-    prompt: list[ShadedToken]
-    response: list[ShadedToken]
-    size: int
-    sampled: int
-    images: int
-    mean: float | None
-    """Mean log-prob of the sampled tokens; None: they were not kept."""
-    cut: int
 
 
 def find_tokenizer(folder: Path) -> Path | None:
@@ -65,8 +49,8 @@ def find_tokenizer(folder: Path) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) -> ShadedSequence:
-    """One training sequence for a page.
+def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) -> dict[str, Any]:
+    """One training sequence for a page: its tokens, its `size`, the mean log-prob, and how many tokens are left out.
 
     Args:
         sequence: as the trace has it.
@@ -78,15 +62,15 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
     values = [None] * len(response) if logprobs is None else logprobs
     sampled = [value for value, trained in zip(values, mask, strict=False) if trained and value is not None]
     marks = [value if trained else "given" for value, trained in zip(values, mask, strict=False)]
-    return ShadedSequence(
-        prompt=list(_tokens(sequence["prompt_ids"][:most], ["given"] * len(sequence["prompt_ids"]), tokenizer)),
-        response=list(_tokens(response[:most], marks, tokenizer)),
-        size=len(response),
-        sampled=sum(map(bool, mask)),
-        images=sequence["images"],
-        mean=math.fsum(sampled) / len(sampled) if sampled else None,
-        cut=0 if most is None else max(0, len(response) - most),
-    )
+    return {
+        "prompt": list(_tokens(sequence["prompt_ids"][:most], ["given"] * len(sequence["prompt_ids"]), tokenizer)),
+        "response": list(_tokens(response[:most], marks, tokenizer)),
+        "size": len(response),
+        "sampled": sum(map(bool, mask)),
+        "images": sequence["images"],
+        "mean": math.fsum(sampled) / len(sampled) if sampled else None,
+        "cut": 0 if most is None else max(0, len(response) - most),
+    }
 
 
 def _tokens(ids: Sequence[int], marks: Sequence[Any], tokenizer: Path | None) -> Iterator[ShadedToken]:

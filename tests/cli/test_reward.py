@@ -13,8 +13,6 @@ from typer.testing import CliRunner, Result
 
 from agent_rl import trace
 from agent_rl.cli.main import app
-from agent_rl.data import write_parquet
-from agent_rl.data.gsm8k import to_row
 from agent_rl.errors import ConfigError
 from tests.rewards.lab.episodes import problems, trajectories
 
@@ -86,18 +84,6 @@ def test_what_cannot_be_scored_is_counted_and_kept(stored: Path) -> None:
     assert "the judge is away" in str(missing.error)
     assert list(found["errors"].values()) == [1]
     assert "1 unscored: " in run("score", out, f"agent_rl.reward.components.judge.kind={kind}").stdout
-
-
-def test_scorers_get_the_row_where_it_is_given(stored: Path) -> None:
-    (stored.parent / "scorers.py").write_text(
-        "def by_row(answer, ground_truth, extra_info):\n    return float('####' in extra_info.get('answer', ''))\n"
-    )
-    rows = [to_row(example, "test", index) for index, example in enumerate(problems(8))]
-    write_parquet(rows, stored.parent / "rows.parquet")
-    words = ["score", stored, f"agent_rl.reward.correctness.scorer={stored.parent}/scorers.py:by_row"]
-    assert data(*words)["all"]["components"]["correctness"]["mean"] == 0
-    given = data(*words, "--data", stored.parent / "rows.parquet")
-    assert given["all"]["components"]["correctness"]["mean"] == 1
 
 
 @pytest.mark.trainer

@@ -12,13 +12,13 @@ import pytest
 from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.judges import (
-    ClassifierJudge,
+    Judge,
     JudgeReport,
-    JudgeSource,
-    TemplateJudge,
+    classifier_judge,
     judge_all,
     read_samples,
     report_on,
+    template_judge,
 )
 from agent_rl.reasoning_rm import DataSample, PairwiseTemplate, PointwiseTemplate
 from agent_rl.remote import EndpointConfig
@@ -30,20 +30,19 @@ from tests.rewards.judge.server import judging, says
 JUDGEBENCH = Path(__file__).parents[3] / "shared/data/preferences/judgebench_gpt4o.jsonl"
 
 
-class Known(JudgeSource):
+def known(compares: bool, verdict: Callable[[DataSample], Any]) -> Judge:
     """A judge of one's own."""
 
-    def __init__(self, compares: bool, verdict: Callable[[DataSample], Any]) -> None:
-        self.compares, self._verdict = compares, verdict
+    async def judge(sample: DataSample) -> Any:
+        found = verdict(sample)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-    async def judge(self, sample: DataSample) -> Any:
-        verdict = self._verdict(sample)
-        if isinstance(verdict, Exception):
-            raise verdict
-        return verdict
+    return Judge(judge, compares)
 
 
-def reported(source: JudgeSource, samples: list[DataSample]) -> JudgeReport:
+def reported(source: Judge, samples: list[DataSample]) -> JudgeReport:
     return report_on(asyncio.run(judge_all(source, samples)))
 
 
@@ -51,20 +50,20 @@ def reported(source: JudgeSource, samples: list[DataSample]) -> JudgeReport:
 def test_judgebench_by_an_oracle_a_random_judge_and_one_that_takes_the_first() -> None:
     samples = read_samples([str(JUDGEBENCH)])
     assert len(samples) == 350
-    oracle = reported(Known(True, lambda sample: sample.preference), samples)
+    oracle = reported(known(True, lambda sample: sample.preference), samples)
     assert oracle.accuracy is not None
     assert (oracle.accuracy["mean"], oracle.consistent, oracle.unparsable) == (1, 1, 0)
     assert set(oracle.categories.values()) == {1.0}
     assert len(oracle.categories) > 10
     rng = random.Random(1)
-    chance = reported(Known(True, lambda _: rng.choice("AB")), samples)
+    chance = reported(known(True, lambda _: rng.choice("AB")), samples)
     assert chance.accuracy is not None
     assert chance.accuracy["low"] < 0.5 < chance.accuracy["high"]
     assert chance.accuracy["high"] - chance.accuracy["low"] < 0.1
-    first = reported(Known(True, lambda _: "A"), samples)
+    first = reported(known(True, lambda _: "A"), samples)
     assert first.accuracy is not None
     assert (first.accuracy["mean"], first.position_bias, first.consistent) == (0.5, 1, 0)
-    longer = reported(Known(False, lambda sample: float(len(sample.answers[0]))), samples)
+    longer = reported(known(False, lambda sample: float(len(sample.answers[0]))), samples)
     assert longer.accuracy is not None
     assert 0.3 < longer.accuracy["mean"] < 0.7
     assert longer.position_bias is None
@@ -74,11 +73,11 @@ SCORED = [DataSample(query="q", answers=[str(n)], scores=[n % 5]) for n in range
 
 
 def test_scores() -> None:
-    right = reported(Known(False, lambda sample: float(int(sample.answers[0]) % 5)), SCORED)
+    right = reported(known(False, lambda sample: float(int(sample.answers[0]) % 5)), SCORED)
     assert right.accuracy is not None
     assert (right.accuracy["mean"], right.mae) == (1, 0)
     assert (right.pearson, right.spearman) == pytest.approx((1, 1))
-    off = reported(Known(False, lambda sample: 4.0 - int(sample.answers[0]) % 5), SCORED)
+    off = reported(known(False, lambda sample: 4.0 - int(sample.answers[0]) % 5), SCORED)
     assert off.accuracy is not None
     assert (off.accuracy["mean"], off.mae) == (0.2, 2.4)
     assert off.spearman == pytest.approx(-1)
@@ -89,14 +88,14 @@ def test_what_cannot_be_read_is_wrong_and_what_failed_is_left_out() -> None:
         number = int(sample.answers[0])
         return UnscoredError("down") if number < 10 else VerdictError("no") if number < 20 else float(number % 5)
 
-    found = reported(Known(False, some), SCORED)
+    found = reported(known(False, some), SCORED)
     assert found.accuracy is not None
     assert (found.failed, found.accuracy["mean"], found.accuracy["rows"]) == (10, pytest.approx(2 / 3), 30)
     assert found.unparsable == pytest.approx(1 / 3)
     with pytest.raises(UnscoredError, match="the judge answered nothing: down"):
-        reported(Known(False, lambda _: UnscoredError("down")), SCORED)
+        reported(known(False, lambda _: UnscoredError("down")), SCORED)
     with pytest.raises(ConfigError, match="the template compares two"):
-        reported(Known(True, lambda _: "A"), SCORED)
+        reported(known(True, lambda _: "A"), SCORED)
 
 
 def test_a_template_at_an_endpoint() -> None:
@@ -106,14 +105,14 @@ def test_a_template_at_an_endpoint() -> None:
 
     pairs = [DataSample(query="q", answers=["good", "bad"], preference="A", metadata={"subset": "chat"})] * 3
     with FaultyServer(default=judging(better)) as server:
-        source = TemplateJudge(EndpointConfig(url=server.url, model="m"), PairwiseTemplate, {"temperature": 0})
+        source = template_judge(EndpointConfig(url=server.url, model="m"), PairwiseTemplate, {"temperature": 0})
         found = reported(source, pairs)
         body = json.loads(server.requests[0].body)
     assert found.accuracy is not None
     assert (found.accuracy["mean"], found.categories, found.position_bias) == (1, {"chat": 1}, 0)
     assert (body["temperature"], body["model"]) == (0, "m")
     with FaultyServer(*says("<score>3</score>")) as server:
-        source = TemplateJudge(EndpointConfig(url=server.url, model="m"), PointwiseTemplate)
+        source = template_judge(EndpointConfig(url=server.url, model="m"), PointwiseTemplate)
         assert reported(source, [DataSample(query="q", answers=["a"], scores=[2])]).mae == 1
 
 
@@ -128,7 +127,7 @@ def test_a_discriminative_model(tmp_path: Path) -> None:
 
     pairs = [DataSample(query="q", answers=answers, preference="A") for answers in (["aa", "a"], ["a", "aa"])]
     with FaultyServer(default=length) as server:
-        source = ClassifierJudge(ModelConfig(url=server.url, hooks=str(tmp_path / "hooks.py"), shown="answer"))
+        source = classifier_judge(ModelConfig(url=server.url, hooks=str(tmp_path / "hooks.py"), shown="answer"))
         found = reported(source, pairs)
     assert found.accuracy is not None
     assert found.accuracy["mean"] == 0.5

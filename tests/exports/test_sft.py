@@ -1,5 +1,7 @@
 """Rejection sampling: which trajectories are taken."""
 
+import json
+
 import pyarrow.parquet as parquet
 import pytest
 
@@ -38,20 +40,27 @@ def test_what_is_chosen():
     assert ids(SftChoice(per_prompt=3), made)[:3] == ["p0_1", "later_0", "p0_3"]
 
 
-def test_conversations_with_images_are_left_out(tmp_path):
-    seen = [{"role": "user", "content": [{"type": "image"}]}, {"role": "assistant", "content": "Red."}]
-    plain = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "Red."}]
+def test_rows_are_the_training_sequences_and_what_has_images_is_left_out(tmp_path):
+    said = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "Red."}]
+    sequence = {"prompt_ids": [1, 2], "response_ids": [3, 4], "mask": [1, 0], "logprobs": None, "images": 0}
     trace.append(tmp_path / "trace.jsonl", trajectory(9, info={"split": "test"}))  # which the limit does not count
-    for number, messages in enumerate((seen, plain, [])):
-        sequence = {"prompt_ids": [1], "response_ids": [2], "mask": [1], "logprobs": None, "images": 0}
-        tokens = {"messages": messages, "tools": [], "sequences": [sequence]}
+    trace.append(tmp_path / "trace.jsonl", trajectory(8, info={"split": "train"}))
+    for number, sequences in enumerate(([{**sequence, "images": 1}], [sequence, {**sequence, "mask": [1, 1]}])):
+        tokens = {"messages": said, "tools": [], "sequences": sequences}
         trace.append(tmp_path / "trace.jsonl", trajectory(number, info={"split": "train", "tokens": tokens}))
     assert export(tmp_path, "sft", "--limit", 1)["trajectories"] == 1
-    assert export(tmp_path, "sft")["left_out"] == {
-        "not of the split train": 1, "with images, videos or audios": 1, "without tokens": 1,
-    }  # fmt: skip
-    (row,) = parquet.read_table(tmp_path / "trace.sft.parquet").to_pylist()
-    assert row["messages"] == plain
+    written = export(tmp_path, "sft")
+    assert (written["trajectories"], written["left_out"]) == (
+        1, {"not of the split train": 1, "with images, videos or audios": 1, "without tokens": 1},
+    )  # fmt: skip
+    first, second = parquet.read_table(tmp_path / "trace.sft.parquet").to_pylist()
+    assert (first["prompt_ids"], first["response_ids"], first["mask"], second["mask"]) == (
+        [1, 2],
+        [3, 4],
+        [1, 0],
+        [1, 1],
+    )
+    assert (first["id"], json.loads(first["messages"]), first["tools"]) == ("p1_0", said, "[]")
 
 
 def test_a_trace_without_tokens_has_no_conversations(tmp_path):

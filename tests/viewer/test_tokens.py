@@ -26,31 +26,31 @@ def test_a_text_is_whole_and_each_token_has_its_shade() -> None:
     given = len(ids) // 2
     logprobs = [-0.01 if number % 2 else -3.0 for number in range(len(ids))]
     found = shaded(sequence(ids, [0] * given + [1] * (len(ids) - given), logprobs), TOKENIZER)
-    assert "".join(token.text for token in found.response) == text
-    assert sum(len(token.ids.split(", ")) for token in found.response) == len(ids)
-    assert (found.response[0].shade, found.size, found.sampled) == ("given", len(ids), len(ids) - given)
-    assert {token.shade for token in found.response[-2:]} == {"s", "s s3"}
-    assert found.mean == pytest.approx(sum(logprobs[given:]) / (len(ids) - given))
+    assert "".join(token.text for token in found["response"]) == text
+    assert sum(len(token.ids.split(", ")) for token in found["response"]) == len(ids)
+    assert (found["response"][0].shade, found["size"], found["sampled"]) == ("given", len(ids), len(ids) - given)
+    assert {token.shade for token in found["response"][-2:]} == {"s", "s s3"}
+    assert found["mean"] == pytest.approx(sum(logprobs[given:]) / (len(ids) - given))
 
 
 @pytest.mark.parametrize(
     ("probability", "shade"), [(-0.0, "s"), (-0.2, "s s1"), (-2.0, "s s2"), (-4.0, "s s3"), (-1e4, "s s4"), (0.1, "s")]
 )
 def test_less_probable_is_darker(probability: float, shade: str) -> None:
-    (token,) = shaded(sequence([7], [1], [probability]), None).response
+    (token,) = shaded(sequence([7], [1], [probability]), None)["response"]
     assert (token.text, token.shade) == ("7 ", shade)
 
 
 def test_without_log_probs_the_mask_is_shown() -> None:
     found = shaded(sequence([7, 8], [1, 0], None), None)
-    assert ([token.shade for token in found.response], found.mean) == (["s", "given"], None)
+    assert ([token.shade for token in found["response"]], found["mean"]) == (["s", "given"], None)
 
 
 def test_a_long_sequence_is_cut_until_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "MOST_TOKENS", 10)
     long = sequence([7] * 25, [1] * 25, [-0.1] * 25)
-    assert (len(shaded(long, None).response), shaded(long, None).cut) == (10, 15)
-    assert (len(shaded(long, None, full=True).response), shaded(long, None, full=True).cut) == (25, 0)
+    assert (len(shaded(long, None)["response"]), shaded(long, None)["cut"]) == (10, 15)
+    assert (len(shaded(long, None, full=True)["response"]), shaded(long, None, full=True)["cut"]) == (25, 0)
 
 
 def test_the_tokenizer_is_that_of_the_runs_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

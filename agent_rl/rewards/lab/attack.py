@@ -19,11 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_rl.concurrency import together
-from agent_rl.pieces import Pieces
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.lab.editing import answered, with_answer
 from agent_rl.rewards.lab.groups import grouped
 from agent_rl.rewards.lab.mutations import Attack
+from agent_rl.store import Pieces
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.user_code import UserCodeError
 

@@ -17,8 +17,8 @@ from rich.text import Text
 from agent_rl import trace
 from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError
-from agent_rl.pieces import Pieces
 from agent_rl.rewards.compose import Reward
+from agent_rl.store import Pieces
 from agent_rl.trajectory import Score, StopReason, Trajectory
 
 __all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary", "summary_table"]
