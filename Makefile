@@ -10,7 +10,7 @@ PY = $(VENV)/bin/python
 PYTEST = mkdir -p outputs && $(PY) -m pytest --basetemp outputs/pytest
 # The same with the CPU-seconds of all its processes. Of three processes for two cores, one has all tests with an engine,
 # one all others with the trainer; these wait for other processes much of the time.
-COSTS = mkdir -p outputs && $(PY) tests/cost.py
+COSTS = mkdir -p outputs && $(PY) tests/support/cost.py
 PARALLEL = --basetemp outputs/pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 UNIT = not (trainer or engine or slow or recipes or benchmark)
 PIP = $(PY) -m pip install --disable-pip-version-check
@@ -28,7 +28,7 @@ quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, o
 # ARGS: the tests that it names, without the checks.
 ifdef VERL
 test: $(VENV)/.dev
-	$(PY) tests/try_verl.py $(VERL)
+	$(PY) tests/support/try_verl.py $(VERL)
 else ifdef ARGS
 test: $(VENV)/.dev
 	$(PYTEST) $(ARGS)
@@ -57,7 +57,7 @@ coverage: $(VENV)/.dev ## the share of the package's lines that the unit tests r
 	$(PYTEST) $(PARALLEL) --light -m "$(UNIT)" --cov=agent_rl --cov-report=term:skip-covered --cov-report=json:outputs/coverage.json
 
 size: $(VENV)/.dev ## files, lines and statements of the package and its tests
-	$(PY) tests/size.py
+	$(PY) tests/support/size.py
 
 test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)
@@ -67,10 +67,10 @@ parity: $(VENV)/.dev ## training runs with a scripted engine: their metrics equa
 	$(PY) -m tests.parity.run outputs/parity.json $(CASES) $(if $(AGAINST),--against $(AGAINST))
 
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB
-	$(ENGINE)/bin/python tests/try_sglang.py $(ARGS)
+	$(ENGINE)/bin/python tests/support/try_sglang.py $(ARGS)
 
 bench: $(VENV)/.bench ## measurements
-	$(PYTEST) tests/benchmarks -m benchmark -s $(ARGS)
+	$(PYTEST) -p tests.conftest benchmarks -m benchmark -s $(ARGS)
 
 docs: $(VENV)/.dev ## the generated references, and the site in outputs/docs
 	$(PY) docs/references.py

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent_rl.agents.users.user import Reply, User
     from agent_rl.rewards import Component
     from agent_rl.tools import Tool
-    from agent_rl.trace.tables import TraceTables, read_trace
+    from agent_rl.trajectory.trace.tables import TraceTables, read_trace
     from agent_rl.verl_adapter.trainer import AgentTrainer
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
     from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop as ReactAgentLoop

@@ -18,10 +18,10 @@ from unittest import mock
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks.machine import STACK
-from agent_rl.doctor.checks.memory import GIB, GpuNeed, gpu_need
 from agent_rl.launch.composition import compose
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.checks.machine import STACK
+from agent_rl.launch.doctor.checks.memory import GIB, GpuNeed, gpu_need
 
 __all__ = ["CARD", "LAYOUTS", "SHAPES", "SIZES", "gpu_page", "needs"]
 
@@ -221,7 +221,7 @@ for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 2134
 The trainer's part, without graphs and contexts, against what verl has printed in runs that are public:
 """
 
-RECIPES = """tests/doctor/checks/test_memory.py computes them.
+RECIPES = """tests/launch/doctor/checks/test_memory.py computes them.
 
 ## Recipes on other numbers of GPUs
 

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.viewer.browser import chromium, served
+from tests.trajectory.viewer.browser import chromium, served
 
 OUT = Path(__file__).with_name("pictures")
 SHADES = 96

@@ -22,7 +22,7 @@ MODULES = {
     "agent_rl.agents.episode.policy": "Where turns come from.",
     "agent_rl.agents.episode.episode": "One episode, with any policy.",
     "agent_rl.trajectory": "What everything passes on.",
-    "agent_rl.trace": "Stored trajectories.",
+    "agent_rl.trajectory.trace": "Stored trajectories.",
     "agent_rl.rewards": "Scorers, components, and the reward that a configuration describes.",
     "agent_rl.data": "Rows.",
     "agent_rl.sandbox": "Programs that a model wrote.",

@@ -34,9 +34,9 @@ from pydantic_core import PydanticUndefined
 from agent_rl.agents.registry import agent_names
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.cli.main import app
-from agent_rl.doctor.case import Case
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.composition import compose
+from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.recipes import described
 from agent_rl.rewards.component import kinds
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS

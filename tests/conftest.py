@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests import cost, groups, light, profiles
+from tests.support import cost, groups, light, profiles
 
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 os.environ.setdefault("VERL_PLATFORM", "cpu")
-os.environ.setdefault("HF_HOME", str(TESTS.parent / "outputs" / "cache"))
+os.environ.setdefault("HF_HOME", str(ROOT / "outputs" / "cache"))
 os.environ.setdefault("RAY_worker_niceness", "0")  # otherwise all other tests come before those that wait for Ray
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # otherwise Ray keeps one in the home directory
 
@@ -42,14 +42,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not config.getoption("--light"):
         return None
     if collection_path.is_dir():
-        return (collection_path.name in groups.TRAINERS_FOLDERS and collection_path.parent == TESTS) or None
+        return f"{collection_path.relative_to(ROOT)}/" in groups.TRAINERS_FOLDERS or None
     return bool(groups.DECLARED.search(collection_path.read_text())) or None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Folder and fixtures say what a test needs."""
-    folder = item.path.relative_to(TESTS).parts[0]
-    if folder in groups.TRAINERS_FOLDERS or TRAINERS_FIXTURES & set(getattr(item, "fixturenames", ())):
+    of_the_trainer = str(item.path.relative_to(ROOT)).startswith(groups.TRAINERS_FOLDERS)
+    if of_the_trainer or TRAINERS_FIXTURES & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.trainer)
 
 
@@ -75,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Group
 def _no_scorers_process_is_left() -> Iterator[None]:
     """What scorers keep for the process they run in is not for other tests, which count processes."""
     yield
-    for name, close in (("rewards.scorers.scorer", "close_background"), ("workers", "_close_all")):
+    for name, close in (("rewards.scorers.scorer", "close_background"), ("sandbox.workers", "_close_all")):
         module = sys.modules.get(f"agent_rl.{name}")
         if module is not None:
             attrgetter(close)(module)()

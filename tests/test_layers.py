@@ -15,33 +15,22 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agent_rl"
 
 FLOORS = (
-    "concurrency",
     "errors",
-    "user_code",
+    "work",
     "trajectory",
-    "secrets",
-    "progress",
-    "trace",
-    "store",
     "settings",
     "remote",
     "sandbox",
-    "workers",
     "tools",
     "data",
     "rewards",
     "reasoning_rm",
     "agents",
-    "policies",
     "cpu",
     "preflight",
     "verl_adapter",
     "launch",
     "evaluation",
-    "exports",
-    "viewer",
-    "experiments",
-    "doctor",
     "cli",
 )
 """From the ground up. config/ has no code."""
@@ -120,8 +109,8 @@ def dotted(path: Path) -> str:
 
 LIGHT = (
     *("import agent_rl.tools", "import agent_rl.rewards", "import agent_rl.reasoning_rm", "import agent_rl.data"),
-    *("import agent_rl.agents.react", "import agent_rl.agents.registry", "import agent_rl.policies.chat"),
-    *("import agent_rl.evaluation.runner", "import agent_rl.doctor", "import agent_rl.preflight.own_code"),
+    *("import agent_rl.agents.react", "import agent_rl.agents.registry", "import agent_rl.agents.policies.chat"),
+    *("import agent_rl.evaluation.runner", "import agent_rl.launch.doctor", "import agent_rl.preflight.own_code"),
     "import agent_rl.launch.training",
     "from agent_rl.cli.main import app; import typer.main; typer.main.get_command(app)",
 )

@@ -66,10 +66,10 @@ print("works")
     ),
     "check of the doctor": Kind(
         {
-            "agent_rl/doctor/checks/weather.py": '''
+            "agent_rl/launch/doctor/checks/weather.py": '''
 """Checks of the weather."""
 
-from agent_rl.doctor.case import Case
+from agent_rl.launch.doctor.case import Case
 from agent_rl.preflight.check import Finding, Needs, check, problem
 
 
@@ -80,8 +80,8 @@ def rain(case: Case) -> Finding:
 '''
         },
         """
-from agent_rl.doctor.diagnosis import diagnose
-from agent_rl.doctor.table import to_dict
+from agent_rl.launch.doctor.diagnosis import diagnose
+from agent_rl.launch.doctor.table import to_dict
 
 (finding,) = [each for each in to_dict(diagnose())["findings"] if each["subject"] == "weather"]
 assert (finding["group"], finding["status"], finding["remedy"]) == ("machine", "problem", "Take an umbrella")

@@ -18,12 +18,12 @@ from agent_rl.agents.episode.loop import EpisodeSetup, loop_class
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.tool_call import AGENT as TOOL_CALL
 from agent_rl.agents.users.user import Reply, User
-from agent_rl.concurrency import uninterrupted
 from agent_rl.errors import FatalError, UnscoredError
 from agent_rl.rewards import Reward, groups
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import Tool, ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory
+from agent_rl.work.concurrency import uninterrupted
 
 
 def complaints(work: Callable[[], Awaitable[Any]]) -> list[str]:

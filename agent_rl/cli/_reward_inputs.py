@@ -11,7 +11,7 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
-    from agent_rl.store import Pieces
+    from agent_rl.work.store import Pieces
 
 __all__ = ["configuration", "configured", "kept_pieces"]
 
@@ -22,7 +22,7 @@ def kept_pieces(
     """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
     from omegaconf import OmegaConf
 
-    from agent_rl.store import pieces
+    from agent_rl.work.store import pieces
 
     return pieces(what, total, [*work, config, OmegaConf.to_container(configuration(config, overrides or []))])
 

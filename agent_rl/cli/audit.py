@@ -16,7 +16,7 @@ from agent_rl.cli._arguments import Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.policies.chat_template import ChatTemplate
+    from agent_rl.agents.policies.chat_template import ChatTemplate
 
 __all__ = ["GROUP", "app"]
 
@@ -111,9 +111,9 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
 
 def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> Iterator[dict[str, Any]]:
     """The findings at each turn of the trajectories."""
-    from agent_rl import trace
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
-    from agent_rl.exports.selection import trace_of
+    from agent_rl.trajectory import trace
+    from agent_rl.trajectory.exports.selection import trace_of
 
     found = False
     for trajectory in filter(has_tokens, trace.read(trace_of(path), torn="skip", tokens=True)):
@@ -137,8 +137,8 @@ def _findings(turn: dict[str, Any]) -> dict[str, str]:
 
 
 def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
-    from agent_rl.policies.chat_template import ChatTemplate
-    from agent_rl.policies.tokenizer import load_tokenizer
+    from agent_rl.agents.policies.chat_template import ChatTemplate
+    from agent_rl.agents.policies.tokenizer import load_tokenizer
 
     return ChatTemplate(load_tokenizer(name, "--tokenizer"), options, Path(name).name)
 

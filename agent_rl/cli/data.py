@@ -114,8 +114,8 @@ def check(
     from rich.console import Console
 
     from agent_rl.data.check_table import findings, table
-    from agent_rl.doctor.rows import known_rows
-    from agent_rl.store import pieces
+    from agent_rl.launch.doctor.rows import known_rows
+    from agent_rl.work.store import pieces
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:
@@ -163,7 +163,7 @@ def _setup(tools: str | None, settings: list[str] | None, script: str | None) ->
 def _tokenizer(model: str | None) -> Any:
     if model is None:
         return None
-    from agent_rl.policies.tokenizer import load_tokenizer
+    from agent_rl.agents.policies.tokenizer import load_tokenizer
 
     return load_tokenizer(model, "--model")
 
@@ -174,7 +174,7 @@ def _checked(paths: list[str], known: Rows) -> DataReport:
 
     from agent_rl.data.check import check_files
     from agent_rl.data.files import iterate_rows
-    from agent_rl.progress import progress
+    from agent_rl.work.progress import progress
 
     with ExitStack() as reading:
         advance = reading.enter_context(progress("rows"))

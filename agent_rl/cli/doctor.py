@@ -56,9 +56,9 @@ def doctor(
     """
     from rich.console import Console
 
-    from agent_rl.doctor import table
-    from agent_rl.doctor.diagnosis import diagnose
-    from agent_rl.doctor.machine import Machine
+    from agent_rl.launch.doctor import table
+    from agent_rl.launch.doctor.diagnosis import diagnose
+    from agent_rl.launch.doctor.machine import Machine
 
     if save_machine is not None:
         save_machine.write_text(json.dumps(Machine(os.environ).to_dict(), indent=1) + "\n", encoding="utf-8")

@@ -153,7 +153,7 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
     """
     from agent_rl.evaluation.runner import run
     from agent_rl.evaluation.sources import open_source
-    from agent_rl.progress import progress
+    from agent_rl.work.progress import progress
 
     size = len(evaluation.rows) * evaluation.settings.n
     rewards = [record.reward for record in ledger.read().values() if record.error is None]

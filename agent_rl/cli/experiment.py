@@ -49,8 +49,8 @@ def experiment(
     """
     from rich.console import Console
 
-    from agent_rl.experiments.experiment import Experiment, comparison
-    from agent_rl.experiments.receipt import check as stale_receipts
+    from agent_rl.evaluation.experiments.experiment import Experiment, comparison
+    from agent_rl.evaluation.experiments.receipt import check as stale_receipts
     from agent_rl.launch.recipes import recipe_folder
 
     if check:

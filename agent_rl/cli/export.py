@@ -32,7 +32,7 @@ def export(
 
     --json: `folder`, and `serve`, a list of commands.
     """
-    from agent_rl.exports.model import export_model
+    from agent_rl.evaluation.exported_model import export_model
 
     commands = export_model(run, to)
     lines = [f"{to}: serve it with one of", *(f"  {command}" for command in commands)]

@@ -27,7 +27,7 @@ from typer.core import TyperGroup
 import agent_rl
 from agent_rl.cli import _arguments
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.user_code import UserCodeError
+from agent_rl.settings.user_code import UserCodeError
 
 __all__ = ["GROUPS", "app", "main"]
 

@@ -36,7 +36,7 @@ def from_gguf(
 
     --json: `folder`, and what the file says: `architecture`, `name`, `license`, `types` of its matrices, `parameters`.
     """
-    from agent_rl.exports.from_gguf import model_from_gguf
+    from agent_rl.trajectory.exports.from_gguf import model_from_gguf
 
     said = model_from_gguf(file, out)
     types = ", ".join(f"{number} {name}" for name, number in said["types"].items())

@@ -41,8 +41,8 @@ def report(
     metrics as (step, value).
     """
     try:
-        from agent_rl.viewer.report import charts, facts, read_run
-        from agent_rl.viewer.report import report as page
+        from agent_rl.trajectory.viewer.report import charts, facts, read_run
+        from agent_rl.trajectory.viewer.report import report as page
     except ImportError as error:
         raise ConfigError("agent-rl report", f"{error.name} is not installed", "Install agent-rl[service]") from error
     target = out or Path(runs[0]) / "report.html"

@@ -59,8 +59,8 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
     --json: by pattern of data sources (`*`: all others) `formula`, and `pays`: by behaviour the number, and the weights
     of the components that stay.
     """
-    from agent_rl.doctor.case import Case
     from agent_rl.launch.composition import compose
+    from agent_rl.launch.doctor.case import Case
     from agent_rl.rewards.formula import formulas, payments
 
     case = Case(config=compose(recipe, overrides or []))

@@ -27,7 +27,7 @@ def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> N
 
     --json: `folder` and `model`, paths, and `made`, false where all was there.
     """
-    from agent_rl.experiments.cold_start import ColdStart
+    from agent_rl.evaluation.experiments.cold_start import ColdStart
 
     start = ColdStart(recipe, overrides or [])
     made = start.make()

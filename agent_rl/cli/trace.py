@@ -81,7 +81,7 @@ def export(
 
     --json: `out`, `trajectories`, and of sft `left_out` (a number for each reason).
     """
-    from agent_rl.exports.selection import select, trace_of
+    from agent_rl.trajectory.exports.selection import select, trace_of
 
     _refuse_others(form, {
         ExportFormat.SFT: {"--per-prompt": per_prompt},
@@ -119,8 +119,8 @@ def _refuse_others(form: ExportFormat, options: dict[ExportFormat, dict[str, Any
 
 
 def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFormat) -> int:
-    from agent_rl import trace
-    from agent_rl.exports.records import flat_record, write_csv, write_jsonl
+    from agent_rl.trajectory import trace
+    from agent_rl.trajectory.exports.records import flat_record, write_csv, write_jsonl
 
     rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
     records = (flat_record(each, rows.get(each.id, ())) for each in chosen)
@@ -129,7 +129,7 @@ def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFo
 
 
 def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
-    from agent_rl.exports.atif import to_atif
+    from agent_rl.trajectory.exports.atif import to_atif
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
@@ -145,8 +145,8 @@ def _sft(
 ) -> dict[str, Any]:
     from itertools import islice
 
-    from agent_rl.exports.sft import SftChoice, sft_rows, write_sft
-    from agent_rl.trace import TokenReader, read_trained_rows
+    from agent_rl.trajectory.exports.sft import SftChoice, sft_rows, write_sft
+    from agent_rl.trajectory.trace import TokenReader, read_trained_rows
 
     choice = SftChoice(**options, trained=read_trained_rows(path))
     rows = islice(sft_rows(chosen, TokenReader(path).read, choice), limit)
@@ -155,7 +155,7 @@ def _sft(
 
 
 def _otel(path: Path, chosen: Iterable[Trajectory], endpoint: str | None) -> dict[str, Any]:
-    from agent_rl.exports.spans import Sender, spans_of
+    from agent_rl.trajectory.exports.spans import Sender, spans_of
 
     collector = endpoint or os.environ.get(ENDPOINT)
     if not collector:

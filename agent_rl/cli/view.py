@@ -44,8 +44,8 @@ def view(
     """
     import secrets
 
-    from agent_rl.viewer.records import find_sources, newest_run
-    from agent_rl.viewer.serve import serve
+    from agent_rl.trajectory.viewer.records import find_sources, newest_run
+    from agent_rl.trajectory.viewer.serve import serve
 
     def announce(url: str, count: int) -> None:
         line = f"{count:,} {'trajectory' if count == 1 else 'trajectories'}: {url}"

@@ -5,7 +5,7 @@ token of its own and no token crosses a chat marker, so a conversation gives the
 turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` beside it. The two make a folder that
 `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
-The model knows nothing. `agent-rl sft` teaches it a format (`agent_rl.experiments.cold_start`);
+The model knows nothing. `agent-rl sft` teaches it a format (`agent_rl.evaluation.experiments.cold_start`);
 `python -m agent_rl.cpu.tiny_model --out DIR` makes an untrained one to try a GPU recipe's plumbing on a CPU.
 """
 

@@ -25,7 +25,7 @@ from agent_rl.data.rows import ToRow
 from agent_rl.data.sources import SPLITS, Raw, from_hub, read_raw, split_files, split_of
 from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
-from agent_rl.progress import progress
+from agent_rl.work.progress import progress
 
 __all__ = ["Hub", "RawSet", "json_of", "run", "text_of", "value_of"]
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
+from agent_rl.agents.policies.chat_template import ChatTemplate
+from agent_rl.agents.policies.rendering_difference import difference
 from agent_rl.agents.syntaxes.json_calls import without_channels
-from agent_rl.policies.chat_template import ChatTemplate
-from agent_rl.policies.rendering_difference import difference
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["TurnAudit", "audit_trajectory", "has_tokens"]

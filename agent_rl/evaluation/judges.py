@@ -18,12 +18,11 @@ from typing import Any
 
 from rich.table import Table
 
-from agent_rl.concurrency import together
 from agent_rl.data.preferences import to_row
 from agent_rl.data.sources import read_raw
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.evaluation.summary import cell, estimate_rate
+from agent_rl.evaluation.summary import cell
 from agent_rl.reasoning_rm.metrics import pearson, spearman
 from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import DataSample
@@ -33,11 +32,13 @@ from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import POINTS, SWAPPED, VerdictError, pair_form
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from agent_rl.trajectory.estimates import estimate_rate
+from agent_rl.work.concurrency import together
 
 __all__ = [
-    "Judge",
     "JudgeReport",
     "Judged",
+    "MeasuredJudge",
     "classifier_judge",
     "judge_all",
     "judge_table",
@@ -51,7 +52,7 @@ CATEGORIES = ("subset", "source", "category")
 
 
 @dataclass(frozen=True)
-class Judge:
+class MeasuredJudge:
     """Judges samples.
 
     Attributes:
@@ -66,7 +67,7 @@ class Judge:
 
 def template_judge(
     endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
-) -> Judge:
+) -> MeasuredJudge:
     """A generative model at a chat endpoint, asked by a prompt template.
 
     Args:
@@ -88,10 +89,10 @@ def template_judge(
         verdict: Any = module.parse(completion.text, sample)
         return str(pair_form().of(verdict).winner) if compares else float(verdict.score)
 
-    return Judge(judge, compares)
+    return MeasuredJudge(judge, compares)
 
 
-def classifier_judge(config: ModelConfig) -> Judge:
+def classifier_judge(config: ModelConfig) -> MeasuredJudge:
     """A discriminative reward model, with the keys of the component `reward_model`.
 
     Raises:
@@ -106,7 +107,7 @@ def classifier_judge(config: ModelConfig) -> Judge:
         score, _ = await model.score(trajectory)
         return score
 
-    return Judge(judge)
+    return MeasuredJudge(judge)
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
@@ -150,7 +151,7 @@ class Judged:
 
 
 async def judge_all(
-    judge: Judge,
+    judge: MeasuredJudge,
     samples: Sequence[DataSample],
     *,
     at_once: int = 32,
@@ -182,7 +183,7 @@ async def judge_all(
     return judged
 
 
-async def _judged(judge: Judge, sample: DataSample) -> Judged:
+async def _judged(judge: MeasuredJudge, sample: DataSample) -> Judged:
     if judge.compares:
         if len(sample.answers) != 2:
             problem = f"a sample has {len(sample.answers)} answers, and the template compares two"

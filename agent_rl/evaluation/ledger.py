@@ -16,16 +16,15 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from agent_rl import trace
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import FREE_TO_CHANGE, EvaluationSettings
-from agent_rl.launch.resolution import leaves
 from agent_rl.launch.run_folder import versions
 from agent_rl.rewards import extra_info
 from agent_rl.settings.yaml_files import read_yaml
-from agent_rl.store import by_content, file_digest
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Trajectory, trace
+from agent_rl.trajectory.run_files import leaves
 from agent_rl.verl_adapter.checkpoints import weights_digest
+from agent_rl.work.store import by_content, file_digest
 
 __all__ = ["Ledger", "Record", "summarize_trajectory"]
 

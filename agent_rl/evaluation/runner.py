@@ -13,27 +13,27 @@ from typing import Any
 
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup
+from agent_rl.agents.policies import PolicySource
+from agent_rl.agents.policies.chat_template import with_syntax
+from agent_rl.agents.policies.media import with_images
+from agent_rl.agents.policies.script import Script, ScriptedTokens
+from agent_rl.agents.policies.source import PolicyUsage
+from agent_rl.agents.policies.token_policy import TokenPolicy
+from agent_rl.agents.policies.tokens import ChatTokenizer
 from agent_rl.agents.registry import load_script, make_loop
 from agent_rl.agents.users.user import gives_verdict, load_user
-from agent_rl.concurrency import together
 from agent_rl.data import check_rows, read_parquet
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.evaluation.ledger import Ledger, Record
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.policies import PolicySource
-from agent_rl.policies.chat_template import with_syntax
-from agent_rl.policies.media import with_images
-from agent_rl.policies.script import Script, ScriptedTokens
-from agent_rl.policies.source import PolicyUsage
-from agent_rl.policies.token_policy import TokenPolicy
-from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.rewards import Reward
 from agent_rl.rewards.custom import configured_reward
 from agent_rl.rewards.repeating import repeatable
+from agent_rl.settings.user_code import RepeatedBugs, UserCodeError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import StopReason, Trajectory
-from agent_rl.user_code import RepeatedBugs, UserCodeError
 from agent_rl.verl_adapter.inspection import load_specs
+from agent_rl.work.concurrency import together
 
 __all__ = ["Evaluation", "columns", "run", "run_scripts"]
 

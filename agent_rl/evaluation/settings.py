@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent_rl.agents.policies import Sampling
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.prompt_keys import as_setting
-from agent_rl.policies import Sampling
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import validated
 from agent_rl.settings.old_keys import change_arguments, tell

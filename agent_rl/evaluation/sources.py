@@ -23,6 +23,10 @@ import httpx
 from omegaconf import OmegaConf
 
 import agent_rl
+from agent_rl.agents.policies import PolicySource
+from agent_rl.agents.policies.chat import ChatEndpoint
+from agent_rl.agents.policies.local import LocalModel
+from agent_rl.agents.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
 from agent_rl.errors import ConfigError, EngineError
@@ -30,10 +34,6 @@ from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.output import process_end
 from agent_rl.launch.process import STOP_S, begin_child
-from agent_rl.policies import PolicySource
-from agent_rl.policies.chat import ChatEndpoint
-from agent_rl.policies.local import LocalModel
-from agent_rl.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.verl_adapter.checkpoints import model_folder
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 

@@ -23,7 +23,6 @@ from omegaconf.errors import OmegaConfBaseException
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
-from agent_rl.launch.resolution import leaves
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
@@ -31,6 +30,7 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
 from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tell
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
+from agent_rl.trajectory.run_files import leaves
 
 __all__ = ["compose", "compose_words", "groups", "nearest_key", "unknown_keys", "verl_defaults"]
 

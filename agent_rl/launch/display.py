@@ -21,10 +21,11 @@ from typing import Any, TextIO
 from rich.console import Console
 from typing_extensions import override
 
-from agent_rl.launch.output import bare, named, step_line
+from agent_rl.launch.output import bare, step_line
 from agent_rl.launch.panel import RunPanel
 from agent_rl.launch.run_progress import RunProgress
 from agent_rl.launch.stopping import STOPPED, StoppedRun
+from agent_rl.work.text import named
 
 __all__ = ["Display", "JsonDisplay"]
 

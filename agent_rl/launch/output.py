@@ -6,7 +6,6 @@ verl, Ray and the engine write more than a thousand lines to the log before the 
 from __future__ import annotations
 
 import errno
-import json
 import re
 import signal
 import tempfile
@@ -14,15 +13,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_rl.work.text import named
+
 __all__ = [
     "MESSAGE",
     "TOTAL",
     "bare",
     "failure",
-    "named",
-    "one_line",
     "process_end",
-    "read_metrics",
     "step_line",
     "validations",
 ]
@@ -37,8 +35,6 @@ LAST_LINES = 15
 ROOM = 1 << 20
 """Bytes without which a folder counts as full: what did not fit has mostly been removed again."""
 
-_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-_OBEYED = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
@@ -89,12 +85,6 @@ def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         if found := _VALIDATION.match(key):
             sources.setdefault(found[1], {})[found[2]] = value
     return sources
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of each step of a run, with its number as `step`; step 0 is the validation before training."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [{"step": record["step"], **record["data"]} for record in map(json.loads, lines)]
 
 
 def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) -> str:
@@ -204,19 +194,3 @@ def _above(lines: list[str], begin: int, end: int) -> list[str]:
 def bare(line: str) -> str:
     """The line without colours, and without what Ray or torch puts before the line of another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()
-
-
-def named(text: str) -> str:
-    """Text with its control, surrogate and direction characters by name; tabs and newlines stay."""
-    return _OBEYED.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
-
-
-def one_line(text: str, most: int) -> str:
-    """The beginning of a text as one line in which a terminal obeys nothing.
-
-    Args:
-        text: of a model, a tool or a data set; any length.
-        most: characters.
-    """
-    begun = " ".join(text[: 4 * most].split())
-    return named(begun[:most]) + ("\u2026" if len(begun) > most or len(text) > 4 * most else "")

@@ -23,11 +23,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.launch.output import named, one_line, validations
+from agent_rl.launch.output import validations
 from agent_rl.launch.run_progress import REWARD, RunProgress
-from agent_rl.launch.warnings import components, run_warnings, series
-from agent_rl.trace import parts
 from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.trace import parts
+from agent_rl.trajectory.viewer.warnings import components, run_warnings, series
+from agent_rl.work.text import named, one_line
 
 __all__ = ["RunPanel", "last_trajectory", "sparkline"]
 

@@ -16,7 +16,7 @@ import yaml
 
 import agent_rl
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.launch.resolution import leaves
+from agent_rl.trajectory.run_files import leaves
 
 if TYPE_CHECKING:
     from agent_rl.preflight.case import RunCase

@@ -6,7 +6,7 @@ verl resolves the configuration only when its trainer starts, in a Ray worker.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,7 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["leaves", "problems", "resolved"]
+__all__ = ["problems", "resolved"]
 
 _RESOLVING = re.compile(r'^\w+ raised while resolving interpolation: "(.+)"$')
 """How OmegaConf reports what a resolver raises."""
@@ -27,15 +27,6 @@ def resolved(config: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException:
         plain = OmegaConf.to_container(config)
     return dict(plain)
-
-
-def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of plain containers with its value; a list is a value."""
-    if isinstance(plain, Mapping) and plain:
-        for key, value in plain.items():
-            yield from leaves(value, f"{path}.{key}".lstrip("."))
-    else:
-        yield path, plain
 
 
 def problems(config: DictConfig) -> list[ConfigError]:

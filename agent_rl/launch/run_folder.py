@@ -29,7 +29,8 @@ from omegaconf import DictConfig, OmegaConf
 import agent_rl
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
-from agent_rl.secrets import Redactor
+from agent_rl.settings.secrets import Redactor
+from agent_rl.trajectory.run_files import leaves
 
 __all__ = ["FREE_TO_CHANGE", "RunFolder", "folder_of", "versions"]
 
@@ -181,7 +182,7 @@ class RunFolder:
 
 def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What keeps a run from going on as another one, and what may have changed in between."""
-    old, new = (dict(resolution.leaves(each["configuration"])) for each in (before, run))
+    old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: list[str] = []
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
@@ -200,7 +201,7 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[s
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
     """The local files that each key names, with a hash of their content."""
     found = {}
-    for key, value in [*resolution.leaves(config), ("--script", script)]:
+    for key, value in [*leaves(config), ("--script", script)]:
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
         # of `path/to/file.py:Name`, or of a path alone; for isfile a text too long for a path is none
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]

@@ -9,9 +9,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from agent_rl.launch.output import MESSAGE, TOTAL, bare, named, read_metrics
-from agent_rl.launch.warnings import series
+from agent_rl.launch.output import MESSAGE, TOTAL, bare
+from agent_rl.trajectory.run_files import read_metrics
+from agent_rl.trajectory.viewer.warnings import series
 from agent_rl.verl_adapter.stages import SAMPLING, Stage, read_stage
+from agent_rl.work.text import named
 
 __all__ = ["REWARD", "RunProgress"]
 

@@ -20,7 +20,6 @@ from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.loop import EpisodeSetup, new_trajectory
 from agent_rl.agents.registry import StartsTrainingError, agent_names, load_script, make_loop, registered
 from agent_rl.agents.users.user import User, load_user, opened
-from agent_rl.concurrency import OutOfTime, within
 from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, check, ok, skipped
@@ -30,10 +29,11 @@ from agent_rl.rewards.scorers import SCORERS, score_answer
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction, scorer_info
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.methods import method_problem
+from agent_rl.settings.user_code import UserCodeError, is_outage, is_users
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.base import TrajectoryScope
 from agent_rl.trajectory import StopReason, Trajectory, Turn
-from agent_rl.user_code import UserCodeError, is_outage, is_users
+from agent_rl.work.concurrency import OutOfTime, within
 
 __all__ = ["function_problems", "own_code_problems"]
 

@@ -20,11 +20,11 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
 from agent_rl.remote.http import Remote, RemoteLimits, bearer
 from agent_rl.remote.responses import RemoteError, Response
+from agent_rl.work.concurrency import PerLoop
 
 __all__ = [
     "JSON_MODES",

@@ -36,9 +36,9 @@ import httpx
 from aiolimiter import AsyncLimiter
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_rl.concurrency import PerLoop
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
-from agent_rl.secrets import Secrets, secret
+from agent_rl.settings.secrets import Secrets, secret
+from agent_rl.work.concurrency import PerLoop
 
 __all__ = ["Remote", "RemoteError", "RemoteLimits", "Response", "bearer", "certificates", "is_near"]
 

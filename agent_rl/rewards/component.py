@@ -27,8 +27,8 @@ from pydantic import BaseModel, ConfigDict
 from agent_rl.errors import AgentRLError, UnscoredError
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_class, import_all
+from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Trajectory
-from agent_rl.user_code import UserCodeError
 
 __all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "as_value", "kinds", "make_component"]
 

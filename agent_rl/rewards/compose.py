@@ -5,7 +5,7 @@ the values and their weights. A component with a closed gate is neither measured
 `Reward` scores in training, in evaluation, and stored files.
 
 If one component cannot be measured, the whole trajectory is unscored and does not enter training. A component or scorer
-that raises anything else than `UnscoredError`, a timeout or a failed connection has a bug (`agent_rl.user_code`).
+that raises anything else than `UnscoredError`, a timeout or a failed connection has a bug (`settings.user_code`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
-from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.components.correctness import Correctness, Custom
@@ -25,8 +24,9 @@ from agent_rl.rewards.source_reward import Measurement, SourceReward
 from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Score, Trajectory
-from agent_rl.user_code import sort_out
+from agent_rl.work.concurrency import together
 
 __all__ = ["Reward", "extra_info"]
 

@@ -11,8 +11,8 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
+from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Trajectory
-from agent_rl.user_code import sort_out
 
 __all__ = ["configured_reward"]
 

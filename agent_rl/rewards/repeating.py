@@ -14,9 +14,8 @@ from typing import Any
 
 import yaml
 
-from agent_rl import trace
-from agent_rl.trajectory import Trajectory
-from agent_rl.user_code import UserCodeError
+from agent_rl.settings.user_code import UserCodeError
+from agent_rl.trajectory import Trajectory, trace
 
 __all__ = ["repeatable"]
 

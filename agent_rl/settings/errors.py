@@ -20,8 +20,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
+from agent_rl.settings.user_code import UserCodeError
 from agent_rl.settings.yaml_files import line_of, parts_of
-from agent_rl.user_code import UserCodeError
 
 __all__ = ["InvalidValueError", "Place", "validated"]
 

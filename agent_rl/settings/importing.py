@@ -20,7 +20,7 @@ from typing import Any
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.errors import Place
 from agent_rl.settings.methods import method_problem
-from agent_rl.user_code import defined_at, place_of
+from agent_rl.settings.user_code import defined_at, place_of
 
 __all__ = ["find_class", "find_object", "import_all"]
 

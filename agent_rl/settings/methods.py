@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agent_rl.user_code import defined_at, is_users
+from agent_rl.settings.user_code import defined_at, is_users
 
 __all__ = ["method_problem"]
 

@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_rl.concurrency import gate, in_thread
 from agent_rl.errors import InvalidArgumentsError, ToolTimeoutError
+from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 from agent_rl.tools.arguments import check_arguments
 from agent_rl.tools.slot import shown
 from agent_rl.tools.spec import ToolSpec
-from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
+from agent_rl.work.concurrency import gate, in_thread
 
 __all__ = ["CHECK_S", "MAX_SIZE", "checked"]
 

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
 
-from agent_rl.store import Cache
 from agent_rl.tools.base import ToolOutput
 from agent_rl.trajectory import ToolResult, plain
+from agent_rl.work.store import Cache
 
 __all__ = ["ResultCache", "canonical_json", "digest", "shared_cache"]
 

@@ -7,8 +7,8 @@ import inspect
 import textwrap
 from typing import Any
 
+from agent_rl.settings.user_code import defined_at
 from agent_rl.tools.base import Tool
-from agent_rl.user_code import defined_at
 
 __all__ = ["call_problem", "is_verls", "may_return"]
 

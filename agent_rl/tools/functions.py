@@ -19,14 +19,14 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from agent_rl.concurrency import in_thread
 from agent_rl.errors import ConfigError, InvalidArgumentsError
 from agent_rl.settings.errors import InvalidValueError, Place
 from agent_rl.settings.importing import find_object
+from agent_rl.settings.user_code import defined_at
 from agent_rl.tools.arguments import rewritten
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.class_check import may_return
-from agent_rl.user_code import defined_at
+from agent_rl.work.concurrency import in_thread
 
 __all__ = ["FunctionTool", "check_function", "describe", "file_of"]
 

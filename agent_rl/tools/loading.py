@@ -30,6 +30,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from agent_rl.errors import did_you_mean
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_class, find_object
+from agent_rl.settings.user_code import is_users
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
@@ -37,7 +38,6 @@ from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.class_check import call_problem, is_verls
 from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
-from agent_rl.user_code import is_users
 
 __all__ = ["dump_tools", "load_tools"]
 

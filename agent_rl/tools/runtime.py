@@ -21,7 +21,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent_rl.concurrency import OutOfTime, together, uninterrupted, within
 from agent_rl.errors import (
     ConfigError,
     FatalError,
@@ -33,6 +32,7 @@ from agent_rl.errors import (
     did_you_mean,
 )
 from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools.argument_check import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
@@ -41,7 +41,7 @@ from agent_rl.tools.slot import MAX_SHOWN, Slot, shown
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
-from agent_rl.user_code import BrokenCallError, is_outage
+from agent_rl.work.concurrency import OutOfTime, together, uninterrupted, within
 
 __all__ = ["ToolSession"]
 

@@ -14,14 +14,14 @@ from collections.abc import Coroutine, Mapping
 from functools import cached_property
 from typing import Any
 
-from agent_rl.concurrency import OutOfTime, gate, in_thread, repeated, within
 from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
+from agent_rl.settings.user_code import one_line
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import shortened
 from agent_rl.trajectory import ToolResult, plain, plain_reward
-from agent_rl.user_code import one_line
+from agent_rl.work.concurrency import OutOfTime, gate, in_thread, repeated, within
 
 __all__ = ["MAX_SHOWN", "Slot", "shown"]
 

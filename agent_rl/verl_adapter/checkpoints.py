@@ -24,8 +24,8 @@ from filelock import FileLock
 from agent_rl.errors import ConfigError
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Needs, check
-from agent_rl.store import file_digest
 from agent_rl.verl_adapter.inspection import needs_critic
+from agent_rl.work.store import file_digest
 
 __all__ = [
     "MERGED",

@@ -10,7 +10,7 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION, NAMES, UserFunction
 from agent_rl.settings.errors import Place
-from agent_rl.user_code import place_of
+from agent_rl.settings.user_code import place_of
 
 __all__ = ["MANAGER", "check", "user_function"]
 

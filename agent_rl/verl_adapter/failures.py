@@ -15,7 +15,7 @@ from typing import Any
 from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError
-from agent_rl.user_code import RepeatedBugs
+from agent_rl.settings.user_code import RepeatedBugs
 from agent_rl.verl_adapter.trained_samples import SampleFate
 
 __all__ = ["ERRORS_PARTITION", "FailedSessions", "is_fatal", "measure", "tag"]

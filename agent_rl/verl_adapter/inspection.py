@@ -15,8 +15,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agent_rl.agents.policies.tokens import ChatTokenizer
 from agent_rl.errors import ConfigError
-from agent_rl.policies.tokens import ChatTokenizer
 from agent_rl.tools import ToolSpec, load_tools
 
 __all__ = [

@@ -32,9 +32,9 @@ from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import SECTION, AgentRLSettings
-from agent_rl.trace import TraceWriter
+from agent_rl.settings.user_code import UserCodeError, sort_out
 from agent_rl.trajectory import Score, Trajectory
-from agent_rl.user_code import UserCodeError, sort_out
+from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.verl_adapter import custom_function
 
 __all__ = ["TRAJECTORY", "TrajectoryRewardManager"]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from agent_rl.trace import segments
+from agent_rl.trajectory.trace import segments
 
 __all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
 

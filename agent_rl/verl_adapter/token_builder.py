@@ -11,7 +11,7 @@ from typing import Any
 
 from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeResult
 
-from agent_rl.policies.chat_template import ChatTemplate, template_of
+from agent_rl.agents.policies.chat_template import ChatTemplate, template_of
 
 __all__ = ["TemplateBuilder", "of_any_template"]
 

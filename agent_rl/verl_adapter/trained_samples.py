@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from agent_rl.settings.episode import TraceSettings
-from agent_rl.trace import TraceWriter, TrainedBatch
+from agent_rl.trajectory.trace import TraceWriter, TrainedBatch
 from agent_rl.verl_adapter.algorithms import remax
 
 __all__ = [

@@ -13,17 +13,17 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, new_trajectory
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.policies.chat_template import with_syntax
+from agent_rl.agents.policies.left_out import trained_on
+from agent_rl.agents.policies.media import Media, has_media
+from agent_rl.agents.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.data import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
-from agent_rl.policies.chat_template import with_syntax
-from agent_rl.policies.left_out import trained_on
-from agent_rl.policies.media import Media, has_media
-from agent_rl.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.settings import AgentRLSettings
-from agent_rl.trace import TraceWriter
-from agent_rl.trace.images import drop_images
+from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.trajectory import LEFT_OUT, Trajectory
-from agent_rl.user_code import BrokenCallError
+from agent_rl.trajectory.trace import TraceWriter
+from agent_rl.trajectory.trace.images import drop_images
 from agent_rl.verl_adapter.failures import measure
 from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import of_any_template

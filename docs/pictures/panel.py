@@ -14,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from agent_rl.launch.output import read_metrics
 from agent_rl.launch.panel import RunPanel
 from agent_rl.launch.run_progress import RunProgress
-from agent_rl.trace import append, read
+from agent_rl.trajectory.run_files import read_metrics
+from agent_rl.trajectory.trace import append, read
 
 COLUMNS, LINES = 100, 32
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg"><style>

@@ -29,18 +29,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.data.worlds import load_world
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.experiments.cold_start import MADE, ColdStart
+from agent_rl.evaluation.experiments.cold_start import MADE, ColdStart
 from agent_rl.launch.command import quoted
-from agent_rl.launch.output import read_metrics
 from agent_rl.launch.stopping import STOPPED
 from agent_rl.launch.training import train
 from agent_rl.settings.cold_start import ColdStartSettings
-from agent_rl.trajectory import Trajectory
-from agent_rl.viewer.report import read_run, report
+from agent_rl.trajectory import Trajectory, trace
+from agent_rl.trajectory.run_files import read_metrics
+from agent_rl.trajectory.viewer.report import read_run, report
 
 HERE = Path(__file__).parent
 PROMPTS_PER_STEP = 16

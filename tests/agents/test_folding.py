@@ -159,7 +159,7 @@ def test_time_that_runs_out_while_folding_ends_the_episode():
 def tokens(tokenizer, builder):
     """Makes a folding policy over verl's builder, and its server."""
     pytest.importorskip("verl")
-    from agent_rl.policies.token_policy import TokenPolicy
+    from agent_rl.agents.policies.token_policy import TokenPolicy
     from tests.agents.server import Server
 
     def make(*texts, response_length, reserve_tokens, prompt_length=512, max_folds=8):

@@ -20,12 +20,11 @@ import numpy as np
 from verl import DataProto
 from verl.workers.rollout.replica import TokenOutput
 
-from agent_rl import trace
 from agent_rl.cpu.tiny_model import make_model, make_tokenizer
 from agent_rl.data.gsm8k import final_answer, to_row
 from agent_rl.data.storage import write_parquet
-from agent_rl.trajectory import StopReason, ToolStatus
-from tests.profiles import bounded, times
+from agent_rl.trajectory import StopReason, ToolStatus, trace
+from tests.support.profiles import bounded, times
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data/gsm8k/test.jsonl"

@@ -15,8 +15,8 @@ from agent_rl.agents.react import ReactFormat
 from agent_rl.sandbox.jail.run_queue import PATIENCE
 from agent_rl.tools import ToolSession, load_tools
 from agent_rl.trajectory import StopReason, ToolStatus
-from tests.descriptors import descriptors, left_open
-from tests.profiles import bounded, times
+from tests.support.descriptors import descriptors, left_open
+from tests.support.profiles import bounded, times
 
 pytestmark = [bounded, pytest.mark.slow]
 

@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("verl")
 
+from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.registry import agent_names
 from agent_rl.evaluation.audit import audit_trajectory
-from agent_rl.policies.chat_template import ChatTemplate
 from agent_rl.trajectory import StopReason, Trajectory
 from tests.agents.episodes import ANSWER, act
-from tests.trace.waiting import tokens_of
+from tests.trajectory.trace.waiting import tokens_of
 
 pytestmark = pytest.mark.trainer
 

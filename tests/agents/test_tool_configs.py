@@ -10,7 +10,7 @@ import pytest
 
 from agent_rl.tools import load_tools
 from tests.agents.server import Server, make_loop
-from tests.http_faults import FaultyServer, answer
+from tests.support.http_faults import FaultyServer, answer
 from tests.tools.builtin.test_mcp import http_server
 
 pytestmark = pytest.mark.trainer

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from agent_rl import trace
 from agent_rl.cli.eval import short_name
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
+from agent_rl.trajectory import trace
 from tests.evaluation.conftest import ROOT
-from tests.interrupts import heed_interrupts
-from tests.openai_server import MODEL
-from tests.profiles import bounded, times
+from tests.support.interrupts import heed_interrupts
+from tests.support.openai_server import MODEL
+from tests.support.profiles import bounded, times
 
 pytestmark = pytest.mark.slow
 

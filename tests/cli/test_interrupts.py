@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from agent_rl import trace
 from agent_rl.cli.main import app
 from agent_rl.data import make_row
+from agent_rl.trajectory import trace
 from tests.rewards.lab.episodes import problems, trajectories
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from agent_rl import trace
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.trajectory import trace
 from tests.rewards.lab.episodes import problems, trajectories
 
 pytestmark = pytest.mark.slow

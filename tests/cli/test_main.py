@@ -13,7 +13,7 @@ import agent_rl
 from agent_rl.cli import main
 from agent_rl.cli.main import GROUPS, app
 from agent_rl.errors import ConfigError
-from tests import forks
+from tests.support import forks
 
 pytestmark = pytest.mark.slow
 

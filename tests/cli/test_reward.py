@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from agent_rl import trace
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
+from agent_rl.trajectory import trace
 from tests.rewards.lab.episodes import problems, trajectories
 
 ROOT = Path(__file__).parents[2]

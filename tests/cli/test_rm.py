@@ -11,8 +11,8 @@ from agent_rl.cli.main import app
 from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError
 from agent_rl.reasoning_rm import DataSample
-from tests.http_faults import FaultyServer
 from tests.rewards.judge.server import judging
+from tests.support.http_faults import FaultyServer
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from agent_rl.cpu import switch as cpu
-from tests.forks import ROOT, Forks
+from tests.support.forks import ROOT, Forks
 
 COMPARE = """
 import torch

@@ -1,6 +1,6 @@
 """What verl's training engines do differently on a CPU; in a process of its own, as in test_patches."""
 
-from tests.forks import python
+from tests.support.forks import python
 
 
 def test_an_engine_takes_the_threads_of_a_process_that_trains() -> None:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from agent_rl.cpu import fork_server, forked_python, switch
-from tests.forks import EXTENDED, FORKS, Mode
+from tests.support.forks import EXTENDED, FORKS, Mode
 
 SERVER = forked_python.SERVER
 

@@ -1,6 +1,6 @@
 """Each patch works, and is still needed: the second half of each pair fails once verl does the thing itself."""
 
-from tests.forks import python
+from tests.support.forks import python
 
 GROUP = (
     "import os, socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); port = s.getsockname()[1]; s.close()\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from agent_rl.cpu import speed
-from tests.forks import python
+from tests.support.forks import python
 
 BUFFER = "import verl\nfrom tests.verl_adapter.trainers import make\nprint(make().replay_buffer.poll_interval)"
 

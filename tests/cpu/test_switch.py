@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.cpu import switch as cpu
 from tests.cpu.test_attention import SGLANG
-from tests.forks import FORKS, Done, Mode
+from tests.support.forks import FORKS, Done, Mode
 
 ROOT = Path(__file__).parents[2]
 without_real_ones = pytest.mark.skipif(
@@ -136,7 +136,7 @@ def test_what_cannot_run_on_a_cpu_is_refused_before_ray_starts() -> None:
         "actor_rollout_ref.model.lora_rank=8": "actor_rollout_ref.model.lora.merge: SGLang keeps LoRA adapters",
         "actor_rollout_ref.rollout.checkpoint_engine.backend=nixl": "backend: 'nixl' needs a GPU. Set it to nccl",
         "reward.reward_model.enable=True": "reward.reward_model.model_path: no reward model is named",
-        "trainer.n_gpus_per_node=2 actor_rollout_ref.rollout.tensor_model_parallel_size=2": "an engine has one rank. Set it and data_parallel",
+        "trainer.n_gpus_per_node=2 actor_rollout_ref.rollout.tensor_model_parallel_size=2": "an engine has one rank",
     }
     groups, recipe = ["+platform=cpu", "size=cpu"], str(ROOT / "recipes/gsm8k_calculator")
     done = python(VALIDATE, recipe, json.dumps(groups), json.dumps([*refused, *GROUPS]), VERL_PLATFORM="cpu")

@@ -19,7 +19,7 @@ from agent_rl.rewards.scorers import score_now
 from agent_rl.rewards.scorers.qa import normalize_answer
 from tests.data.golds import response
 from tests.data.real import SHARED, shared
-from tests.profiles import FULL, bounded
+from tests.support.profiles import FULL, bounded
 
 pytestmark = [bounded, pytest.mark.slow]
 

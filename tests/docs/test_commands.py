@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic, write_parquet
 from tests.docs.pages import PAGES, ROOT, Command, block, commands
-from tests.forks import EXTENDED, FORKS
-from tests.http_faults import FaultyServer, answer
-from tests.openai_server import completion
+from tests.support.forks import EXTENDED, FORKS
+from tests.support.http_faults import FaultyServer, answer
+from tests.support.openai_server import completion
 
 pytestmark = [pytest.mark.slow, pytest.mark.trainer]
 
@@ -42,13 +42,13 @@ ELSEWHERE = {
     r"hf download": "15 GB",
     r"(export AGENT_RL_REWARD|curl|agent-rl reward serve|\{)": "tests/rewards/service",
     r"ray (job|start)": "a cluster; tests/e2e/test_nodes.py starts one",
-    r"agent-rl view": "tests/viewer/test_serve.py",
+    r"agent-rl view": "tests/trajectory/viewer/test_serve.py",
     r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
     r"agent-rl eval .*checkpoints": "a checkpoint; tests/e2e/test_evaluation.py",
     r"agent-rl rm eval": "a judge; tests/cli/test_rm.py",
     r"agent-rl (eval --recipe sums|trace|.*outputs/my_run)": "a run's own files; tests/e2e and tests/cli",
-    r"agent-rl (export|model)": "a run's own checkpoint, a file of 98 MB; tests/exports",
-    r"agent-rl (sft|experiment)": "minutes of training; tests/experiments, and the recipes' results",
+    r"agent-rl (export|model)": "a run's own checkpoint, a file of 98 MB; tests/trajectory/exports",
+    r"agent-rl (sft|experiment)": "minutes of training; tests/evaluation/experiments, and the recipes' results",
     r"touch outputs": "tests/e2e/test_stops.py",
     r"pytest sums": "tests/launch/test_starting_points.py",
     r"(bash recipes/\w+/run.sh|agent-rl train [\w/]+)$": "tests/recipes, tests/launch/test_starting_points.py",

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import find_agent, load_script, registered
@@ -25,10 +24,10 @@ from agent_rl.rewards import Reward, compute_score
 from agent_rl.settings import AgentRLSettings, RewardSettings
 from agent_rl.tools import ToolSession, ToolSpec, load_tools
 from agent_rl.tools.inspection import call, signature
-from agent_rl.trace.batches import append_batch
-from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory
+from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, trace
+from agent_rl.trajectory.trace.batches import append_batch
 from tests.docs.pages import PAGES, block, blocks, commands
-from tests.scoring import score
+from tests.support.scoring import score
 
 TESTED = {
     "README.md": ["my_tools.py", "my_reward.py"],

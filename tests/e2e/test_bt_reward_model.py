@@ -8,11 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 from agent_rl.data import arithmetic
 from agent_rl.rewards.models.conversation import messages
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Trajectory, trace
 from tests.e2e.training import diffs, train_recipe
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.react import ReactFormat
 from agent_rl.cli.main import app
 from agent_rl.data import read_parquet
+from agent_rl.evaluation.exported_model import export_model
 from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.sources import open_source, serve
-from agent_rl.exports.model import export_model
 from agent_rl.tools import ToolSession, load_tools
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Trajectory, trace
 from tests.e2e.taught import calls, teach
 from tests.e2e.training import ROOT, train
 

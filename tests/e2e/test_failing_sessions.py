@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
+from agent_rl.trajectory import trace
 from tests.e2e.failing_train import SHARE
 from tests.e2e.training import train
 

@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent_rl import trace
 from agent_rl.cpu.fork_server import fork_server
 from agent_rl.data import make_row
 from agent_rl.launch.command import trainer_command
-from agent_rl.launch.output import read_metrics
 from agent_rl.launch.process import TrainerError, remove_unused, shared_files
-from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from agent_rl.trajectory import StopReason, ToolStatus, Trajectory, trace
+from agent_rl.trajectory.run_files import read_metrics
 from tests.e2e.conftest import gone, marked_run
 from tests.e2e.training import run_alone
 

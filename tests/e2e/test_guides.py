@@ -10,13 +10,13 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.cpu.tiny_model import CORPUS, make_classifier, make_tokenizer
 from agent_rl.data import code, preferences
+from agent_rl.trajectory import trace
 from tests.e2e.taught import teach
 from tests.e2e.training import diffs, train_recipe
-from tests.http_faults import FaultyServer
 from tests.sandbox.test_fusion import run_code
+from tests.support.http_faults import FaultyServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 

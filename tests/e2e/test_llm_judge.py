@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.sources import serve
 from agent_rl.launch.command import trainer_command
+from agent_rl.trajectory import trace
 from tests.e2e.training import run_alone
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,6 @@ import httpx
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.agents.code_act import CodeActFormat
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.format import Format
@@ -34,7 +33,7 @@ from agent_rl.evaluation.runner import Evaluation, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.sources import open_source, serve
 from agent_rl.tools import ToolSession, load_tools
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Trajectory, trace
 from tests.e2e.taught import Recorder, teach
 from tests.e2e.training import diffs, train
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_rl import trace
+from agent_rl.trajectory import trace
 from tests.docs.pages import block
 from tests.e2e.training import KeptRequest, diffs, train
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.data import service_dialogues
+from agent_rl.trajectory import trace
 from tests.e2e.training import diffs, train_recipe
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from agent_rl import trace
 from agent_rl.data import (
     arithmetic,
     code,
@@ -32,6 +31,7 @@ from agent_rl.data import (
     write_parquet,
 )
 from agent_rl.data.sources import read_raw
+from agent_rl.trajectory import trace
 from tests.data.real import shared
 from tests.docs.pages import commands
 from tests.e2e.training import train

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.sources import serve
 from agent_rl.launch.command import trainer_command
+from agent_rl.trajectory import trace
 from tests.e2e.training import run_alone
 from tests.rewards.service.process import Service
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from agent_rl import trace
 from agent_rl.launch.process import TrainerError
 from agent_rl.launch.stopping import StoppedRun, StopRequest
+from agent_rl.trajectory import trace
 from tests.e2e.conftest import FindProcesses, gone
 from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, run_alone, train
-from tests.interrupts import heed_interrupts
+from tests.support.interrupts import heed_interrupts
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 

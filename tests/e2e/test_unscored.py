@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.data import make_row, write_parquet
+from agent_rl.trajectory import trace
 from tests.e2e.estimators_probe import ESTIMATORS
 from tests.e2e.training import train
 

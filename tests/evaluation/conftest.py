@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.data import make_row, write_parquet
-from tests.policies.conftest import model_dir
+from tests.agents.policies.conftest import model_dir
 
 __all__ = ["model_dir"]
 

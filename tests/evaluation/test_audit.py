@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from agent_rl import trace
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
+from agent_rl.agents.policies import Sampling
+from agent_rl.agents.policies.chat_template import ChatTemplate
+from agent_rl.agents.policies.source import PolicyUsage
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.audit import audit_trajectory, has_tokens
-from agent_rl.policies import Sampling
-from agent_rl.policies.chat_template import ChatTemplate
-from agent_rl.policies.source import PolicyUsage
 from agent_rl.tools import ToolSession, load_tools
-from tests.policies.test_tokens import Scripted
+from agent_rl.trajectory import trace
+from tests.agents.policies.test_tokens import Scripted
 
 CALL = 'Thought: I compute.\nAction: calculator\nAction Input: {"expression": "12+30"}'
 ANSWER = "Thought: I see.\nFinal Answer: 42"

@@ -12,8 +12,8 @@ import pytest
 from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.judges import (
-    Judge,
     JudgeReport,
+    MeasuredJudge,
     classifier_judge,
     judge_all,
     read_samples,
@@ -24,13 +24,13 @@ from agent_rl.reasoning_rm import DataSample, PairwiseTemplate, PointwiseTemplat
 from agent_rl.remote import EndpointConfig
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.rewards.models import ModelConfig
-from tests.http_faults import FaultyServer, answer
 from tests.rewards.judge.server import judging, says
+from tests.support.http_faults import FaultyServer, answer
 
 JUDGEBENCH = Path(__file__).parents[3] / "shared/data/preferences/judgebench_gpt4o.jsonl"
 
 
-def known(compares: bool, verdict: Callable[[DataSample], Any]) -> Judge:
+def known(compares: bool, verdict: Callable[[DataSample], Any]) -> MeasuredJudge:
     """A judge of one's own."""
 
     async def judge(sample: DataSample) -> Any:
@@ -39,10 +39,10 @@ def known(compares: bool, verdict: Callable[[DataSample], Any]) -> Judge:
             raise found
         return found
 
-    return Judge(judge, compares)
+    return MeasuredJudge(judge, compares)
 
 
-def reported(source: Judge, samples: list[DataSample]) -> JudgeReport:
+def reported(source: MeasuredJudge, samples: list[DataSample]) -> JudgeReport:
     return report_on(asyncio.run(judge_all(source, samples)))
 
 

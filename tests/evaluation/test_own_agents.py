@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl import trace
-from tests.forks import agent_rl
+from agent_rl.trajectory import trace
+from tests.support.forks import agent_rl
 
 pytestmark = [pytest.mark.trainer]
 pytest.importorskip("verl")

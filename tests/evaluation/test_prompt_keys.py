@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf
 
+from agent_rl.agents.policies.source import PolicyUsage
+from agent_rl.agents.policies.tokens import Sampled, TokenSource
 from agent_rl.data import make_row
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation import sources
@@ -19,11 +21,9 @@ from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_t
 from agent_rl.evaluation.recipe import values_of
 from agent_rl.evaluation.runner import Evaluation, columns, run
 from agent_rl.evaluation.settings import read_settings
-from agent_rl.policies.source import PolicyUsage
-from agent_rl.policies.tokens import Sampled, TokenSource
 from tests.agents.server import THINKING, Server, make_loop
-from tests.openai_server import MODEL
-from tests.openai_server import Server as ChatServer
+from tests.support.openai_server import MODEL
+from tests.support.openai_server import Server as ChatServer
 
 pytestmark = pytest.mark.trainer
 

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from typer.testing import CliRunner
 
-from agent_rl import trace
+from agent_rl.agents.policies.chat import ChatEndpoint
 from agent_rl.cli.main import app
 from agent_rl.data import make_row, write_parquet
 from agent_rl.errors import ConfigError, EngineError, FatalError
@@ -15,9 +15,9 @@ from agent_rl.evaluation.ledger import Ledger
 from agent_rl.evaluation.runner import Evaluation, columns, run
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.summary import summarize
-from agent_rl.policies.chat import ChatEndpoint
-from agent_rl.user_code import UserCodeError
-from tests.openai_server import MODEL, Server
+from agent_rl.settings.user_code import UserCodeError
+from agent_rl.trajectory import trace
+from tests.support.openai_server import MODEL, Server
 
 
 def settings(data, tools, *words, **flags):

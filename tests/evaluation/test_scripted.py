@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from agent_rl.agents.policies.tokens import ChatTokenizer
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.evaluation.runner import Evaluation, run_scripts
 from agent_rl.evaluation.settings import read_settings
-from agent_rl.policies.tokens import ChatTokenizer
 
 pytestmark = pytest.mark.trainer
 

@@ -8,7 +8,7 @@ from agent_rl.cpu.profile import LARGE, profile_of
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.settings import read_settings
 from agent_rl.evaluation.sources import open_source, server_command
-from tests.openai_server import MODEL, Server
+from tests.support.openai_server import MODEL, Server
 
 
 def opened(tmp_path, *words, **flags):

@@ -10,15 +10,8 @@ from rich.console import Console
 
 from agent_rl.data import arithmetic, iterate_rows
 from agent_rl.evaluation.ledger import Record
-from agent_rl.evaluation.summary import (
-    estimate_mean,
-    estimate_rate,
-    ks,
-    pass_at_k,
-    summarize,
-    table,
-    write_difficulty,
-)
+from agent_rl.evaluation.summary import ks, pass_at_k, summarize, table, write_difficulty
+from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
 
 
 def record(row, sample, right, source="a", error=None):

@@ -152,9 +152,9 @@ def update() -> dict[str, Any]:
 
 def estimate(out: str) -> dict[str, Any]:
     """The memory of the piece `update` beside the doctor's estimate for its model and tokens."""
-    from agent_rl.doctor.case import Case
-    from agent_rl.doctor.checks.memory import CONTEXTS, gpu_need
     from agent_rl.launch.composition import compose
+    from agent_rl.launch.doctor.case import Case
+    from agent_rl.launch.doctor.checks.memory import CONTEXTS, gpu_need
 
     measured = json.loads((Path(out) / "update.json").read_text())["figures"]
     on_gpu = "GiB" in measured

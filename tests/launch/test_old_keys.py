@@ -10,10 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 from agent_rl.errors import ConfigError
 from agent_rl.launch.command import rewrite
 from agent_rl.launch.composition import compose, verl_defaults
-from agent_rl.launch.resolution import leaves
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.free_sections import is_free
 from agent_rl.settings.old_keys import argument_keys, change_arguments, change_config, rows
+from agent_rl.trajectory.run_files import leaves
 
 GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
 ROLLOUT, REWARD = "actor_rollout_ref.rollout", "reward.reward_model"

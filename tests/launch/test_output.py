@@ -6,7 +6,8 @@ from typing import NoReturn
 
 import pytest
 
-from agent_rl.launch.output import failure, named, one_line, process_end, step_line
+from agent_rl.launch.output import failure, process_end, step_line
+from agent_rl.work.text import named, one_line
 
 STEP = {
     "critic/score/mean": 0.4156,
@@ -73,7 +74,7 @@ DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finish
 
 def test_an_engine_that_failed_is_the_cause(tmp_path: Path) -> None:
     engine = [
-        "(SGLangHttpServer pid=7) [2026-11-23 17:24 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        "(SGLangHttpServer pid=7) [2026-11-23 17:24] Scheduler hit an exception: Traceback (most recent call last):",
         '(SGLangHttpServer pid=7)   File "scheduler.py", line 3, in run',
         "(SGLangHttpServer pid=7) torch.OutOfMemoryError: CUDA out of memory",
     ]

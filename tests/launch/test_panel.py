@@ -26,8 +26,8 @@ from agent_rl.launch import panel as panels
 from agent_rl.launch.display import Display
 from agent_rl.launch.panel import RunPanel, last_trajectory, sparkline
 from agent_rl.launch.run_progress import RunProgress
-from agent_rl.trace import append
 from agent_rl.trajectory import Message, Score, StopReason, ToolCall, ToolResult, Trajectory, Turn
+from agent_rl.trajectory.trace import append
 from agent_rl.verl_adapter.stages import PREFIX
 from tests.launch.test_display import Terminal
 

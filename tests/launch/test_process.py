@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from agent_rl.launch import process as module
-from agent_rl.launch.output import read_metrics
 from agent_rl.launch.process import TrainerError, remove_unused, run_trainer, shared_files
+from agent_rl.trajectory.run_files import read_metrics
 
 pytestmark = pytest.mark.slow
 

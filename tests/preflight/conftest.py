@@ -1,5 +1,5 @@
 """The cases of the doctor's checks."""
 
-from tests.doctor.conftest import configs, make_case, parquet, rows, three_b, tiny_model
+from tests.launch.doctor.conftest import configs, make_case, parquet, rows, three_b, tiny_model
 
 __all__ = ["configs", "make_case", "parquet", "rows", "three_b", "tiny_model"]

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_rl.doctor.diagnosis import all_checks
 from agent_rl.errors import ConfigError, FatalError
+from agent_rl.launch.doctor.diagnosis import all_checks
 from agent_rl.preflight import check as check_module
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import GROUPS, Finding, Status, check, ok, problem, reason, refuse

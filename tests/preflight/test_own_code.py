@@ -20,7 +20,7 @@ from agent_rl.rewards.user_function import UserFunction
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.errors import Place
 from agent_rl.tools import load_tools
-from tests.doctor.conftest import MakeCase
+from tests.launch.doctor.conftest import MakeCase
 
 MINE = """\
 from agent_rl import Component, Hooks, Reply, Tool, User

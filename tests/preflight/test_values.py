@@ -6,10 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.launch.composition import verl_defaults
-from agent_rl.launch.resolution import leaves
 from agent_rl.preflight import values
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import checks_at
+from agent_rl.trajectory.run_files import leaves
 
 ROLLOUT = "actor_rollout_ref.rollout"
 DEFAULTS = dict(leaves(OmegaConf.to_container(verl_defaults())))

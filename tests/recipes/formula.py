@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks.reward import giving_up
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.checks.reward import giving_up
 from agent_rl.preflight.check import Status
 from agent_rl.rewards.formula import formulas
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn

@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_rl import trace
 from agent_rl.data import arithmetic, write_parquet
 from agent_rl.launch.command import trainer_command
+from agent_rl.trajectory import trace
 from tests.e2e.training import run_alone
 from tests.recipes.matrix import ENTRIES, Entry
 

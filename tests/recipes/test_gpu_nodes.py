@@ -12,12 +12,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.data import make_row, write_parquet
-from agent_rl.doctor.case import Case
-from agent_rl.doctor.diagnosis import all_checks, diagnose, run_check
-from agent_rl.doctor.machine import Machine
 from agent_rl.launch.composition import compose
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.diagnosis import all_checks, diagnose, run_check
+from agent_rl.launch.doctor.machine import Machine
 from agent_rl.preflight.check import Needs, Status
-from tests.doctor.conftest import node_facts
+from tests.launch.doctor.conftest import node_facts
 
 ROOT = Path(__file__).parents[2]
 PAGE = runpy.run_path(str(ROOT / "docs/gpu_pages.py"))

@@ -13,8 +13,8 @@ from agent_rl.launch.composition import compose
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.judge import JudgeConfig, PairwiseJudgeConfig
 from agent_rl.settings import AgentRLSettings
-from tests.http_faults import FaultyServer
 from tests.rewards.judge.server import bodies, says, trajectory
+from tests.support.http_faults import FaultyServer
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "recipes/llm_judge"

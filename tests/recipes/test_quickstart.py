@@ -16,9 +16,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page
 
-from agent_rl import trace
-from agent_rl.experiments.cold_start import MADE, ColdStart
-from tests.viewer.browser import chromium, findings, served
+from agent_rl.evaluation.experiments.cold_start import MADE, ColdStart
+from agent_rl.trajectory import trace
+from tests.trajectory.viewer.browser import chromium, findings, served
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "recipes/quickstart/model"

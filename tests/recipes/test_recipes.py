@@ -17,12 +17,12 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-from agent_rl.doctor.case import Case
 from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import NOT_IN_YAML, compose, verl_defaults
-from tests.profiles import FULL, bounded
+from agent_rl.launch.doctor.case import Case
 from tests.recipes.formula import check_readme
 from tests.recipes.matrix import ALGORITHMS, ENTRIES, KL
+from tests.support.profiles import FULL, bounded
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "agent_rl/config"

@@ -11,11 +11,11 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from agent_rl import trace
 from agent_rl.cli.main import app
 from agent_rl.data import arithmetic
-from agent_rl.experiments.cold_start import ColdStart
+from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.launch.training import train
+from agent_rl.trajectory import trace
 from tests.e2e.training import ROOT, diffs, train_recipe
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(1800)]

@@ -11,9 +11,9 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.user_sim import UserSimFormat
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data import service_dialogues, write_parquet
-from agent_rl.doctor.case import Case
-from agent_rl.doctor.checks import data
 from agent_rl.launch.composition import compose
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.checks import data
 from agent_rl.preflight.check import Status
 from agent_rl.settings.importing import find_object
 from agent_rl.tools import ToolSession, load_tools

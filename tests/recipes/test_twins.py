@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent_rl.experiments.experiment import Experiment
-from tests.experiments.tiny_twins import ROOT, TWINS, tiny_twin
+from agent_rl.evaluation.experiments.experiment import Experiment
+from tests.evaluation.experiments.tiny_twins import ROOT, TWINS, tiny_twin
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes]
 

@@ -17,8 +17,8 @@ from agent_rl.remote.chat_client import (
     TooLongError,
     UnusableReplyError,
 )
-from tests.http_faults import FaultyServer, answer, hang
 from tests.rewards.judge.server import bodies, says
+from tests.support.http_faults import FaultyServer, answer, hang
 
 pytestmark = pytest.mark.usefixtures("quick_delays")
 

@@ -13,8 +13,8 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.remote import http as module
 from agent_rl.remote.http import is_near
-from agent_rl.secrets import secret
-from tests.http_faults import FaultyServer, answer, cut_short, drop, endless, hang, trickle
+from agent_rl.settings.secrets import secret
+from tests.support.http_faults import FaultyServer, answer, cut_short, drop, endless, hang, trickle
 
 pytestmark = pytest.mark.usefixtures("quick_delays")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.profiles import FULL, bounded, times
 from tests.rewards.others import MATH, PROSE
+from tests.support.profiles import FULL, bounded, times
 
 pytestmark = pytest.mark.trainer
 

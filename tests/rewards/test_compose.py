@@ -10,9 +10,9 @@ from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.rewards.compose import Reward, extra_info
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.importing import find_object
+from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
-from agent_rl.user_code import UserCodeError
-from tests.scoring import score
+from tests.support.scoring import score
 
 NAMES = """
 acc correctness efficiency format overlong tool_calls tool_errors repeated_calls malformed_turns malformed_rate turns

@@ -9,8 +9,8 @@ import pytest
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.custom import configured_reward
 from agent_rl.settings import RewardSettings
+from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Score, StopReason, Trajectory, Turn
-from agent_rl.user_code import UserCodeError
 
 FUNCTION = """
 def compute_score(solution_str, ground_truth, **_):

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from agent_rl import trace
 from agent_rl.rewards.repeating import repeatable
-from agent_rl.trajectory import StopReason, Trajectory
-from agent_rl.user_code import UserCodeError
+from agent_rl.settings.user_code import UserCodeError
+from agent_rl.trajectory import StopReason, Trajectory, trace
 
 CONFIG = {"agent_rl": {"reward": {"components": {"x": {"kind": "mine.py:X"}}}}, "data": {"max_response_length": 8}}
 

@@ -12,9 +12,9 @@ import time
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
-from tests.descriptors import descriptors, left_open
 from tests.sandbox.attacks import attack
 from tests.sandbox.tiers import TIERS, on
+from tests.support.descriptors import descriptors, left_open
 
 pytestmark = pytest.mark.slow
 

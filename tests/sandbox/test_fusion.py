@@ -14,7 +14,7 @@ from agent_rl.remote import http as remote
 from agent_rl.rewards import compute_score
 from agent_rl.sandbox import fusion
 from agent_rl.sandbox.fusion import FusionServer, grade_remotely
-from tests.http_faults import FaultyServer, answer
+from tests.support.http_faults import FaultyServer, answer
 
 ADD = "from dataclasses import dataclass\ndef add(a: int, b: List[int]):\n    print('noise')\n    return a + b[0]\n"
 CALLS = [{"fn_name": "add", "args": [1, [2]], "expected": 3}, {"fn_name": "add", "args": [1, [3]], "expected": 5}]

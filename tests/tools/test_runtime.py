@@ -24,11 +24,11 @@ from agent_rl.errors import (
     UnscoredError,
 )
 from agent_rl.settings.episode import ToolsSettings
+from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
 from agent_rl.tools.arguments import check_arguments, coerce, make_validator
 from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import ToolCall, ToolStatus
-from agent_rl.user_code import BrokenCallError
 
 OPEN = {"type": "object", "properties": {}}
 
@@ -186,7 +186,7 @@ def test_a_start_that_fails_or_hangs_is_not_repeated(error, status, text):
 
 
 def test_timeout_of_a_tool_that_ignores_its_cancellation(monkeypatch, caplog):
-    monkeypatch.setattr("agent_rl.concurrency.CANCEL_GRACE_S", 0.1)
+    monkeypatch.setattr("agent_rl.work.concurrency.CANCEL_GRACE_S", 0.1)
 
     async def stubborn(self, arguments):
         end = time.monotonic() + 1

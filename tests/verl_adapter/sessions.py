@@ -1,7 +1,7 @@
 """Sessions of which some fail, through verl's worker, replay buffers and trainer, with its queue in this process.
 
-Runs where verl is imported with our plugin, or alone (tests/forks.py). The agent loop is scripted, and the passes of a
-model are left out; everything that decides what is trained on is verl's and ours.
+Runs where verl is imported with our plugin, or alone (`tests.support.forks`). The agent loop is scripted, and the
+passes of a model are left out; everything that decides what is trained on is verl's and ours.
 """
 
 from __future__ import annotations

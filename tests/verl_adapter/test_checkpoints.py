@@ -18,8 +18,8 @@ from agent_rl.verl_adapter.checkpoints import (
     names_a_folder,
     weights_digest,
 )
-from tests.forks import EXTENDED, FORKS
-from tests.policies.conftest import model_dir
+from tests.agents.policies.conftest import model_dir
+from tests.support.forks import EXTENDED, FORKS
 
 __all__ = ["model_dir"]
 

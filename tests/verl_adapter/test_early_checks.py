@@ -13,8 +13,8 @@ from agent_rl.launch.composition import compose
 from agent_rl.preflight.case import RunCase
 from agent_rl.verl_adapter import early_checks
 from agent_rl.verl_adapter.algorithms import remax
-from tests.forks import python
-from tests.user_bugs import BUGS, write
+from tests.support.forks import python
+from tests.support.user_bugs import BUGS, write
 
 REWARD = ("served_reward_models", "late_scores", "reward_workers")
 SHARED = {"path": "rm", "placement": "shared"}
@@ -183,7 +183,7 @@ def validate(folder: Path, *overrides: str) -> None:
 
 
 def test_a_bug_in_the_users_files_is_refused_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """tests/doctor/test_user_bugs.py has all kinds of bugs."""
+    """tests/launch/doctor/test_user_bugs.py has all kinds of bugs."""
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     validate(write(tmp_path / "fine"))
     bug = BUGS[0]

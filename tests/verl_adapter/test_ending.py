@@ -15,7 +15,7 @@ import pytest
 from agent_rl.errors import FatalError
 from agent_rl.verl_adapter import ending
 from agent_rl.verl_adapter.ending import SIGNAL, StallError, watched
-from tests.forks import python
+from tests.support.forks import python
 
 LIMIT_S = 0.2
 

@@ -14,7 +14,7 @@ from agent_rl import ReactAgentLoop
 from agent_rl.agents import registry
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter import loops
-from tests.forks import python
+from tests.support.forks import python
 
 
 class Mine(ReactAgentLoop):

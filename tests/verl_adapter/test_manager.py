@@ -16,18 +16,17 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo.reward import load_reward_manager
 
-from agent_rl import trace
 from agent_rl.agents.episode.loop import new_trajectory
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.compose import extra_info
 from agent_rl.settings import RewardSettings
-from agent_rl.trajectory import Message, StopReason, ToolCall, Turn
-from agent_rl.user_code import UserCodeError
+from agent_rl.settings.user_code import UserCodeError
+from agent_rl.trajectory import Message, StopReason, ToolCall, Turn, trace
 from agent_rl.verl_adapter.manager import TrajectoryRewardManager
 from agent_rl.verl_adapter.rollout import give_trajectory
-from tests.forks import agent_rl
-from tests.http_faults import FaultyServer, answer
-from tests.scoring import score
+from tests.support.forks import agent_rl
+from tests.support.http_faults import FaultyServer, answer
+from tests.support.scoring import score
 
 ROW = {
     "data_source": "gsm8k",

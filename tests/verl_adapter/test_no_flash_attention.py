@@ -8,7 +8,7 @@ import torch
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.no_flash_attention import flash_attn_func, flash_attn_varlen_func
 from agent_rl.verl_adapter.patches import hooks
-from tests.forks import python
+from tests.support.forks import python
 
 
 def test_packed_sequences_are_computed_as_single_ones_by_the_kinds_of_models_of_recipes() -> None:

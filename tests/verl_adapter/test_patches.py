@@ -11,7 +11,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import verl_defaults
 from agent_rl.settings.old_keys import RUN, change_config
 from agent_rl.verl_adapter import patches
-from tests.forks import EXTENDED, FORKS, Mode, python
+from tests.support.forks import EXTENDED, FORKS, Mode, python
 
 
 def test_another_verl_is_refused() -> None:

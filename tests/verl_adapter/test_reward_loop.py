@@ -26,7 +26,7 @@ from agent_rl.verl_adapter.reward_loop import (
     AgentRewardLoopWorker,
     _add_component,
 )
-from tests.forks import python
+from tests.support.forks import python
 
 ERRORS = {"odd": KeyError("odd"), "lost": UnscoredError("lost it"), "wrong": ConfigError("a.key", "is wrong", "Fix it")}
 

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from agent_rl.rewards.models import RewardModelConfig
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.verl_adapter.served_models import Served, references, rollout_config, write_addresses
-from tests.forks import python
+from tests.support.forks import python
 
 ROLLOUT = {
     "_target_": "verl.workers.config.RolloutConfig",

@@ -7,7 +7,7 @@ import pytest
 
 from agent_rl.launch.run_progress import RunProgress
 from agent_rl.verl_adapter.stages import COMPILING, ENGINE, PREFIX, Stage, compiles_kernels, read_stage
-from tests.forks import EXTENDED, FORKS
+from tests.support.forks import EXTENDED, FORKS
 
 TOLD = """
 import ray, verl

@@ -6,7 +6,7 @@ import pytest
 
 from agent_rl.verl_adapter.stop_strings import CHECK
 from tests.cpu.test_attention import python
-from tests.real_templates import FOLDER
+from tests.support.real_templates import FOLDER
 
 COMPARE = r"""
 import json, random
@@ -62,7 +62,7 @@ from agent_rl.cpu.tiny_model import CORPUS, make_tokenizer
 compare(make_tokenizer(CORPUS, tempfile.mkdtemp()))
 """
 REAL = """
-from tests.real_templates import real_tokenizer
+from tests.support.real_templates import real_tokenizer
 tokenizer = real_tokenizer("meta-llama-Llama-3.1-8B-Instruct")
 tokenizer.clean_up_tokenization_spaces = True
 compare(tokenizer)

@@ -10,7 +10,7 @@ import pytest
 from agent_rl.verl_adapter import trained_samples
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.trained_samples import SampleFate
-from tests.forks import python
+from tests.support.forks import python
 
 PROMPTS, BATCH = 48, 8
 SESSIONS = "import json\nfrom tests.verl_adapter import sessions\n"

@@ -16,7 +16,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from agent_rl.verl_adapter.updates import needs_log_probs
-from tests.forks import python
+from tests.support.forks import python
 
 ROOT = Path(__file__).parents[2]
 

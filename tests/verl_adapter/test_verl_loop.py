@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent_rl import ReactAgentLoop, trace
+from agent_rl import ReactAgentLoop
 from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.metrics import counted
-from agent_rl.trajectory import StopReason
+from agent_rl.trajectory import StopReason, trace
 from agent_rl.verl_adapter.verl_loop import EpisodeAgentLoop
 from tests.agents.server import THINKING, Server, make_loop
 

@@ -1,4 +1,4 @@
-"""verl's trainer and its real loop without workers, for code that runs in forks (tests/forks.py).
+"""verl's trainer and its real loop without workers, for code that runs in forks (tests/support/forks.py).
 
 With our plugin it is an AgentTrainer, with verl alone it is verl's own.
 """

@@ -18,11 +18,11 @@ from agent_rl.agents.episode.format import Format, Step
 from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.users.user import User, opened
-from agent_rl.concurrency import OutOfTime, uninterrupted, within
 from agent_rl.errors import AgentRLError, EngineError, FatalError, MalformedActionError
+from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools import ToolSession
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, plain_reward
-from agent_rl.user_code import BrokenCallError, is_outage
+from agent_rl.work.concurrency import OutOfTime, uninterrupted, within
 
 __all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
 

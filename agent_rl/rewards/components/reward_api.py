@@ -22,7 +22,6 @@ from typing import Any, TypeGuard
 import httpx
 from pydantic import Field, field_validator
 
-from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits, Response
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
@@ -30,6 +29,7 @@ from agent_rl.remote.http import bearer
 from agent_rl.remote.responses import host_of
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.trajectory import Trajectory
+from agent_rl.work.concurrency import PerLoop
 
 __all__ = ["RewardApi", "RewardApiConfig"]
 

@@ -22,7 +22,6 @@ from statistics import mean
 
 from pydantic import Field
 
-from agent_rl.concurrency import together
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import GroupComponent, Value
 from agent_rl.rewards.judge.fence import Fence
@@ -32,6 +31,7 @@ from agent_rl.rewards.judge.tournament import Pair, Scheme, bradley_terry, pairs
 from agent_rl.rewards.judge.verdict import POINTS, pair_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
+from agent_rl.work.concurrency import together
 
 __all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
 

@@ -18,7 +18,7 @@ from agent_rl.remote.chat_client import JSON_MODES, ChatClient, EndpointConfig, 
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.prompt import PromptTemplate, Question
 from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError
-from agent_rl.store import Cache, reply_key
+from agent_rl.work.store import Cache, reply_key
 
 __all__ = ["Ballot", "Panel", "PanelConfig"]
 

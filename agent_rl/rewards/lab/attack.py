@@ -18,14 +18,14 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.concurrency import together
 from agent_rl.rewards.compose import Reward
 from agent_rl.rewards.lab.editing import answered, with_answer
 from agent_rl.rewards.lab.groups import grouped
 from agent_rl.rewards.lab.mutations import Attack
-from agent_rl.store import Pieces
+from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Score, Trajectory
-from agent_rl.user_code import UserCodeError
+from agent_rl.work.concurrency import together
+from agent_rl.work.store import Pieces
 
 __all__ = ["AttackReport", "Exploit", "attack_table", "run_attacks"]
 

@@ -14,12 +14,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl import trace
-from agent_rl.concurrency import together
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.compose import Reward
-from agent_rl.store import Pieces
-from agent_rl.trajectory import Score, StopReason, Trajectory
+from agent_rl.trajectory import Score, StopReason, Trajectory, trace
+from agent_rl.work.concurrency import together
+from agent_rl.work.store import Pieces
 
 __all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary", "summary_table"]
 

@@ -24,11 +24,11 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from agent_rl.concurrency import together
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
+from agent_rl.work.concurrency import together
 
 __all__ = ["RewardModel", "RewardModelConfig"]
 

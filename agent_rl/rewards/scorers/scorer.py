@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsFloat, TypeVar
 
 from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
-from agent_rl.user_code import is_outage
+from agent_rl.settings.user_code import is_outage
 
 __all__ = [
     "SCORERS",

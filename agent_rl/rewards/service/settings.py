@@ -9,9 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import ConfigError
-from agent_rl.secrets import secret
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.secrets import secret
 from agent_rl.settings.yaml_files import read_yaml
 
 __all__ = ["ServiceSettings", "read_settings"]

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.places import PLACES
 from agent_rl.sandbox.host.sandbox import PythonSandbox
+from agent_rl.work.concurrency import PerLoop
 
 __all__ = ["TOOL_CONCURRENCY", "UNBOUNDED", "raise_if_not_run", "repeated_if_busy", "shared_sandbox"]
 

@@ -40,8 +40,8 @@ from pydantic import Field
 
 from agent_rl.errors import ToolError
 from agent_rl.remote import RemoteError, Response
-from agent_rl.secrets import Secrets
 from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.secrets import Secrets
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin._http.connection import HttpConnection, connect
 from agent_rl.tools.builtin._http.request import HttpEndpoint, HttpRequest, ResponseRule, build, check_request

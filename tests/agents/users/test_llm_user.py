@@ -10,7 +10,7 @@ from agent_rl.agents.users.user import load_user
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import StopReason
 from tests.agents import episodes
-from tests.http_faults import FaultyServer, answer
+from tests.support.http_faults import FaultyServer, answer
 
 pytestmark = pytest.mark.usefixtures("quick_delays")
 

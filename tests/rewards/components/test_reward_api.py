@@ -13,7 +13,7 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Value
 from agent_rl.rewards.components.reward_api import RewardApi, RewardApiConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
-from tests.http_faults import FaultyServer, answer, hang
+from tests.support.http_faults import FaultyServer, answer, hang
 
 pytestmark = pytest.mark.slow
 

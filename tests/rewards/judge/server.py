@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
-from tests.http_faults import FaultyServer, answer
+from tests.support.http_faults import FaultyServer, answer
 
 FENCED = re.compile(r"^<<<answer(?: [AB])? (\w+)>>>\n(.*?)\n<<<end of", re.DOTALL | re.MULTILINE)
 

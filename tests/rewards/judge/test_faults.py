@@ -14,9 +14,9 @@ import pytest
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import Judge
-from tests.http_faults import FaultyServer, answer, cut_short, hang
 from tests.rewards.judge.injections import INJECTIONS
 from tests.rewards.judge.server import answers_in, completion, made, trajectory
+from tests.support.http_faults import FaultyServer, answer, cut_short, hang
 
 pytestmark = pytest.mark.slow
 

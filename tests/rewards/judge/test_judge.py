@@ -13,8 +13,8 @@ from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import Judge
 from agent_rl.rewards.judge.judge import JudgeConfig, aggregated, load_rubric, read_rubric
 from agent_rl.trajectory import Trajectory
-from tests.http_faults import FaultyServer
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
+from tests.support.http_faults import FaultyServer
 
 RUBRIC = [
     {"name": "clear", "description": "It is <|im_end|> clear.", "weight": 3},

@@ -9,8 +9,8 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Value
 from agent_rl.rewards.judge import PairwiseJudge
-from tests.http_faults import FaultyServer, answer
 from tests.rewards.judge.server import answers_in, bodies, judging, made, says, trajectory
+from tests.support.http_faults import FaultyServer, answer
 
 
 def measure(judge: PairwiseJudge, *answers: str | None) -> list[Value | Exception]:

@@ -11,8 +11,8 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
 from agent_rl.rewards.judge.prompt import FileTemplate, Question
 from agent_rl.rewards.judge.verdict import score_form
-from tests.http_faults import FaultyServer, answer
 from tests.rewards.judge.server import bodies, judging, says, trajectory
+from tests.support.http_faults import FaultyServer, answer
 
 
 def panel(server: FaultyServer, **config: Any) -> Panel:

@@ -12,8 +12,8 @@ from agent_rl.reasoning_rm import DataSample, PointwiseTemplate, RewardModule
 from agent_rl.rewards.judge import Judge, PairwiseJudge
 from agent_rl.rewards.models import RewardModel
 from agent_rl.rewards.rm_prompt import with_judge_prompt
-from tests.http_faults import FaultyServer
 from tests.rewards.judge.server import bodies, judging, made, says, trajectory
+from tests.support.http_faults import FaultyServer
 
 NAME = "agent_rl.reasoning_rm.{}Template"
 POINTWISE = {"template": NAME.format("Pointwise")}

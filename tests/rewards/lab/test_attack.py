@@ -5,8 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from agent_rl.work.pieces import Pieces
 
-from agent_rl.pieces import Pieces
 from agent_rl.rewards import Reward
 from agent_rl.rewards.lab.attack import run_attacks
 from agent_rl.rewards.lab.mutations import ATTACKS, from_function

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.models.component import RewardModel, RewardModelConfig, combined
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
-from tests.http_faults import FaultyServer, answer
+from tests.support.http_faults import FaultyServer, answer
 
 TRAJECTORY = Trajectory(prompt=[Message("user", "Hi")], stop_reason=StopReason.ANSWERED, turns=[Turn("Hello")])
 

@@ -11,7 +11,7 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
-from tests.http_faults import FaultyServer, answer, hang
+from tests.support.http_faults import FaultyServer, answer, hang
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ import pytest
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.scorers import SCORERS, code, score_answer, score_now, sql_match
 from agent_rl.rewards.scorers.math import worker
+from agent_rl.sandbox.workers import WorkerTimeout
 from agent_rl.tools.builtin._sql.pool import workers as sql_workers
-from agent_rl.workers import WorkerTimeout
-from tests.busy import CORE, busy_core
+from tests.support.busy import CORE, busy_core
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ import pytest
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_now
 from agent_rl.rewards.scorers.extraction import last_boxed
 from tests.data.real import shared
-from tests.profiles import bounded, times
+from tests.support.profiles import bounded, times
 
 CONSTANTS = ("0", "1", "-1", "2", "x")
 OTHERS = 20

@@ -18,7 +18,7 @@ from agent_rl.sandbox import (
 )
 from agent_rl.sandbox.host.grading import grade_in_order
 from agent_rl.sandbox.host.supervisor import Zygote
-from tests.busy import busy_core
+from tests.support.busy import busy_core
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ import pytest
 from agent_rl.errors import ConfigError
 from agent_rl.sandbox import Execution, ExecutionStatus, PythonSandbox
 from agent_rl.sandbox.host import supervisor
-from tests.descriptors import descriptors, left_open
 from tests.sandbox.tiers import WITHOUT_ISOLATION
+from tests.support.descriptors import descriptors, left_open
 
 pytestmark = pytest.mark.slow
 

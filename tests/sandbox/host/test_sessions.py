@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.sandbox import PythonSandbox
-from tests.descriptors import descriptors, left_open
+from tests.support.descriptors import descriptors, left_open
 
 pytestmark = pytest.mark.slow
 

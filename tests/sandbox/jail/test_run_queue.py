@@ -7,7 +7,7 @@ import time
 import pytest
 
 from agent_rl.sandbox.jail.run_queue import run_queue
-from tests.busy import CORE, busy_core
+from tests.support.busy import CORE, busy_core
 
 pytestmark = pytest.mark.slow
 

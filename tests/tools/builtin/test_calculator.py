@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.errors import ToolError
+from agent_rl.tools.builtin._calculator.reader import SIGNS
 from agent_rl.tools.builtin.calculator import Calculator, calculate
 
 GSM8K = Path(__file__).parents[4] / "shared" / "data" / "gsm8k"
@@ -219,3 +220,9 @@ def test_every_calculator_annotation_of_gsm8k():
     misses = [(left, right) for left, right in annotations if Fraction(calculate(left)) != right]
     assert len(annotations) > 4000
     assert misses == []
+
+
+def test_signs_of_unicode_are_one_character_for_one_so_that_positions_stay_true():
+    text = "".join(map(chr, SIGNS))
+    assert len(text.translate(SIGNS)) == len(text)
+    assert calculate("6\u22127\u00d72") == calculate("6-7*2")

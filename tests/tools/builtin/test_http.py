@@ -16,7 +16,7 @@ from agent_rl.tools import load_tools
 from agent_rl.tools.builtin.http import HttpTool, IdempotentHttpTool
 from agent_rl.tools.inspection import expand
 from agent_rl.trajectory import ToolStatus
-from tests.http_faults import FaultyServer, answer, drop
+from tests.support.http_faults import FaultyServer, answer, drop
 from tests.tools import use
 
 KEY = 'sk-"se/cret"+value'

@@ -8,7 +8,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
 from agent_rl.trajectory import ToolStatus
-from tests.http_faults import FaultyServer, answer, drop
+from tests.support.http_faults import FaultyServer, answer, drop
 from tests.tools import use
 
 DOCUMENTS = [

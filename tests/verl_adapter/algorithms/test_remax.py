@@ -13,7 +13,7 @@ from verl.trainer.ppo.core_algos import compute_remax_outcome_advantage, get_adv
 from agent_rl.preflight.case import RunCase
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.early_checks import remax_baselines
-from tests.forks import EXTENDED, FORKS
+from tests.support.forks import EXTENDED, FORKS
 
 REWARDS = torch.tensor([[0.0, -0.1, 1.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.25]])
 MASK = torch.tensor([[1, 0, 1], [1, 1, 0], [1, 1, 1]])

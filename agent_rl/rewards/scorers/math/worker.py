@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent_rl.sandbox import in_a_place
-from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
+from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
 __all__ = ["ANSWER_S", "compare"]
 

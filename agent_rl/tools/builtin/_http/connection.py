@@ -19,7 +19,7 @@ from pydantic import Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.remote import Remote, RemoteLimits
-from agent_rl.secrets import SHORTEST_SECRET, Secrets, secret
+from agent_rl.settings.secrets import SHORTEST_SECRET, Secrets, secret
 from agent_rl.tools.base import ToolConfig
 from agent_rl.tools.builtin._http.request import CREDENTIAL_HEADERS, FRAMING_HEADERS, HEADER_NAME
 

@@ -14,8 +14,8 @@ from signal import SIGALRM, SIGKILL, SIGPROF
 from typing import Any
 
 from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
+from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 from agent_rl.tools.builtin._sql.worker import BYTES, IDLE_S, SETUP_S, TOO_MUCH_MEMORY
-from agent_rl.workers import WorkerDied, Workers, WorkerTimeout
 
 __all__ = ["ask", "has_unwritten_changes", "rows", "workers"]
 

@@ -1,0 +1,206 @@
+"""Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
+
+The endpoint renders the whole conversation again for every turn and counts the tokens, so this is for evaluation and
+not exact enough to train on. The tokens of an observation are estimated from its characters until the next turn has
+been answered. Where the endpoint reports no usage, tokens count as 0.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_rl.agents.episode.budget import UNLIMITED
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
+from agent_rl.agents.policies.source import ClientOptions, PolicySource, PolicyUsage, Sampling, open_client
+from agent_rl.agents.syntaxes.reading import read_json
+from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.remote import ChatClient, RemoteError
+from agent_rl.remote.chat_client import TooLongError
+from agent_rl.tools.truncation import encodable
+from agent_rl.trajectory import Message, ToolCall
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["ChatEndpoint", "ChatPolicy"]
+
+
+class ChatEndpoint(PolicySource):
+    """One model behind one address.
+
+    Args:
+        url: of the server; `/v1` is added where no path is given.
+        model: its name there.
+        sampling: how turns are sampled.
+        options: see `open_client`.
+
+    Raises:
+        ConfigError: see `open_client`.
+    """
+
+    client: ChatClient
+
+    def __init__(self, url: str, model: str, sampling: Sampling, **options: Unpack[ClientOptions]) -> None:
+        self.client = open_client(url, model, **options)
+        self.sampling = sampling
+
+    def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
+        """A new conversation; the endpoint handles special tokens."""
+        return ChatPolicy(self, usage, seed)
+
+
+class ChatPolicy(Policy):
+    """One conversation with the endpoint; each request sends `messages`."""
+
+    def __init__(self, endpoint: ChatEndpoint, usage: PolicyUsage, seed: int | None = None) -> None:
+        self.messages: list[ChatMessage] = []
+        self._endpoint, self._usage, self._seed = endpoint, usage, seed
+        self._tools: list[dict[str, Any]] = []
+        self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
+        self._grown = 0  # tokens of the conversation beyond that
+        self.earlier_tokens: list[int] = []
+        self._pending = 0  # tokens of what was appended since the last answer, estimated
+        self._per_character = 0.0  # tokens, in the conversation so far
+
+    async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
+        """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
+        self.messages, self._tools = [*map(_sendable, messages)], list(tools)
+        self.earlier_tokens.append(self._grown)
+        self._first = self._grown = self._pending = 0
+
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
+        """Request one turn.
+
+        Raises:
+            EngineError: the endpoint fails.
+            ConfigError: the endpoint refuses the key or the model, and has never answered.
+            UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
+        """
+        left = self._left()
+        if left <= 0:  # the observation has used up what was left
+            return Generation("", 0, "length")
+        try:
+            completion = await self._endpoint.client.chat(self._body(left, stop))
+        except TooLongError as error:
+            if self._first:
+                return Generation("", 0, "length")
+            raise UnscoredError(
+                f"prompt and max_response_tokens={self._endpoint.sampling.max_response_tokens} do not fit the "
+                f"endpoint's context ({error.problem})"
+            ) from None
+        except RemoteError as error:
+            raise EngineError(str(error)) from error
+        finish = completion.finish
+        said = encodable(completion.text)
+        if keep_stop and finish == "stop":
+            said = _with_stop(said, stop, completion.matched_stop)
+        text = cut_at_stop(said, stop, keep_stop)
+        if any(each in said for each in stop):
+            finish = "stop"  # whatever followed
+        raw = completion.message.get("tool_calls") or []
+        self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
+        tokens = self._count(completion.usage)
+        calls = _calls(raw)
+        if raw and calls is None:  # for the format to say what is wrong with them
+            text = "\n".join([text, *map(_as_text, raw)]).strip()
+        return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
+
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the environment's messages; results of the endpoint's own tool calls get the calls' ids, in order."""
+        estimate = math.ceil(self._per_character * _characters(messages))
+        if estimate >= self._left():
+            return False
+        self._pending += estimate
+        ids = [call.get("id") for call in self.messages[-1].get("tool_calls", ())]
+        for message in messages:
+            if message["role"] == "tool" and ids:
+                message = {"tool_call_id": ids.pop(0), **message}
+            self.messages.append(_sendable(message))
+        return True
+
+    def _left(self) -> int:
+        return self._endpoint.sampling.max_response_tokens - self.reserve - self._grown - self._pending
+
+    def _body(self, left: int, stop: Sequence[str]) -> dict[str, Any]:
+        sampling = self._endpoint.sampling
+        return {
+            "messages": self.messages,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "max_tokens": left,
+            "seed": self._seed,
+            "stop": list(stop) or None,
+            "tools": self._tools or None,
+            **sampling.body,
+        }
+
+    def _count(self, usage: Mapping[str, Any]) -> int:
+        """Update the totals; returns the sampled tokens of the turn."""
+        prompt, sampled = (int(usage.get(key) or 0) for key in ("prompt_tokens", "completion_tokens"))
+        self._usage.requests += 1
+        self._usage.input_tokens += prompt
+        limit = self._endpoint.sampling.max_prompt_tokens or UNLIMITED
+        if not self.prompt_tokens and prompt > limit:
+            raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
+        self.prompt_tokens = self.prompt_tokens or prompt
+        self._first = self._first or min(prompt, limit)  # of a restarted conversation the rest counts as response
+        self._grown = max(self._grown, prompt + sampled - self._first)
+        self._pending = 0
+        self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
+        self.response_tokens = sum(self.earlier_tokens) + self._grown
+        return sampled
+
+
+def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
+    """The text with the stop string that ended it, which servers leave out: the one they name, or an open tag's."""
+    if not isinstance(matched, str):
+        opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
+        matched = next(opened, "")
+    return text + matched if matched in stop else text
+
+
+def _characters(messages: Sequence[ChatMessage]) -> int:
+    return sum(len(Message.from_chat(message).content) for message in messages)
+
+
+def _sendable(message: ChatMessage) -> ChatMessage:
+    """The message with its images as OpenAI's interface takes them."""
+    if isinstance(message["content"], str) or not message["content"]:
+        return message
+    return {**message, "content": [_part(part) if "image" in part else part for part in message["content"]]}
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    png = io.BytesIO()
+    part["image"].save(png, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
+    """The endpoint's tool calls; None when there are none, or one cannot be read."""
+    calls = []
+    for call in raw:
+        try:
+            arguments = call["function"]["arguments"] or {}
+            arguments = read_json(arguments if isinstance(arguments, str) else json.dumps(arguments))
+            if not isinstance(arguments, dict):
+                return None
+            calls.append(ToolCall(str(call["function"]["name"]), arguments, str(call.get("id") or "")))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            return None
+    return calls or None
+
+
+def _as_text(call: Any) -> str:
+    """A call as models of the Hermes family write it."""
+    function = call.get("function") if isinstance(call, dict) else None
+    name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else ("", call)
+    return f'<tool_call>\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n</tool_call>'

@@ -1,0 +1,78 @@
+"""What `agent_rl.mask_void` and `agent_rl.mask_overlong` leave out of the loss.
+
+Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large: SimpleTIR
+(arXiv 2509.02479) leaves out whole trajectories that have one. Of a trajectory that the token budget ended, nobody
+knows how it would have gone on, so that its reward is noise: DAPO (arXiv 2503.14476, section 3.4) leaves it out.
+
+The reward of what is left out stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
+`apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change the mask alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Literal
+
+from agent_rl.agents.policies.token_policy import TrainingSequence
+from agent_rl.trajectory import StopReason, Trajectory, Turn
+
+__all__ = ["trained_on"]
+
+
+def trained_on(
+    sequences: list[TrainingSequence],
+    trajectory: Trajectory,
+    mask_void: Literal["none", "turn", "trajectory"],
+    mask_overlong: bool = False,
+) -> list[TrainingSequence]:
+    """The training sequences of a trajectory, with mask 0 on what is left out.
+
+    Args:
+        sequences: all of them, in order; each run of sampled tokens is a turn, or the notes of a fold.
+        trajectory: its stop reason and turns count.
+        mask_void: `turn`: void turns are left out, and sequences in which nothing remains. `trajectory`: with a void
+            turn, everything is.
+        mask_overlong: with the stop reason `max_tokens`, everything is.
+
+    Returns:
+        At least one sequence. With `turn`, it ends with the last token that is trained on, because the reward stands on
+        the last token, unless an image follows.
+    """
+    void = mask_void != "none" and any(map(_is_void, trajectory.turns))
+    if (void and mask_void == "trajectory") or (mask_overlong and trajectory.stop_reason is StopReason.MAX_TOKENS):
+        return [sequence._replace(mask=[0] * len(sequence.mask)) for sequence in sequences]
+    if not void:
+        return sequences
+    runs = _kept(trajectory.turns)
+    masked = [_masked(sequence, runs) for sequence in sequences]
+    return [sequence for sequence in masked if any(sequence.mask)] or masked[-1:]
+
+
+def _is_void(turn: Turn) -> bool:
+    """Whether a turn has neither a call nor an answer: it could not be read, or the token budget cut it off."""
+    return turn.malformed is not None or "cut" in turn.notes
+
+
+def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
+    """For each run of sampled tokens, whether it is trained on, and whether images follow it."""
+    for turn in turns:
+        yield not _is_void(turn), any(result.images for result in turn.results)
+        if "fold" in turn.notes:
+            yield True, False
+
+
+def _masked(sequence: TrainingSequence, runs: Iterator[tuple[bool, bool]]) -> TrainingSequence:
+    mask: list[int] = []
+    images_follow = False
+    for sampled, run in groupby(sequence.mask):
+        kept = False
+        if sampled:
+            kept, images = next(runs)
+            images_follow = images or (images_follow and not kept)
+        mask += [int(kept)] * len(list(run))
+    end = len(mask)
+    if any(mask) and not images_follow:
+        end -= mask[::-1].index(1)
+    logprobs = None if sequence.logprobs is None else sequence.logprobs[:end]
+    return sequence._replace(response_ids=sequence.response_ids[:end], mask=mask[:end], logprobs=logprobs)

@@ -1,0 +1,141 @@
+"""A transformers model in this process, where no server runs: small models, tests, a quick look at a checkpoint.
+
+Waiting requests are generated as one batch. It is not an inference engine: a batch is as slow as its
+longest turn, and every turn computes the whole conversation again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from agent_rl.agents.policies.source import Sampling
+from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled, TokenSource
+from agent_rl.errors import ConfigError
+
+__all__ = ["LocalModel"]
+
+Pending = tuple[list[int], dict[str, Any], "asyncio.Future[Sampled]"]
+
+
+class LocalModel(TokenSource):
+    """A model folder, or a name on the Hub.
+
+    Args:
+        model: where the weights are.
+        chat: its tokenizer.
+        sampling: how turns are sampled; `seed` is not used.
+        batch: conversations that are generated together.
+        dtype: of the weights, as transformers takes it.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+
+    def __init__(
+        self, model: str, chat: ChatTokenizer, sampling: Sampling, *, batch: int = 16, dtype: str = "auto"
+    ) -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        super().__init__(chat, sampling)
+        try:
+            loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+        except (OSError, ValueError) as error:
+            problem = f"transformers cannot load {model!r} ({str(error).splitlines()[0]})"
+            raise ConfigError("model", problem, "Name a model's folder, or its name on the Hub") from None
+        self.model = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        self._batch = batch
+        self._waiting: asyncio.Queue[Pending] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> LocalModel:
+        self._waiting = asyncio.Queue()
+        self._worker = asyncio.create_task(self._work())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._worker
+
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """See `TokenSource.sample`."""
+        answer: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((list(prompt_ids), params, answer))
+        return await answer
+
+    async def _work(self) -> None:
+        while True:
+            requests = [await self._waiting.get()]
+            while len(requests) < self._batch and not self._waiting.empty():
+                requests.append(self._waiting.get_nowait())
+            try:
+                sampled = await asyncio.to_thread(self._generate, requests)
+            except Exception as error:  # noqa: BLE001 - goes to every conversation of the batch, which is unscored then
+                for *_, answer in requests:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for (*_, answer), one in zip(requests, sampled, strict=True):
+                if not answer.done():
+                    answer.set_result(one)
+
+    def _generate(self, requests: list[Pending]) -> list[Sampled]:
+        """Generate a batch for each set of stop strings and tokens, which differ between agents."""
+        kinds: dict[str, list[int]] = {}
+        for number, (_, params, _) in enumerate(requests):
+            kinds.setdefault(repr((params.get("stop"), params.get("stop_token_ids"))), []).append(number)
+        found: dict[int, Sampled] = {}
+        for numbers in kinds.values():
+            found.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
+        return [found[number] for number in range(len(requests))]
+
+    def _together(self, requests: list[Pending]) -> list[Sampled]:
+        """Requests with the same parameters but for `max_new_tokens`; transformers generates without gradients."""
+        import torch
+
+        params = requests[0][1]
+        limits = [request[1]["max_new_tokens"] for request in requests]
+        longest = max(len(ids) for ids, *_ in requests)
+        pad = self.tokenizer.pad_token_id
+        rows = [[pad] * (longest - len(ids)) + ids for ids, *_ in requests]
+        mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids, *_ in requests]
+        device = self.model.device
+        greedy = params["temperature"] == 0
+        chosen = {} if greedy else {"temperature": params["temperature"], "top_p": params["top_p"]}
+        ends = self.model.generation_config.eos_token_id
+        ends = {ends} if isinstance(ends, int) else set(ends or ())
+        ends |= set(params.get("stop_token_ids") or ())
+        done = self.model.generate(
+            input_ids=torch.tensor(rows, device=device),
+            attention_mask=torch.tensor(mask, device=device),
+            max_new_tokens=max(limits),
+            do_sample=not greedy,
+            top_k=params.get("top_k", 0) if not greedy else None,
+            pad_token_id=pad,
+            eos_token_id=sorted(ends) or None,
+            stop_strings=params.get("stop"),
+            tokenizer=self.tokenizer,
+            output_scores=bool(params.get("logprobs")),
+            return_dict_in_generate=True,
+            **chosen,
+        )
+        scores = torch.stack(done.scores, 1).log_softmax(-1) if done.scores else None
+        return [
+            _row(done.sequences[i, longest:].tolist(), limits[i], ends, pad, None if scores is None else scores[i])
+            for i in range(len(requests))
+        ]
+
+
+def _row(ids: list[int], limit: int, ends: set[int], pad: int, scores_TV: Any) -> Sampled:
+    """One row up to its end, where the batch went on for others: after a stop string it was padded."""
+    ids = ids[:limit]
+    while ids and ids[-1] == pad and pad not in ends:
+        ids.pop()
+    end = next((n for n, token in enumerate(ids, start=1) if token in ends), None)
+    ids = ids[:end]
+    logprobs = None if scores_TV is None else [float(scores_TV[n, token]) for n, token in enumerate(ids)]
+    return Sampled(ids, logprobs, "stop" if end is not None else "length")

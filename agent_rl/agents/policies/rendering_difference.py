@@ -1,0 +1,52 @@
+"""In which way a conversation that is rendered anew differs from what was written turn by turn."""
+
+from __future__ import annotations
+
+import re
+
+from agent_rl.agents.episode.format import CLOSE, OPEN, OTHER_THOUGHTS
+from agent_rl.agents.policies.chat_template import ChatTemplate
+from agent_rl.agents.syntaxes.json_calls import CHANNEL
+
+__all__ = ["IN_ORDER", "IN_THOUGHTS", "IN_WHITE_SPACE", "THOUGHTS", "difference"]
+
+IN_WHITE_SPACE = "in white space only"
+IN_THOUGHTS = "in its thoughts and their marks only"
+IN_ORDER = "in the place of the system message or the tools only"
+
+THOUGHTS = (
+    (OPEN, CLOSE),
+    *OTHER_THOUGHTS,
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|end|>"),
+)
+"""What stands around a thought, by family."""
+
+
+def difference(template: ChatTemplate, written: str, later: str) -> str:
+    """One of `IN_WHITE_SPACE`, `IN_THOUGHTS` and `IN_ORDER` where the renderings differ in no more; else empty.
+
+    Args:
+        template: of both.
+        written: the beginning of a conversation.
+        later: the whole, or the beginning, rendered anew.
+    """
+    if "".join(later.split()).startswith("".join(written.split())):
+        return IN_WHITE_SPACE
+    words, others = _words(template, written), _words(template, later)
+    if "".join(others).startswith("".join(words)):
+        return IN_THOUGHTS
+    return IN_ORDER if set(words) <= set(others) else ""
+
+
+def _words(template: ChatTemplate, text: str) -> list[str]:
+    """The text without thoughts, special tokens and the marks around them."""
+    for begin, end in THOUGHTS:
+        text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", " ", text, flags=re.DOTALL)
+        text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # opened by the prompt
+    for header in (f"{CHANNEL}final", "<|channel>thought"):
+        text = text.replace(header, " ")
+    for token in template.added_tokens:
+        text = text.replace(token, " ")
+    return text.split()

@@ -1,0 +1,65 @@
+"""Turns from a script, as tokens: worked episodes to learn from, and policies that a learned one is compared with.
+
+The conversation is that of training (`agents.policies.token_policy`), and only the sampler is replaced. So the tokens
+and the mask of a scripted episode are those that the trainer gets when a model writes the same turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from agent_rl.agents.episode.budget import UNLIMITED
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.policies.token_policy import TokenPolicy
+from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled
+
+__all__ = ["Script", "ScriptedTokens"]
+
+Script = Generator[str, str, None]
+"""Yields the turns of one episode, and is sent what the environment answers to each."""
+
+
+class ScriptedTokens(TokenPolicy):
+    """One conversation whose turns a script writes.
+
+    Args:
+        script: of this episode; it has to give the last turn, too.
+        chat: the model's tokenizer.
+        response_length: most tokens after the prompt.
+        format: of the agent.
+    """
+
+    def __init__(self, script: Script, chat: ChatTokenizer, response_length: int, format: Format) -> None:
+        self._sampler = _Sampler(script, chat.tokenizer)
+        super().__init__(
+            self._sampler,
+            chat.builder,
+            chat.tokenizer,
+            {},
+            prompt_length=UNLIMITED,
+            response_length=response_length,
+            engine_stops=False,
+            format=format,
+        )
+
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the environment's messages, and keep their text for the script."""
+        self._sampler.observation = "\n".join(str(message["content"]) for message in messages)
+        return await super().extend(messages)
+
+
+class _Sampler:
+    """The script as a token server."""
+
+    def __init__(self, script: Script, tokenizer: Any) -> None:
+        self._script, self._tokenizer = script, tokenizer
+        self.observation: str | None = None
+
+    async def generate(self, *, sampling_params: dict[str, Any], **_: Any) -> Sampled:
+        """The next turn with the token that ends it, cut at the limit; one that goes on for too long is an error."""
+        turn = next(self._script) if self.observation is None else self._script.send(self.observation)
+        ids = [*self._tokenizer.encode(turn, add_special_tokens=False), self._tokenizer.eos_token_id]
+        most = sampling_params["max_new_tokens"]
+        return Sampled(ids[:most], None, "stop" if len(ids) <= most else "length")

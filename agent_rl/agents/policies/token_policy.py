@@ -1,0 +1,307 @@
+"""Token-exact conversations with verl's token server.
+
+What the policy sampled is what is trained on. Token ids are appended and never re-tokenized, the mask is 1 exactly on
+sampled tokens, log-probs stay aligned. The text around turns comes from a
+builder, which knows the model's chat template.
+
+A conversation that cannot continue by appending (thoughts that the template drops, a history that is replaced by a
+summary) starts a new training sequence, in which rendered tokens have mask 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from agent_rl.agents.episode.format import Format, dropped_thoughts
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
+from agent_rl.agents.policies.media import Media, new_images, without_images
+from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
+from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.trajectory.trace import Tokens, TokenSequence
+
+__all__ = ["TokenPolicy", "TrainingSequence"]
+
+
+class TrainingSequence(NamedTuple):
+    """One training sequence; the response ends with a sampled token."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    mask: list[int]
+    """For each response token, 1 if it was sampled."""
+    logprobs: list[float] | None
+    """For each response token, 0 where it was not sampled; None when not requested."""
+    images: list[Any]
+    """Those whose places are in these tokens, in order."""
+
+
+class TokenPolicy(Policy):
+    """One conversation with verl's token server.
+
+    Args:
+        server: verl's token server, or an object with the same `generate`.
+        builder: an object with verl's interface for this (`ContinuousTokenBuilder`).
+        tokenizer: the model's.
+        sampling_params: of every request.
+        prompt_length: most tokens of the prompt.
+        response_length: most tokens of a training sequence's response.
+        engine_stops: whether the engine knows text, and so stop strings.
+        format: says which special tokens end a turn, and whether its text has them; None: only the model's
+            configuration.
+        media: what the prompt has beside text.
+        drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
+
+    Attributes:
+        prompt_ids: the prompt's token ids.
+        ids: prompt and response token ids so far.
+        mask, logprobs: as in `TrainingSequence`, so far.
+        extra_fields: what the server reports (versions of the weights), in verl's form.
+        preempted: how often the engine preempted the requests; -1 when it does not say.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        builder: Any,
+        tokenizer: Any,
+        sampling_params: dict[str, Any],
+        *,
+        prompt_length: int,
+        response_length: int,
+        engine_stops: bool,
+        format: Format | None = None,
+        drop_thoughts: bool = False,
+        media: Media | None = None,
+    ) -> None:
+        self._server, self._builder, self._tokenizer = server, builder, tokenizer
+        self._sampling_params = _with_stops(sampling_params, tokenizer, format.stop_tokens if format else ())
+        self._special_tokens = format is not None and format.special_tokens
+        self._prompt_length, self._response_length = prompt_length, response_length
+        self._turn_ends: frozenset[int] | None = getattr(builder, "turn_ends", None)  # None: verl's builder
+        channel = tokenizer.convert_tokens_to_ids(CHANNEL)
+        self._channel = None if channel == tokenizer.unk_token_id else channel
+        self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
+        self.media = media or Media()
+        self._request_id = uuid4().hex
+        self._messages: list[ChatMessage] = []
+        self._tools: Sequence[dict[str, Any]] = []
+        self._earlier: list[TrainingSequence] = []
+        self.earlier_tokens: list[int] = []
+        self.images: list[Any] = []
+        self._answered_images = 0  # those before the last sampled token
+        self.prompt_ids: list[int] = []
+        self.ids: list[int] = []
+        self.mask: list[int] = []
+        self.logprobs: list[float] | None = [] if sampling_params.get("logprobs") else None
+        self.extra_fields: dict[str, Any] = {}
+        self.preempted = -1
+
+    @property
+    def response_tokens(self) -> int:  # type: ignore[override]
+        """Sampled and observation tokens together, over all training sequences."""
+        return sum(self.earlier_tokens) + len(self.mask)
+
+    async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
+        """Render the prompt; called again, start a new training sequence.
+
+        Raises:
+            UnscoredError: when it is longer than `data.max_prompt_length`, or leaves no token for an answer.
+        """
+        images = self.media.images_of(messages)
+        ids = self.media.render(self._builder, list(messages), tools or None, images)
+        if not self.prompt_ids and len(ids) > self._prompt_length:
+            raise UnscoredError(
+                f"the prompt has {len(ids)} tokens with the agent's instructions, more than "
+                f"data.max_prompt_length={self._prompt_length}: raise it, or shorten the row or "
+                "the agent's instructions"
+            )
+        if not self._restart(ids, images):
+            raise UnscoredError(f"the continued conversation has {len(ids)} tokens and leaves none for an answer")
+        self._messages, self._tools = list(messages), tools
+
+    async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
+        """Sample one turn within what is left of `data.max_response_length`."""
+        left = self._response_length - self.reserve - len(self.mask)
+        params = {**self._sampling_params, "max_new_tokens": left}
+        if stop and self._engine_stops:
+            params["stop"] = list(stop)
+        try:
+            output = await self._server.generate(
+                request_id=self._request_id,
+                prompt_ids=self.ids,
+                sampling_params=params,
+                **self.media.request(self.images),
+            )
+        except Exception as error:  # any error of the engine or Ray: not the policy's fault
+            raise EngineError(f"{type(error).__name__}: {error}") from error
+        self._note(output)
+        sampled, logprobs = output.token_ids, output.log_probs
+        if output.stop_reason in ("abort", "aborted"):
+            raise EngineError("the engine aborted the request")
+        if not sampled or len(sampled) > left:
+            raise EngineError(
+                f"the engine returned {len(sampled)} tokens where 1 to {left} were requested "
+                f"(stop reason {output.stop_reason!r})"
+            )
+        if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
+            raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")
+        kept, text, stopped = self._cut(sampled, stop, keep_stop)
+        result = self._builder.merge_assistant_tokens(self.ids, kept)
+        self._apply(result, logprobs[: len(kept)] if self.logprobs is not None else None)
+        finished = stopped or output.stop_reason != "length"
+        if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
+            self._append(self._missing_end(kept[-1], stopped or not finished))
+        self._messages.append({"role": "assistant", "content": text})
+        self._answered_images = len(self.images)
+        return Generation(text, len(kept), "stop" if finished else "length")
+
+    async def extend(self, messages: Sequence[ChatMessage]) -> bool:
+        """Append the environment's messages with the template's text around them."""
+        updated, images = [*self._messages, *messages], new_images(self._builder, messages)
+        if self._drop_thoughts:
+            ids = self.media.render(self._builder, updated, self._tools or None, [*self.images, *images])
+            if dropped_thoughts(updated, self._tokenizer.decode(ids)):
+                if not self._restart(ids, [*self.images, *images]):
+                    return False
+                self._messages = updated
+                return True
+        result = self._builder.merge_context_tokens(self._messages, updated, self.ids, tools=self._tools or None)
+        grown = len(result.inserted_token_ids) + result.appended_token_count - result.removed_prefix_token_count
+        if len(self.mask) + grown >= self._response_length - self.reserve:
+            return False
+        self._apply(result, None)
+        self._messages = updated
+        self.images += images
+        return True
+
+    def sequences(self) -> list[TrainingSequence]:
+        """The training sequences: one, unless the conversation was restarted.
+
+        Raises:
+            UnscoredError: when nothing was sampled.
+        """
+        last = self._sequence()
+        sequences = [*self._earlier, last] if last is not None else self._earlier
+        if not sequences:
+            raise UnscoredError("no token was sampled")
+        return sequences
+
+    def record(self) -> Tokens:
+        """The conversation and its training sequences as JSON data, for the trace.
+
+        The messages have only the places of their images, and are left out where there are videos or audios.
+        """
+        sequences = [
+            TokenSequence(
+                prompt_ids=each.prompt_ids,
+                response_ids=each.response_ids,
+                mask=each.mask,
+                logprobs=each.logprobs,
+                images=len(each.images),
+            )
+            for each in self.sequences()
+        ]
+        return Tokens(messages=without_images(self._messages), tools=list(self._tools), sequences=sequences)
+
+    def _sequence(self) -> TrainingSequence | None:
+        end = len(self.mask)
+        while end and not self.mask[end - 1]:
+            end -= 1
+        if not end:
+            return None
+        start = len(self.prompt_ids)
+        logprobs = None if self.logprobs is None else self.logprobs[:end]
+        images = self.images[: self._answered_images]
+        return TrainingSequence(self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, images)
+
+    def _restart(self, ids: list[int], images: list[Any]) -> bool:
+        """Continue from these ids in a new training sequence; False, with nothing changed, if they do not fit.
+
+        Tokens beyond the limit of the prompt count as response, with mask 0.
+        """
+        prompt, history = ids[: self._prompt_length], ids[self._prompt_length :]
+        if len(history) >= self._response_length - self.reserve:
+            return False
+        if (sequence := self._sequence()) is not None:
+            self._earlier.append(sequence)
+        self.earlier_tokens.append(len(self.mask))
+        self.prompt_tokens = self.prompt_tokens or len(ids)
+        self.prompt_ids, self.ids, self.images = prompt, list(ids), images
+        self.mask = [0] * len(history)
+        if self.logprobs is not None:
+            self.logprobs = [0.0] * len(history)
+        return True
+
+    def _apply(self, result: Any, assistant_logprobs: list[float] | None) -> None:
+        self.ids = result.token_ids
+        self.mask, self.logprobs = self._builder.align_response_metadata(
+            result, self.mask, self.logprobs, assistant_logprobs=assistant_logprobs
+        )
+
+    def _append(self, ids: list[int]) -> None:
+        self.ids.extend(ids)
+        self.mask.extend([0] * len(ids))
+        if self.logprobs is not None:
+            self.logprobs.extend([0.0] * len(ids))
+
+    def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, bool]:
+        """Tokens up to the end of the first stop string; their text; whether there was a stop string.
+
+        A stop string that is kept may be followed by the token that ends a turn: it was sampled, and stays.
+        """
+        text = self._text(sampled)
+        if not any(each in text for each in stop):
+            return sampled, text, False
+        low, high = 1, len(sampled)  # whether a prefix contains a stop string is monotonic in its length
+        while low < high:
+            middle = (low + high) // 2
+            prefix = self._text(sampled[:middle])
+            low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
+        if keep_stop and self._ends_turn(*sampled[low : low + 1]):
+            low += 1
+        return sampled[:low], cut_at_stop(text, stop, keep_stop), True
+
+    def _text(self, sampled: list[int]) -> str:
+        if not self._special_tokens:
+            if self._channel is not None and self._channel in sampled:
+                return without_channels(self._tokenizer.decode(sampled))
+            return str(self._tokenizer.decode(sampled, skip_special_tokens=True))
+        return str(self._tokenizer.decode(sampled[:-1] if self._ends_turn(sampled[-1]) else sampled))
+
+    def _ends_turn(self, token: int | None = None) -> bool:
+        ends = {self._im_end()} if self._turn_ends is None else self._turn_ends
+        return token is not None and (token == self._tokenizer.eos_token_id or token in ends)
+
+    def _im_end(self) -> int | None:
+        """The token that the template ends a turn with, where the builder knows it."""
+        return getattr(self._builder, "_im_end_id", None)
+
+    def _missing_end(self, last: int, ended: bool) -> list[int]:
+        """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
+
+        The builder's token, if it knows one: a tokenizer's eos may differ, and a model may stop at several tokens.
+        """
+        end = self._im_end()
+        if end is None and ended:
+            end = self._tokenizer.eos_token_id
+        return [] if end is None or last == end else [end]
+
+    def _note(self, output: Any) -> None:
+        """Keep what verl reports of the server's answers: versions of the weights and preemptions."""
+        if not self.extra_fields:
+            self.extra_fields.update(output.extra_fields)
+        elif output.extra_fields.get("max_global_steps") is not None:
+            self.extra_fields["max_global_steps"] = output.extra_fields["max_global_steps"]
+        if output.num_preempted is not None:
+            self.preempted = max(self.preempted, 0) + output.num_preempted
+
+
+def _with_stops(sampling_params: dict[str, Any], tokenizer: Any, stop_tokens: Sequence[str]) -> dict[str, Any]:
+    """The parameters with the ids of those tokens that the model has."""
+    ids = [tokenizer.convert_tokens_to_ids(token) for token in stop_tokens]
+    known = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
+    if not known:
+        return sampling_params
+    return {**sampling_params, "stop_token_ids": sorted({*(sampling_params.get("stop_token_ids") or ()), *known})}

@@ -1,0 +1,185 @@
+"""Policies over tokens: token ids in, token ids out, from SGLang or vLLM.
+
+The conversation is the one of training (`agents.policies.token_policy`) with another server behind it, so that an
+episode is token for token what the trainer would have sampled. The text around turns comes from the same
+builder, which is given to these sources: they do not know verl.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_rl.agents.episode.budget import UNLIMITED
+from agent_rl.agents.episode.format import Format
+from agent_rl.agents.policies.source import ClientOptions, PolicySource, PolicyUsage, Sampling, open_client
+from agent_rl.agents.policies.token_policy import TokenPolicy
+from agent_rl.errors import ConfigError, EngineError
+from agent_rl.remote import ChatClient, RemoteError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["ChatTokenizer", "SGLangTokens", "Sampled", "TokenSource", "VLLMTokens"]
+
+
+class ChatTokenizer(NamedTuple):
+    """A model's tokenizer, and what makes the tokens around its turns."""
+
+    tokenizer: Any
+    builder: Any
+    """As for `TokenPolicy`."""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What was sampled; the attributes are those of verl's `TokenOutput`."""
+
+    token_ids: list[int]
+    log_probs: list[float] | None = None
+    stop_reason: str | None = None
+    """`length` when the limit on tokens ended it, `abort` when the server did."""
+    num_preempted: int | None = None
+    extra_fields: dict[str, Any] = field(default_factory=dict)
+
+
+class TokenSource(PolicySource):
+    """A server of tokens with the tokenizer of its model.
+
+    Args:
+        chat: the tokenizer and the template's tokens.
+        sampling: how turns are sampled.
+    """
+
+    engine_stops = True
+    """Whether the server stops at stop strings; a turn is cut there in any case."""
+
+    logprobs = False
+    """Whether to request the log-probability of every sampled token."""
+    drop_thoughts = False
+    """Whether the context drops thoughts of earlier turns where the chat template does."""
+
+    def __init__(self, chat: ChatTokenizer, sampling: Sampling) -> None:
+        self.tokenizer, self.builder = chat
+        self.sampling = sampling
+
+    @abstractmethod
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """Sample tokens after the prompt.
+
+        Args:
+            prompt_ids: the whole conversation so far.
+            params: `temperature`, `top_p`, `max_new_tokens`, and optionally `top_k`, `seed`, `stop`,
+                `stop_token_ids` and `logprobs`.
+
+        Raises:
+            EngineError: the server fails.
+        """
+
+    def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
+        """A fresh conversation."""
+        sampling = self.sampling
+        params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}
+        params |= {} if seed is None else {"seed": seed}
+        params |= {"logprobs": True} if self.logprobs else {}
+        return TokenPolicy(
+            _Server(self, usage),
+            self.builder,
+            self.tokenizer,
+            params,
+            prompt_length=sampling.max_prompt_tokens or UNLIMITED,
+            response_length=sampling.max_response_tokens,
+            engine_stops=self.engine_stops,
+            format=format,
+            drop_thoughts=self.drop_thoughts,
+        )
+
+
+class SGLangTokens(TokenSource):
+    """A model behind an SGLang server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+
+    client: ChatClient
+
+    def __init__(self, url: str, chat: ChatTokenizer, sampling: Sampling, **options: Unpack[ClientOptions]) -> None:
+        super().__init__(chat, sampling)
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self.client = open_client(self.url, "default", **options)
+
+    async def check(self) -> None:
+        """Check that the server answers and is SGLang.
+
+        Raises:
+            ConfigError: it is not there, or not SGLang.
+        """
+        answer = await self.client.reach(f"{self.url}/get_server_info")
+        if not answer.ok:
+            problem = f"{self.url} is not an SGLang server (status {answer.status})"
+            raise ConfigError("endpoint", problem, "Correct the address, or use policy=chat")
+
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """See `TokenSource.sample`."""
+        params = dict(params)
+        logprobs, seed = bool(params.pop("logprobs", False)), params.pop("seed", None)
+        params |= {} if seed is None else {"sampling_seed": seed}
+        body = {"input_ids": prompt_ids, "sampling_params": params, "return_logprob": logprobs}
+
+        def read(answer: Any) -> Sampled:
+            info = answer["meta_info"]
+            pairs = info["output_token_logprobs"] if logprobs else None
+            reason = (info["finish_reason"] or {}).get("type")
+            return Sampled(answer["output_ids"], [pair[0] for pair in pairs] if pairs else None, reason)
+
+        try:
+            return await self.client.post(f"{self.url}/generate", body, read, "tokens")
+        except RemoteError as error:
+            raise EngineError(str(error)) from error
+
+
+class VLLMTokens(TokenSource):
+    """A model behind a vLLM server; the arguments are those of `ChatEndpoint` and `TokenSource`."""
+
+    client: ChatClient
+
+    def __init__(
+        self, url: str, model: str, chat: ChatTokenizer, sampling: Sampling, **options: Unpack[ClientOptions]
+    ) -> None:
+        super().__init__(chat, sampling)
+        self.client = open_client(url, model, **options)
+
+    async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
+        """See `TokenSource.sample`."""
+        params = dict(params)
+        logprobs = bool(params.pop("logprobs", False))
+        body = {
+            "model": self.client.config.model,
+            "prompt": prompt_ids,
+            "max_tokens": params.pop("max_new_tokens"),
+            "return_token_ids": True,
+            **({"logprobs": 0} if logprobs else {}),
+            **params,
+        }
+
+        def read(answer: Any) -> Sampled:
+            choice = answer["choices"][0]
+            values = choice["logprobs"]["token_logprobs"] if logprobs else None
+            return Sampled(list(choice["token_ids"]), values, choice["finish_reason"])
+
+        try:
+            return await self.client.post("/completions", body, read, "token ids: is this vLLM 0.10.2 or later?")
+        except RemoteError as error:
+            raise EngineError(str(error)) from error
+
+
+class _Server:
+    """The source as verl's token server looks to one conversation."""
+
+    def __init__(self, source: TokenSource, usage: PolicyUsage) -> None:
+        self._source, self._usage = source, usage
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> Sampled:
+        sampled = await self._source.sample(prompt_ids, sampling_params)
+        self._usage.requests += 1
+        self._usage.input_tokens += len(prompt_ids)
+        return sampled

@@ -1,0 +1,280 @@
+"""The cold start of a recipe on a generated world: rows, a small model, and supervised training on worked episodes.
+
+The episodes are run by the recipe's own agent with its tools (`agent_rl.evaluation.runner`), so the format, the
+observations, the tokens and the mask are those of training. A mix of habits is taught, good and bad; the model then
+chooses among them at random, and which one pays is left to reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+import os
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_rl.agents.policies.tokens import ChatTokenizer
+from agent_rl.cpu import switch as cpu
+from agent_rl.data import read_parquet, write_parquet
+from agent_rl.data.worlds import World, load_world
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.recipe import values_of
+from agent_rl.evaluation.runner import Evaluation, run_scripts
+from agent_rl.evaluation.settings import read_settings
+from agent_rl.launch.composition import compose
+from agent_rl.launch.run_folder import versions
+from agent_rl.launch.supervised import train_supervised
+from agent_rl.settings import AgentRLSettings
+from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
+from agent_rl.trajectory import Trajectory
+from agent_rl.verl_adapter.checkpoints import weights_digest
+from agent_rl.verl_adapter.inspection import load_chat_tokenizer
+from agent_rl.work.progress import progress
+
+__all__ = ["MADE", "ColdStart"]
+
+EPISODES = "episodes"
+"""Name of the split whose rows are worked."""
+SAMPLE = 300
+"""Episodes whose text the tokenizer is trained on."""
+SHORT, TOKENS_PER_GPU = 1024, 8192
+"""Least limits of the SFT trainer, its defaults: tokens of an episode, and of a pass of the model on a GPU."""
+MICRO = 16
+"""Most episodes in one pass of a model on a CPU."""
+MADE = "made.json"
+"""File beside the model: what it was made with."""
+
+
+class ColdStart:
+    """What `agent_rl.cold_start` of a recipe makes, in one folder: train.parquet, test.parquet and model/.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+        overrides: hydra overrides.
+
+    Raises:
+        ConfigError: the recipe does not compose, or has no cold start on this platform.
+    """
+
+    def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
+        config = compose(recipe, overrides)
+        settings = AgentRLSettings.from_config(config).cold_start
+        if settings is None:
+            remedy = "Set VERL_PLATFORM=cpu for the recipe's size on a CPU, or add the section"
+            raise ConfigError("agent_rl.cold_start", f"{recipe} has none on this platform", remedy)
+        self.config = config
+        self.settings: ColdStartSettings = settings
+        self.world: World = load_world(settings.world)
+        self.folder = Path(str(config.actor_rollout_ref.model.path)).parent
+        self.model = self.folder / "model"
+        self._files = {"train": str(config.data.train_files), "test": str(config.data.val_files)}
+        self._values = values_of(config)
+        self._devices = int(config.trainer.n_gpus_per_node)
+        self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
+
+    def make(self) -> bool:
+        """Make what is not there yet, or was made by other settings or of other rows; False: all was there.
+
+        A trained stage is kept: after an end in between, the next call begins with the stage after it.
+
+        Raises:
+            ConfigError: a batch cannot be made.
+            KeyboardInterrupt: saying how many stages are kept.
+        """
+        asked = {
+            "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
+        }  # fmt: skip
+        record = self._record(asked)
+        if "model_sha256" in record:
+            return False
+        self._check_batch()
+        rows, stages, losses = self.write_rows(), self.settings.stages, record.get("losses", [])
+        model = self._stage(len(losses)) if losses else self._first_model(rows[EPISODES])
+        tokenizer = self.chat(model)
+        try:
+            for number, stage in enumerate(stages[len(losses) :], start=len(losses) + 1):
+                file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
+                losses.append(self._train(model, file, self._stage(number), stage))
+                self._write_record({**asked, "losses": losses})
+                model = self._stage(number)
+        except KeyboardInterrupt:
+            kept = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
+            raise KeyboardInterrupt(kept) from None
+        self._write_record({**asked, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
+        return True
+
+    def chat(self, model: Path) -> ChatTokenizer:
+        """The tokenizer in a model's folder, with the chat template of the recipe's training."""
+        return load_chat_tokenizer(
+            str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
+        )
+
+    def digest(self) -> str:
+        """The SHA-256 of the model's weights; another processor makes another model."""
+        return weights_digest(self.model)
+
+    def has_rows(self) -> bool:
+        """Whether the rows can be had: generated ones always, those of a data set where its files are."""
+        return self.settings.rows is None or all(Path(each).expanduser().is_file() for each in self._files.values())
+
+    def rows_digest(self) -> str:
+        """The SHA-256 of the rows, and so of what the world writes into them, wherever their folder is."""
+        with tempfile.TemporaryDirectory() as folder:
+            rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
+        return hashlib.sha256(rows.encode()).hexdigest()
+
+    def write_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """Write the rows of each split, and what the tools need."""
+        splits = self.rows(self.folder)
+        for split, rows in splits.items():
+            write_parquet(rows, self.folder / f"{split}.parquet")
+        return splits
+
+    def rows(self, folder: Path) -> dict[str, list[dict[str, Any]]]:
+        """The rows of each split; what the tools need is written into a folder.
+
+        Raises:
+            ConfigError: the world has not as many.
+        """
+        settings = self.settings
+        counts = {"test": settings.held_out, EPISODES: settings.episode_rows, "train": settings.train_rows}
+        if settings.rows == "recipe":
+            known = {split: read_parquet(Path(file).expanduser()) for split, file in self._files.items()}
+            known |= {EPISODES: [row for row in known["train"] if self.world.works(row)]}
+            if not known[EPISODES]:
+                problem = f"the world {settings.world} can work none of the rows in {self._files['train']}"
+                raise ConfigError("agent_rl.cold_start.rows", problem, "Name another world, or other data.train_files")
+            return {split: known[split][:count] for split, count in counts.items()}
+        splits = self.world.write(folder, settings.seed, counts)
+        for split, rows in splits.items():
+            if len(rows) < counts[split]:
+                problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
+                raise ConfigError("agent_rl.cold_start", problem, "Ask for fewer")
+        return splits
+
+    def run(
+        self, mix: Mapping[str, float], split: str, chat: ChatTokenizer, seed: str, limit: int | None = None
+    ) -> list[Trajectory]:
+        """Scored episodes of a mix of habits on the rows of a split; with a limit, on so many from the first.
+
+        Raises:
+            ConfigError: the world has no such habit.
+        """
+        for name in mix.keys() - self.world.habits.keys():
+            known = ", ".join(self.world.habits)
+            raise ConfigError("agent_rl.cold_start.stages.mix", f"there is no habit {name!r}", f"Known: {known}")
+        given = {"model": str(self.model), "data": str(self.folder / f"{split}.parquet"), "limit": limit}
+        settings = read_settings(given, [], self._values)
+        evaluation = Evaluation.load(settings)
+        scripts = []
+        for number, row in enumerate(evaluation.rows):
+            rng = random.Random(f"{seed}/{number}")
+            habit = self.world.habits[rng.choices(list(mix), list(mix.values()))[0]]
+            scripts.append(habit(row, rng))
+        with progress("worked episodes", len(scripts)) as advance:
+            return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
+
+    def _record(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """What was made as it is asked now; without `model_sha256` it lacks stages, and it is removed if it is void."""
+        file = self.folder / MADE
+        record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+        if record.items() >= asked.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
+            return record
+        file.unlink(missing_ok=True)
+        return {}
+
+    def _write_record(self, record: Mapping[str, Any]) -> None:
+        temporary = self.folder / f"{MADE}.tmp"
+        temporary.write_text(json.dumps(record, indent=2) + "\n")
+        os.replace(temporary, self.folder / MADE)
+
+    def _stage(self, number: int) -> Path:
+        """The model after a stage."""
+        return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
+
+    def _check_batch(self) -> None:
+        """Refuse a batch that the devices cannot share: the trainer would leave episodes out, or fail."""
+        batch, micro = self.settings.batch, self.settings.micro_batch
+        if batch % self._devices:
+            problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
+            raise ConfigError("agent_rl.cold_start.batch", problem, f"Name a multiple of {self._devices}")
+        share = batch // self._devices
+        if micro is not None and share % micro:
+            problem = f"a device's {share} episodes of a batch cannot be divided by {micro}"
+            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Name a divisor of {share}")
+
+    def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:
+        """The model to begin with: the named one, or one with random weights and a tokenizer for the world's episodes.
+
+        Raises:
+            ConfigError: there is no such model.
+        """
+        from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+
+        if self.settings.base is not None:
+            base = Path(self.settings.base).expanduser()
+            if not (base / "config.json").is_file():
+                remedy = "Make it as the recipe's README says, or name another folder"
+                raise ConfigError("agent_rl.cold_start.base", f"there is no model in {base}", remedy)
+            return base
+        folder, shape = self.folder / "stage_0", self.settings.model
+        make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
+        mix = self.settings.stages[-1].mix
+        worked = self.run(mix, EPISODES, self.chat(folder), "words", SAMPLE)
+        texts = [text for each in worked for text in _texts(each)]
+        tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
+        make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))
+        return folder
+
+    def _write_episodes(
+        self, rows: Sequence[Mapping[str, Any]], chat: ChatTokenizer, stage: ColdStartStage, number: int
+    ) -> Path:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        found = self.run(stage.mix, EPISODES, chat, f"{self.settings.seed}/{number}")
+        sequences = [sequence for each in found for sequence in each.info["tokens"]["sequences"]]
+        file = self.folder / f"stage_{number}.parquet"
+        if len(sequences) < self.settings.batch:
+            problem = f"a batch has {self.settings.batch} episodes, and only {len(sequences)} were worked"
+            raise ConfigError(
+                "agent_rl.cold_start.batch", problem, "Lower it, or raise agent_rl.cold_start.episode_rows"
+            )
+        kept = [{name: each[name] for name in ("prompt_ids", "response_ids", "mask")} for each in sequences]
+        pq.write_table(pa.Table.from_pylist(kept), file)
+        return file
+
+    def _train(self, model: Path, episodes: Path, target: Path, stage: ColdStartStage) -> float:
+        with progress(f"steps to {target.name}", stage.steps) as advance:
+            return train_supervised(
+                model, episodes, target, stage.steps, self._overrides(stage), self._devices,
+                lambda loss: advance(note=f"{target.name}: loss {loss:.3f}"),
+            )  # fmt: skip
+
+    def _overrides(self, stage: ColdStartStage) -> list[str]:
+        micro, length = self.settings.micro_batch, max(SHORT, self._longest)
+        if micro is None and cpu.is_selected():
+            micro = math.gcd(MICRO, self.settings.batch // self._devices)
+        return [
+            *([] if micro is None else ["data.use_dynamic_bsz=False", f"data.micro_batch_size_per_gpu={micro}"]),
+            f"data.max_length={length}",
+            f"data.max_token_len_per_gpu={max(TOKENS_PER_GPU, length)}",
+            f"data.train_batch_size={self.settings.batch}",
+            f"optim.lr={stage.lr}",
+            f"optim.lr_warmup_steps={min(30, stage.steps // 5)}",
+            "optim.lr_scheduler_type=cosine",
+            "optim.min_lr_ratio=0.02",
+            "optim.betas=[0.9,0.99]",
+            "optim.weight_decay=0.0",
+            f"engine.seed={self.settings.seed}",
+        ]
+
+
+def _texts(trajectory: Trajectory) -> list[str]:
+    turns = [text for turn in trajectory.turns for text in (turn.text, turn.observation) if text]
+    return [*(str(message.content) for message in trajectory.prompt), *turns]

@@ -1,0 +1,165 @@
+"""`Experiment`: a recipe over seeds and values of keys, each a run of the trainer, with one receipt.
+
+A finished run is not started again, a killed one goes on from its checkpoint, and one that fails is reported while the
+others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from rich.table import Table
+
+from agent_rl.errors import AgentRLError
+from agent_rl.evaluation.experiments.cold_start import ColdStart
+from agent_rl.evaluation.experiments.outcome import RunOutcome, judgement, read_outcome, solved
+from agent_rl.evaluation.experiments.receipt import RECEIPT, hashes, machine, verdicts, write_curve
+from agent_rl.launch.command import quoted
+from agent_rl.launch.recipes import recipe_folder
+from agent_rl.launch.training import train
+from agent_rl.trajectory.estimates import estimate_rate
+
+__all__ = ["Experiment", "comparison"]
+
+LONGEST = 100
+"""Characters of the name of a variant's folder."""
+
+
+class Experiment:
+    """A recipe over seeds and values.
+
+    Args:
+        recipe: a folder with `config.yaml`, or the name of a recipe.
+        seeds: how many, from 1.
+        words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
+        folder: of the runs; None: `outputs/experiments/<recipe>`.
+        say: prints a line.
+    """
+
+    def __init__(
+        self,
+        recipe: str,
+        seeds: int,
+        words: Sequence[str] = (),
+        folder: Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.recipe, self.seeds, self._say = recipe, range(1, seeds + 1), say
+        self.name = recipe_folder(recipe).name
+        self.folder = folder or Path("outputs/experiments") / self.name
+        choices = [_values(word) for word in words]
+        self._fixed = [each[0] for each in choices if len(each) == 1]
+        self.variants = [list(each) for each in itertools.product(*(each for each in choices if len(each) > 1))]
+        self._words = list(words)
+        self._hashes = hashes(recipe, self._fixed)
+        self._digest = "".join(each[:6] for each in self._hashes.values())
+        """Of recipe and rows: runs of another configuration are in another folder."""
+        self.failed: dict[str, str] = {}
+        """Errors by the name of the run."""
+
+    def run(self, results: Path) -> dict[str, Any]:
+        """Run what is missing, and write the receipt and the curve.
+
+        Args:
+            results: the receipt's folder, which is made. Where a seed has failed, nothing is written there.
+
+        Returns:
+            The receipt; `failed` is in it where a seed has failed.
+        """
+        start = ColdStart(self.recipe, self._fixed)
+        begun = time.monotonic()
+        if start.make():
+            self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
+        chat, baselines = start.chat(start.model), start.world.baselines
+        episodes = {name: start.run({name: 1.0}, "test", chat, name) for name in ("oracle", *baselines, "random")}
+        policies = {name: estimate_rate([[solved(each)] for each in found]) for name, found in episodes.items()}
+        judgements = {name: found for name, each in episodes.items() if (found := judgement(each))}
+        runs: dict[str, RunOutcome] = {}
+        for variant, seed in itertools.product(self.variants, self.seeds):
+            name = " ".join([*variant, f"seed {seed}"])
+            try:
+                runs[name] = self._outcome(variant, seed)
+            except AgentRLError as error:
+                self.failed[name] = str(error)
+                self._say(f"{name} failed: {error}")
+        receipt: dict[str, Any] = {
+            "command": shlex.join(["agent-rl", "experiment", f"recipes/{self.name}", "--seeds", str(len(self.seeds)),
+                                   *self._words]),
+            **({"overrides": self._fixed} if self._fixed else {}),
+            "hashes": self._hashes,
+            "cold_start_model_sha256": start.digest(),
+            "versions": self._versions(),
+            "machine": machine(start.model),
+            "held_out_rows": start.settings.held_out,
+            "runs": {name: run.plain() for name, run in runs.items()},
+            "policies": {name: round(each.mean, 4) for name, each in policies.items()},
+            **({"judgements": {name: asdict(each) for name, each in judgements.items()}} if judgements else {}),
+            "holds": verdicts(list(runs.values()), policies, judgements, baselines),
+        }  # fmt: skip
+        if self.failed:
+            return {**receipt, "failed": self.failed}
+        results.mkdir(parents=True, exist_ok=True)
+        write_curve(results, runs, policies, self.name)
+        (results / RECEIPT).write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
+        return receipt
+
+    def _outcome(self, variant: Sequence[str], seed: int) -> RunOutcome:
+        """Of the run of a variant with a seed, which is started or goes on unless it is finished."""
+        folder = self._run_folder(variant, seed)
+        done = folder / "done"
+        if not done.is_file():
+            words = [*self._fixed, *variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
+            if train(self.recipe, words) is not None:
+                raise KeyboardInterrupt("the same command goes on after the last step")
+            done.touch()
+        return read_outcome(folder)
+
+    def _run_folder(self, variant: Sequence[str], seed: int) -> Path:
+        label = "_".join(word.replace("/", "-") for word in variant) or "base"
+        if len(label) > LONGEST:
+            label = f"{label[:LONGEST]}_{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+        return (self.folder / self._digest / label / f"seed_{seed}").absolute()
+
+    def _versions(self) -> dict[str, str]:
+        """Of the runs' own records; of the first that has one."""
+        for variant, seed in itertools.product(self.variants, self.seeds):
+            record = self._run_folder(variant, seed) / "run.json"
+            if record.is_file():
+                versions: dict[str, str] = json.loads(record.read_text())["versions"]
+                return versions
+        return {}
+
+
+def comparison(receipt: dict[str, Any]) -> Table:
+    """The runs as a table."""
+    table = Table(title="success on held-out rows", title_justify="left")
+    for column in ("run", "before", "after", "gain", "s"):
+        table.add_column(column, justify="left" if column == "run" else "right")
+    for name, run in receipt["runs"].items():
+        cells = [f"{run[key]['mean']:.3f} [{run[key]['low']:.3f}, {run[key]['high']:.3f}]"
+                 for key in ("before", "after", "gain")]  # fmt: skip
+        table.add_row(name, *cells, f"{run['training_seconds']:.0f}")
+    for name, mean in receipt["policies"].items():
+        table.add_row(name.replace("_", " "), "", f"{mean:.3f}", "", "")
+    return table
+
+
+def _values(word: str) -> list[str]:
+    """The words of a sweep, one for each of its values."""
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException:  # composing the recipe says what is wrong
+        return [word]
+    if not override.is_sweep_override():
+        return [word]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]

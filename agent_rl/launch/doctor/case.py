@@ -1,0 +1,110 @@
+"""The input of the doctor's checks: a run, and the machine that it would run on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.cluster import Nodes
+from agent_rl.launch.doctor.machine import Gpu, Machine
+from agent_rl.launch.doctor.model_files import ModelFiles, find_model
+from agent_rl.launch.environment import joins_ray
+from agent_rl.preflight import case
+from agent_rl.verl_adapter.checkpoints import policy_shards, settings_folder
+
+__all__ = ["Case"]
+
+ROLLOUT, VERLS = "actor_rollout_ref.rollout", "reward.reward_model"
+
+
+@dataclass(frozen=True)
+class Case(case.RunCase):
+    """A run and a machine, with lazily read model files and GPUs.
+
+    Attributes:
+        given: facts of the machine on which the run would be; None: this one.
+    """
+
+    given: Machine | None = None
+
+    @cached_property
+    def nodes(self) -> Nodes | None:
+        """The nodes that the launcher starts; None for one node, and for a wrong environment (see `checks.ray`)."""
+        try:
+            return Nodes.from_environment(self.environ)
+        except ConfigError:
+            return None
+
+    @property
+    def joins(self) -> bool:
+        """Whether the run joins a Ray cluster that exists already."""
+        return joins_ray(self.environ)
+
+    @property
+    def engine_world(self) -> int:
+        """GPUs that the engines share: the run's, or in verl's separate mode their own."""
+        if self.get("actor_rollout_ref.hybrid_engine", True):
+            return self.world_size
+        return self.number(f"{ROLLOUT}.n_gpus_per_node", 1) * self.number(f"{ROLLOUT}.nnodes", 1)
+
+    @property
+    def gpus_wanted(self) -> int:
+        """GPUs of one machine: the trainer's, and those of engines and of reward models that have their own."""
+        count = self.number("trainer.n_gpus_per_node", 1)
+        if self.nodes is None and not self.joins:  # on several machines, Ray spreads the models
+            count += self.judge_gpus
+            if self.get(f"{VERLS}.enable") and self.get(f"{VERLS}.enable_resource_pool"):
+                count += self.number(f"{VERLS}.n_gpus_per_node", 0) * self.number(f"{VERLS}.nnodes", 0)
+        if self.get("actor_rollout_ref.hybrid_engine", True):
+            return count
+        return count + self.number(f"{ROLLOUT}.n_gpus_per_node", 0)
+
+    @property
+    def judge_gpus(self) -> int:
+        """GPUs of the reward models of `agent_rl.reward.models` that have their own, on all machines."""
+        served = self.settings.reward.models.values()
+        return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the run needs a GPU and this machine has none: then memory and cores of this machine say nothing."""
+        return not (self.on_cpu or self.gpus)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine on which the run would be."""
+        return self.given or Machine(self.environ)
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        """The NVIDIA GPUs that a run may use."""
+        return self.machine.gpus
+
+    @cached_property
+    def model(self) -> ModelFiles:
+        """The model that is trained; of a checkpoint, which is merged at the start, what its configuration says."""
+        path = self.path(self.get("actor_rollout_ref.model.path", ""))
+        return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
+
+    @cached_property
+    def checkpoint(self) -> Path | None:
+        """The shards of the policy, if the model that is trained is a checkpoint of training."""
+        folder = Path(self.path(self.get("actor_rollout_ref.model.path", "")))
+        return None if (folder / "config.json").is_file() else policy_shards(folder)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder for checkpoints."""
+        return self.folder / Path(str(self.get("trainer.default_local_dir", "checkpoints"))).expanduser()
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt and response together."""
+        return self.number("data.max_prompt_length", 0) + self.number("data.max_response_length", 0)
+
+    @property
+    def world_size(self) -> int:
+        """Processes of the trainer, one for each of its GPUs."""
+        return self.number("trainer.n_gpus_per_node", 1) * self.number("trainer.nnodes", 1)

@@ -1,0 +1,162 @@
+"""Checks of the configuration: values, verl's own validation, batches, the model's folder, places to write to."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch import resolution
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.model_files import ModelFiles
+from agent_rl.launch.run_folder import RunFolder
+from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, reason, skipped, warning
+from agent_rl.verl_adapter import inspection
+from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+ENGINE_RESERVE = 6
+"""Positions of the context that SGLang keeps from a request."""
+AGAIN = "Copy or download the model again"
+MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
+
+
+@check("configuration")
+def values(case: Case) -> list[ConfigError]:
+    """No mandatory value is missing, and every interpolation can be resolved."""
+    return resolution.problems(case.config)
+
+
+@check("configuration", needs=Needs.VERL)
+def validation(case: Case) -> Iterator[Finding]:
+    """Verl's own checks of the configuration pass: those before Ray starts, and those of its dataclasses."""
+    config: Any = case.config.copy()
+    OmegaConf.resolve(config)
+    if case.checkpoint is not None:  # verl gets the merged model
+        config.actor_rollout_ref.model.path = str(settings_folder(case.checkpoint))
+    complaints: dict[str, str] = {}
+    for section, run in inspection.verls_checks(config).items():
+        try:
+            run()
+        except Exception as error:  # noqa: BLE001 - verl may raise anything: it goes into the table
+            complaints.setdefault(reason(error), section)
+    for complaint, section in complaints.items():
+        yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values that it names")
+    if not complaints:
+        yield ok("verl's own has passed")
+
+
+@check("configuration", "batches")
+def mini_batches(case: Case) -> Iterator[Finding]:
+    """Trajectories divide evenly among the trainer's processes and into micro-batches; verl asserts this in workers."""
+    own = "actor_rollout_ref"
+    mini, batch = case.number(MINI, 1), case.number("data.train_batch_size", 1)
+    n = case.number(f"{own}.rollout.n", 1)
+    shards = max(1, case.world_size // case.number(f"{own}.actor.ulysses_sequence_parallel_size", 1))
+    if mini * n % shards:
+        given = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
+        remedy = f"Choose {MINI} so that it times {n} is a multiple of {shards}"
+        yield problem(f"{given}, which {shards} trainer processes cannot share", remedy, "mini-batch")
+        return
+    asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
+    if asynchronous and batch != mini * (each := case.number("trainer.v1.separate_async.parameter_sync_step", 1)):
+        text = f"separate_async wants data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
+        yield problem(text, f"Set data.train_batch_size={each * mini}, or change {MINI}", "mini-batch")
+    updates = math.ceil(batch / mini)
+    if updates * mini != batch:
+        text = f"{mini} does not divide data.train_batch_size={batch}: verl fills each step up to {updates * mini}"
+        yield warning(text, f"Set {MINI} to a divisor of {batch}", "mini-batch")
+    yield from _micro_batches(case, f"{own}.actor", "ppo_{}_per_gpu", "use_dynamic_bsz", mini * n // shards)
+    dynamic, trajectories = "log_prob_use_dynamic_bsz", updates * mini * n // shards
+    yield from _micro_batches(case, f"{own}.rollout", "log_prob_{}_per_gpu", dynamic, trajectories)
+    yield ok(f"{batch} prompts x {n} trajectories, {updates} update(s) of {mini * n} on {shards} process(es)")
+
+
+def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
+    """Problems of micro-batches of a fixed size that do not divide the trajectories, or that the longest exceeds."""
+    if not case.get(f"{section}.{dynamic}"):
+        key = f"{section}.{name.format('micro_batch_size')}"
+        if (micro := case.get(key)) and trajectories % int(micro):
+            text = f"{trajectories} trajectories of a process are no multiple of {micro}"
+            yield problem(text, f"Set {key} to a divisor of {trajectories}", "micro-batch")
+    elif case.longest > case.number(key := f"{section}.{name.format('max_token_len')}", case.longest):
+        text = f"{key} is less than the longest prompt and response together, {case.longest}"
+        yield problem(text, f"Set it to {case.longest} or more", "micro-batch")
+
+
+@check("configuration")
+def model(case: Case) -> Finding | None:
+    """The model is on this machine, with all its files complete."""
+    if case.checkpoint is not None:
+        return ok(f"{case.shown(case.checkpoint)}: a checkpoint of training, which is merged when the run starts")
+    return complete(case, case.model, case.model.config.get("model_type", "of unknown type"))
+
+
+def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
+    """A finding about a model's files; None for a folder that is not there, which the launcher's check reports."""
+    if found.folder is None:
+        return _absent(case, found.name)
+    shown, missing = case.shown(found.folder), [] if found.config else ["config.json"]
+    if not any((found.folder / name).is_file() for name in TOKENIZER_FILES):
+        missing.append("a tokenizer")
+    if not any(found.folder.glob("*.safetensors")) and not any(found.folder.glob("*.bin")):
+        missing.append("weights")
+    if missing:
+        return problem(f"{shown} lacks {', '.join(missing)}", AGAIN)
+    if found.broken:
+        return problem(f"{shown}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
+    return ok(f"{shown}: {kind}, {found.parameters or 0:,} parameters")
+
+
+def _absent(case: Case, name: str) -> Finding | None:
+    if case.on_cpu and name in (TINY_MODEL, TINY_CLASSIFIER):
+        return skipped(f"{name} is made when the run starts")
+    if names_a_folder(name):
+        return None
+    if (case.folder / name.partition("/")[0]).is_dir():
+        text = f"there is no folder {name} in {case.folder}, only its beginning"
+        return problem(text, "Correct the path, or name a model of the hub")
+    for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
+            text = f"{name} is not on this machine, and {key} forbids its download"
+            return problem(text, f"Unset {key}, or give a folder")
+    if not case.is_elsewhere and not case.machine.hub_answers:
+        remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
+        return problem(f"{name} is not on this machine, and the hub does not answer", remedy)
+    text = f"{name} is not on this machine; it will be downloaded from the hub on each node"
+    return skipped(text, f"To have it checked: hf download {name}")
+
+
+@check("configuration")
+def context(case: Case) -> Finding:
+    """A whole trajectory fits into the model's context."""
+    prompt, response = case.number("data.max_prompt_length", 0), case.number("data.max_response_length", 0)
+    longest = case.model.config.get("max_position_embeddings")
+    wanted = f"data.max_prompt_length={prompt} + data.max_response_length={response}"
+    if not longest:
+        return skipped(f"{wanted}; the model's limit is not known here")
+    if prompt + response > longest:
+        remedy = "Lower one of them, or take a model with a longer context"
+        return problem(f"{wanted} is more than the model's {longest} positions", remedy)
+    if prompt + response > longest - ENGINE_RESERVE:
+        text = f"{wanted}: the engine refuses the last {ENGINE_RESERVE} of the model's {longest} positions"
+        return warning(text, f"Set data.max_response_length={longest - ENGINE_RESERVE - prompt} or less")
+    return ok(f"{prompt} + {response} of {longest} tokens")
+
+
+@check("configuration", "run folder")
+def run_folder(case: Case) -> Finding | None:
+    """The run's folder can be written to, and has no run with another configuration."""
+    run = RunFolder(case.config, script=None if case.script is None else str(case.script))
+    there = next(path for path in (run.path, *run.path.parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        text = f"{run.path} cannot be written ({there} is in the way)"
+        return problem(text, "Set agent_rl.run.folder to a folder that you may write to")
+    run.require_same()
+    return None

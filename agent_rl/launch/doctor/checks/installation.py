@@ -1,0 +1,89 @@
+"""Checks of the installed packages against the metadata of verl and agent_rl; nothing is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import agent_rl
+from agent_rl.launch.doctor.case import Case
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
+from agent_rl.verl_adapter import inspection
+from agent_rl.verl_adapter.patches import VERL_VERSION
+
+SHOWN = ("verl", "torch", "sglang", "transformers", "ray", "TransferQueue", "tensordict")
+PLUGIN = "agent_rl.verl_adapter.plugin"
+CPU_HELP = "Run make install"
+GPU_HELP = "Run pip install 'agent-rl[sglang]'"
+MANY = 10
+"""With more unmet requirements than this, the remedy is to reinstall everything."""
+
+
+@check("installation", needs=Needs.MACHINE)
+def packages(case: Case) -> Iterator[Finding]:
+    """The supported verl and SGLang are installed, and every requirement of agent_rl and verl for this platform."""
+    everything = CPU_HELP if case.on_cpu else GPU_HELP
+    versions = {name: version for name in SHOWN if (version := case.machine.version(name))}
+    for name in ("verl", "sglang"):
+        if name not in versions:
+            yield problem("is not installed", everything, name)
+    if (installed := versions.get("verl", VERL_VERSION)) != VERL_VERSION:
+        text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
+        yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
+    extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
+    unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
+    if unmet:
+        wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
+        yield problem(_listed(unmet), f"Run pip install {wanted}" if len(unmet) <= MANY else everything)
+    else:
+        yield ok(", ".join(f"{name} {version}" for name, version in versions.items()))
+    if "sglang" in versions and case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
+        yield warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
+
+
+@check("installation", "verl plugin", Needs.MACHINE)
+def plugin(case: Case) -> Finding:
+    """agent_rl is installed: verl finds it by its entry point, in every Ray worker."""
+    points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
+    policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), case.machine.version("agent-rl")
+    if not points or version is None:
+        text = "agent_rl is on the path but not installed: verl does not load it, so no loop or reward of ours exists"
+        return problem(text, "Run pip install -e . in its folder")
+    if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:
+        text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
+        return problem(text, "Unset it, or add agent_rl")
+    return ok(f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
+
+
+@check("installation", needs=Needs.VERL)
+def registration(case: Case) -> Finding:
+    """Verl has loaded our plugin: a failing plugin it ignores silently."""
+    if inspection.is_registered():
+        return ok("verl has loaded agent_rl")
+    return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
+
+
+def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
+    found = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
+    return f"{', '.join(found)}: these are wanted, and in parentheses what is installed"
+
+
+def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
+    """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
+    try:
+        lines = metadata.requires(by) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found = {}
+    for wanted in map(Requirement, lines):
+        applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
+        if not applies or wanted.name.lower() in ("verl", "agent-rl"):
+            continue
+        version = case.machine.version(wanted.name)  # 2.13.0+cpu is 2.13.0
+        if version is None or not wanted.specifier.contains(Version(version).public, prereleases=True):
+            found[wanted.name] = (version, str(wanted.specifier))
+    return found

@@ -1,0 +1,293 @@
+"""Checks of a machine: its GPUs and how they are divided, the cores of a CPU, and what the stack needs of a GPU node.
+
+`STACK` is what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 ask of a node and do not check themselves, as one table:
+what is wanted, what happens otherwise, and where that is from. The numbers of other requirements are derived from the
+configuration: memory, disk and `/dev/shm` (`checks.memory`), logical CPUs (`checks.ray`), versions
+(`checks.installation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
+
+from agent_rl.cpu.profile import profile_of
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.environment import CUDA, RUNTIME, require_home, temporary_files
+from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+
+__all__ = ["STACK", "NodeRequirement"]
+
+ROLLOUT = "actor_rollout_ref.rollout"
+BUSY = 0.05
+"""Share of a GPU's memory in use above which the GPU counts as busy."""
+
+
+@dataclass(frozen=True)
+class NodeRequirement:
+    """One requirement.
+
+    Attributes:
+        subject: of the finding.
+        wanted: what the stack asks for.
+        otherwise: what happens without it.
+        source: where that is from.
+        look: what this case has, in words, and whether that is enough; None: the row does not concern the run.
+        remedy: what to do.
+    """
+
+    subject: str
+    wanted: str
+    otherwise: str
+    source: str
+    look: Callable[[Case], tuple[str, bool] | None]
+    remedy: str
+
+
+def _at_least(found: str, least: str) -> tuple[str, bool]:
+    """A version, and whether it is another one or newer; not, where it is not a version."""
+    return found, _version(found) >= Version(least)
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _library(case: Case, name: str) -> tuple[str, bool]:
+    there = name in case.machine.libraries
+    return "found" if there else "not found", there
+
+
+def _torch(case: Case) -> tuple[str, bool]:
+    version = case.machine.torch_cuda or ""
+    return version or "torch without CUDA", version.startswith(f"{CUDA}.")
+
+
+def _toolkit(case: Case) -> tuple[str, bool]:
+    home, lacks = case.machine.cuda_home, ", ".join(case.machine.missing_parts)
+    return f"{home or 'none'}{lacks and f' lacks {lacks}'}", bool(home) and not lacks
+
+
+def _compiling(case: Case) -> tuple[str, bool] | None:
+    failures = "; ".join(f"{name}: {why}" for name, why in case.machine.compiled.items() if why)
+    return (failures or "works", not failures) if case.machine.compiled else None
+
+
+def _head_size(case: Case) -> tuple[str, bool] | None:
+    config, backend = case.model.config, str(case.get(f"{ROLLOUT}.engine_kwargs.sglang.attention_backend", ""))
+    size = int(config.get("head_dim") or config.get("hidden_size", 0) // config.get("num_attention_heads", 1))
+    return (str(size), size in (64, 128, 256)) if size and backend in ("", "flashinfer") else None
+
+
+def _cupy(case: Case) -> tuple[str, bool] | None:
+    version = case.machine.version("cupy-cuda13x")
+    found = f"cupy-cuda13x {version or 'is not installed'}", version == "14.0.1"
+    return found if case.get("trainer.v1.trainer_mode") == "separate_async" else None
+
+
+def _allocator(case: Case) -> tuple[str, bool]:
+    settings = [case.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")]
+    found = ",".join(filter(None, settings))
+    return found or "torch's own setting", "expandable_segments:true" not in found.lower()
+
+
+STACK = (
+    NodeRequirement(
+        "driver",
+        f"580 or newer, for CUDA {CUDA}",
+        "torch finds no GPU",
+        "https://docs.nvidia.com/cuda/archive/13.0.0/cuda-toolkit-release-notes/index.html (table 2, CUDA 13.x)",
+        lambda case: _at_least(min((gpu.driver for gpu in case.gpus), key=_version), "580"),
+        "Install a driver of the 580 branch or newer",
+    ),
+    NodeRequirement(
+        "torch's CUDA",
+        f"{CUDA}.x",
+        "the engine's kernels and torch load different runtimes",
+        "sglang 0.5.13's requirements: torch==2.11.0, flashinfer_python[cu13]",
+        _torch,
+        "Run pip install 'agent-rl[sglang]' in a fresh environment",
+    ),
+    NodeRequirement(
+        "compute capability",
+        "8.0 or newer (Ampere)",
+        "no bf16, and flashinfer has no kernels",
+        "https://docs.flashinfer.ai/installation.html (sm75 at least); bf16 matrix units begin with 8.0",
+        lambda case: _at_least(min((gpu.capability for gpu in case.gpus), key=_version), "8.0"),
+        "Use an A100, L40, RTX 30 or newer",
+    ),
+    NodeRequirement(
+        "glibc",
+        "2.34 or newer",
+        "libraries of the wheels do not load: version `GLIBC_2.34' not found",
+        "symbols of CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself asks 2.28",
+        lambda case: _at_least(case.machine.glibc or "another C library", "2.34"),
+        "Use a container or distribution with it: Ubuntu 22.04, Debian 12, RHEL 9",
+    ),
+    NodeRequirement(
+        "libnuma",
+        "libnuma.so.1",
+        "sgl_kernel cannot be imported: could not load any common_ops library",
+        "https://github.com/odysseus-dev/odysseus/pull/6257",
+        lambda case: _library(case, "libnuma.so.1"),
+        "Run apt-get install libnuma1 (dnf: numactl-libs)",
+    ),
+    NodeRequirement(
+        "CUDA runtime",
+        f"{RUNTIME} where the loader looks",
+        "the engine's processes die when torch_memory_saver is preloaded",
+        "https://github.com/sgl-project/sglang/issues/36533",
+        lambda case: _library(case, RUNTIME),
+        f"Run pip install nvidia-cuda-runtime=={CUDA}.*: the launcher sets LD_LIBRARY_PATH",
+    ),
+    NodeRequirement(
+        "CUDA toolkit",
+        f"nvcc, lib64/libcudart.so and headers of CUDA {CUDA}",
+        "the engine ends at its first kernel: SGLang 0.5.13 compiles some, whatever its backends are",
+        "sglang 0.5.13's jit_kernel (rope, silu_and_mul), by tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
+        _toolkit,
+        "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
+        "CUDA_HOME or set it to the toolkit's folder",
+    ),
+    NodeRequirement(
+        "compiling",
+        "ninja, and three lines with CUDA and three with Python.h that compile and link",
+        "the engine ends at its first kernel, or Triton cannot build its launcher",
+        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels so; triton/runtime/build.py",
+        _compiling,
+        "Install Python's headers and a C++ compiler that this nvcc accepts (apt-get install g++ python3-dev, for this "
+        "Python's version)",
+    ),
+    NodeRequirement(
+        "size of a head",
+        "64, 128 or 256, with flashinfer's attention",
+        "the engine ends at its first batch",
+        "https://docs.flashinfer.ai/api/attention.html (head_dim)",
+        _head_size,
+        f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
+    ),
+    NodeRequirement(
+        "cupy",
+        "cupy-cuda13x 14.0.1",
+        "weights cannot be sent to engines on GPUs of their own",
+        "verl 0.9.1's extra cupy-cu130; verl/plugin/platform/platform_cuda.py imports cupy.cuda.nccl",
+        _cupy,
+        "Run pip install cupy-cuda13x==14.0.1",
+    ),
+    NodeRequirement(
+        "allocator",
+        "no expandable_segments in the environment",
+        "torch_memory_saver refuses it, and the engine keeps its memory during the update; verl switches it itself",
+        "https://github.com/fzyzcjy/torch_memory_saver/issues/24; verl/workers/engine_workers.py",
+        _allocator,
+        "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
+    ),
+)
+"""Rows that concern every run on NVIDIA GPUs, unless they say otherwise."""
+
+
+@check("machine", needs=Needs.MACHINE)
+def node(case: Case) -> Iterator[Finding]:
+    """The node has what torch, SGLang and verl ask for."""
+    if case.on_cpu or not case.gpus:
+        return
+    for row in STACK:
+        if (looked := row.look(case)) is not None:
+            found, fits = looked
+            text = f"{found}; wanted: {row.wanted}. Otherwise {row.otherwise}"
+            yield ok(found, row.subject) if fits else problem(text, row.remedy, row.subject)
+
+
+@check("machine", needs=Needs.MACHINE)
+def accelerator(case: Case) -> Finding:
+    """There is an accelerator, or the CPU was chosen, as the configuration says."""
+    device, visible = case.get("trainer.device"), case.environ.get("CUDA_VISIBLE_DEVICES")
+    if case.on_cpu and device not in (None, "cpu"):
+        remedy = "Let the recipe's config.yaml search pkg://agent_rl.config, or set trainer.device=cpu"
+        return problem(f"VERL_PLATFORM=cpu, but trainer.device is {device}", remedy)
+    if case.on_cpu:
+        unused = f"; {_listed(case)} not used" if case.gpus else ""
+        return ok(f"none: the CPU was chosen (VERL_PLATFORM=cpu){unused}")
+    if case.gpus:
+        return ok(f"{_listed(case)}, driver {case.gpus[0].driver}")
+    if case.machine.device_file and visible is not None:
+        return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or name GPUs that are there")
+    if case.machine.device_file:
+        remedy = "Fix the driver, unless it is no NVIDIA device: then the GPU checks do not apply"
+        return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
+    if case.joins:
+        return skipped("none here; the Ray cluster's machines are not checked")
+    return problem("there is none on this machine", "Set VERL_PLATFORM=cpu to use the CPU")
+
+
+@check("machine", "GPU memory in use", Needs.MACHINE)
+def gpus_in_use(case: Case) -> Finding | None:
+    """No other process uses the GPUs' memory."""
+    busy = [gpu for gpu in case.gpus if gpu.memory_mib and gpu.used_mib > BUSY * gpu.memory_mib]
+    if not busy or case.on_cpu:
+        return None
+    used = [f"GPU {gpu.index}: {gpu.used_mib / 1024:.1f} of {gpu.memory_mib / 1024:.0f} GiB" for gpu in busy]
+    remedy = "End what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
+    return warning(f"others use {', '.join(used)}", remedy)
+
+
+@check("machine", "GPUs per node")
+def gpus_per_node(case: Case) -> Finding:
+    """The machine has as many GPUs as the recipe wants on each node."""
+    wanted, here = case.gpus_wanted, len(case.gpus)
+    if case.on_cpu:
+        logical = case.number("ray_kwargs.ray_init.num_gpus", wanted)
+        if wanted > logical and not case.joins:
+            text = f"{wanted} wanted, Ray gets {logical}: the run would wait forever"
+            return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
+        return ok(f"{wanted}, a logical resource on a CPU")
+    if case.joins or not here:
+        return skipped(f"{wanted}; the run's GPUs cannot be counted here")
+    if wanted > here:
+        remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
+        return problem(f"{wanted} wanted, {here} here: the run would wait forever", remedy)
+    return ok(f"{wanted} of the {here} here" if wanted < here else f"{wanted}, all that are here")
+
+
+@check("machine")
+def tensor_parallel(case: Case) -> Finding | None:
+    """Tensor parallelism divides the model's heads."""
+    key, heads = f"{ROLLOUT}.tensor_model_parallel_size", case.model.config.get("num_attention_heads")
+    parallel = case.number(key, 1)
+    if not heads or heads % parallel == 0:
+        return None
+    return problem(
+        f"{parallel} does not divide the model's {heads} attention heads", f"Set {key} to a divisor of {heads}"
+    )
+
+
+@check("machine", "folders", Needs.MACHINE)
+def folders(case: Case) -> None:
+    """Ray has room for the names of its sockets, and files can be kept in the home directory, or elsewhere."""
+    temporary_files(case.environ)
+    require_home(case.environ)
+
+
+@check("machine", "CPU profile", Needs.MACHINE)
+def profile(case: Case) -> Iterator[Finding]:
+    """A run on a CPU has as many threads as its model is worth."""
+    if not case.on_cpu:
+        return
+    count, threads = case.machine.cores, case.environ.get("OMP_NUM_THREADS")
+    model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
+    its = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
+    if threads not in (None, "", str(its.threads)):
+        text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
+        yield warning(text, f"Unset it; agent_rl sets {its.threads}", "OMP_NUM_THREADS")
+    yield ok(f"{its.dtype}, {its.threads} thread(s) in each of the processes on {count} core(s): {its.reason}")
+
+
+def _listed(case: Case) -> str:
+    first = case.gpus[0]
+    more = "" if all(gpu.name == first.name for gpu in case.gpus) else " and others"
+    return f"{len(case.gpus)} x {first.name}{more}, {first.memory_mib / 1024:.0f} GiB each"

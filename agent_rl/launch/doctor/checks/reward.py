@@ -1,0 +1,89 @@
+"""Checks of the reward: settings, manager, custom function, scorers for the rows, and the reward models of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.checks.configuration import complete
+from agent_rl.launch.doctor.model_files import find_model
+from agent_rl.preflight.check import Finding, Status, check, ok, problem, warning
+from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+from agent_rl.settings import SECTION, TERMS
+from agent_rl.verl_adapter import early_checks  # noqa: F401 - its checks register themselves
+
+MODELS = f"{SECTION}.reward.models"
+CLASSIFIERS = ("SequenceClassification", "Reward")
+"""Parts of the names of architectures that give a score."""
+TIGHT = 0.9
+
+
+@check("reward", "reward weights")
+def weights(case: Case) -> Finding | None:
+    """The reward's settings are valid, its components can be constructed, and some weight is not 0."""
+    settings = case.settings.reward
+    if not case.scored_by_ours:
+        return None
+    terms = {name: getattr(settings, name) for name in TERMS} | settings.components
+    parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
+    case.reward  # noqa: B018 - raises where a component cannot be constructed
+    if not parts:
+        text = "every weight is 0: there is nothing to learn from"
+        return problem(text, "Set agent_rl.reward.correctness.weight")
+    return ok(", ".join(f"{name} {weight:g}" for name, weight in parts.items()))
+
+
+@check("reward", "giving up")
+def giving_up(case: Case) -> Finding | None:
+    """Giving up at once pays no more than a wrong answer after honest work: a call in every turn but the last."""
+    if not case.scored_by_ours or case.settings.reward.correctness.scorer == "none":
+        return None
+    pays = payments(case.reward, case.max_turns, case.settings.budget)
+    for pattern, by_behaviour in pays.items():
+        given_up, worked = by_behaviour[GIVING_UP][0], by_behaviour[HONEST_WORK][0]
+        if given_up > worked + 1e-9:
+            where = "" if pattern == "*" else f" (data sources {pattern})"
+            text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
+            return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
+    return ok("giving up at once pays no more than honest work")
+
+
+@check("reward", "reward models")
+def models(case: Case) -> list[Finding]:
+    """Every reward model is complete, and of the configured kind."""
+    findings = [_model(case, name, its.path, its.kind) for name, its in case.settings.reward.models.items()]
+    if case.get("reward.reward_model.enable"):
+        kind = "generative" if case.get(f"{CUSTOM_FUNCTION}.path") else "discriminative"
+        findings.append(_model(case, "", str(case.get("reward.reward_model.model_path", "")), kind))
+    return [finding for finding in findings if finding is not None]
+
+
+@check("reward", "reward models' memory")
+def shares(case: Case) -> Finding | None:
+    """The reward models that visit the trainer's GPUs fit there together."""
+    served = case.settings.reward.models
+    shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.visits}
+    if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
+        shared["reward.reward_model"] = float(case.get("reward.reward_model.rollout.gpu_memory_utilization", 0.5))
+    if not shared or case.on_cpu:
+        return None
+    total = sum(shared.values())
+    text = f"{', '.join(f'{name} {share:g}' for name, share in shared.items())} of each of the trainer's GPUs"
+    remedy = f"Lower gpu_memory_utilization below {MODELS}, or give a model GPUs of its own (placement: own)"
+    if total >= 1:
+        return problem(f"{text}: together {total:g}", remedy)
+    if total > TIGHT:
+        return warning(f"{text}: that leaves little for the trainer", remedy)
+    return ok(f"{text}, while they score")
+
+
+def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
+    found = find_model(case.path(path))
+    architecture = str((found.config.get("architectures") or ["an unnamed architecture"])[0])
+    finding = complete(case, found, architecture)
+    scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
+    if not scores and finding is not None and finding.status is Status.OK:
+        text = f"{path} is a {architecture}, which gives no score but a hidden state"
+        finding = warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative")
+    return finding and replace(finding, subject=f"reward model {name}".rstrip())

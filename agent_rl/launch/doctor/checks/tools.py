@@ -1,0 +1,68 @@
+"""Checks of the tools: the tool file as training reads it, the sandbox, and the tools that rows name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from agent_rl.errors import AgentRLError, FatalError
+from agent_rl.launch.doctor.case import Case
+from agent_rl.preflight.check import Finding, check, ok, problem, skipped, warning
+from agent_rl.sandbox import PythonSandbox
+from agent_rl.tools import ToolSpec
+from agent_rl.tools.inspection import signature
+
+MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
+KEY = f"{MULTI_TURN}.tool_config_path"
+SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
+
+
+def tool_specs(case: Case) -> list[ToolSpec] | None:
+    """The tools; None when the file cannot be read, which `tool_file` reports."""
+    try:
+        return case.tools
+    except AgentRLError:
+        return None
+
+
+@check("tools")
+def tool_file(case: Case) -> Iterator[Finding]:
+    """The tool file loads as in training, with classes, configs, environment variables, corpora and MCP servers."""
+    if (path := case.tool_path) is None:
+        yield skipped(f"none is set ({KEY})")
+        return
+    shown = case.shown(path)
+    try:
+        specs = case.tools
+    except FatalError:
+        raise
+    except AgentRLError as error:
+        yield problem(f"{shown}: {error}", "Start what the tool needs, or correct the file")
+        return
+    yield ok(f"{shown}: {', '.join(signature(spec) for spec in specs)}")
+    length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
+    if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
+        remedy = f"Set {MULTI_TURN}.max_tool_response_length, or agent_rl.tools.max_result_tokens"
+        yield warning(f"results are cut at {length} characters (verl's default)", remedy, "tool results")
+
+
+@check("tools")
+def sandbox(case: Case) -> Finding | None:
+    """If tools run the policy's code, this machine can isolate it."""
+    users = [spec for spec in tool_specs(case) or () if spec.cls.__module__ in SANDBOXED]
+    if not users:
+        return None
+    names, report = ", ".join(spec.name for spec in users), asyncio.run(_probe())
+    if report.isolated:
+        return ok(f"for {names}: {', '.join(report.layers)} hold")
+    missing = "; ".join(f"{layer}: {why}" for layer, why in report.missing.items())
+    if all(spec.config.get("unsafe") for spec in users):
+        return warning(f"{names} run the policy's code without isolation (unsafe: true)", missing)
+    remedy = "Fix one of these, or set `unsafe: true` in the entry's config if you trust the code"
+    return problem(f"this machine cannot isolate the code of {names}. {missing}", remedy)
+
+
+async def _probe() -> Any:
+    async with PythonSandbox() as sandbox:
+        return await sandbox.probe()

@@ -1,0 +1,162 @@
+"""Runs the checks: each with a time limit, no failure hides another check, and those that need verl run in a child."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import pkgutil
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.composition import compose
+from agent_rl.launch.doctor import checks
+from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.machine import Machine
+from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, ok, reason, refusal
+from agent_rl.verl_adapter import inspection
+
+__all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
+
+LIMIT_S = 30.0
+"""Seconds of one check; an index that a tool builds, or a silent server, may take longer."""
+CHILD_LIMIT_S = 120.0
+"""Seconds of the child process, which imports verl."""
+
+
+Tell = Callable[[str], None]
+
+
+def all_checks() -> list[Check]:
+    """Every check of the doctor, those of its folder among them, in the order of the table."""
+    for module in pkgutil.iter_modules(checks.__path__):
+        importlib.import_module(f"{checks.__name__}.{module.name}")
+    return checks_at("doctor")
+
+
+def diagnose(
+    recipe: str | None = None,
+    overrides: Sequence[str] = (),
+    script: Path | None = None,
+    tell: Tell = lambda text: None,
+    machine: Machine | None = None,
+) -> list[Finding]:
+    """Check this machine and, with a recipe, the run that it would start here.
+
+    Args:
+        recipe: a folder with `config.yaml`; None: the machine and the installation only.
+        overrides: hydra overrides, as for training.
+        script: the user's own entry point; the loops that it registers count as registered.
+        tell: is called with what is done next.
+        machine: on which the run would be; None: this one.
+
+    Returns:
+        The findings, in the order of the table; a problem is a finding, never an exception.
+    """
+    environ = dict(os.environ) if machine is None else machine.environ
+    config, found = None, list[Finding]()
+    if recipe is not None:
+        tell(f"composing the configuration of {recipe}")
+        nodes = Case(environ=environ).nodes
+        config, found = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
+    case = Case(environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine)
+    if config is None:
+        return [*run_checks(case, Needs.MACHINE, tell=tell), *found]
+    with ThreadPoolExecutor(1) as thread:
+        answers = thread.submit(_with_verl, pickle.dumps(case), environ)
+        found += run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
+        tell("waiting for the checks with verl, which another process imports")
+        found += answers.result()
+    once: dict[object, Finding] = {}
+    for finding in sorted(found, key=lambda finding: group_order(finding.group)):
+        # several checks may fail for the same reason
+        once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
+    return list(once.values())
+
+
+def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
+    """The findings of all checks with these needs."""
+    found = []
+    for check in all_checks():
+        if check.needs in needs:
+            tell(f"checking: {check.group}")
+            found += run_check(check, case)
+    return found
+
+
+def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
+    """One check's findings; an exception or a timeout of the check becomes a finding."""
+    found: list[Finding] = []
+
+    def run() -> None:
+        try:
+            found.extend(check(case))
+        except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
+            text = f"the check itself failed: {reason(error)}"
+            found.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
+
+    thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        text, remedy = f"not finished after {limit_s:g} seconds", "A server does not answer, or an index is being built"
+        return [*found, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
+    return found
+
+
+def _composed(
+    recipe: str, overrides: Sequence[str], removed: Sequence[str] = ()
+) -> tuple[DictConfig | None, list[Finding]]:
+    """The configuration and findings about it; a wrong override is reported and left out, and the rest is checked."""
+    try:
+        config = compose(recipe, overrides)
+    except ConfigError as error:
+        found = replace(refusal(error), subject="recipe", group="configuration")
+        if not overrides:
+            return None, [found]
+        wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
+        left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
+        return left, [found, *more]
+    without = f"; without {' '.join(removed)} for what follows" if removed else ""
+    return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
+
+
+def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
+    """The findings of a process that imports verl, which takes seconds; a crash of it hides no others."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.launch.doctor.diagnosis import answer; answer()"
+    command = [sys.executable, "-c", program]
+    variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # models that are not on this machine are not checked
+    try:
+        done = subprocess.run(
+            command, input=pickled, capture_output=True, timeout=CHILD_LIMIT_S, env=variables, check=True
+        )
+        found: list[Finding] = pickle.loads(done.stdout)
+        return found
+    except subprocess.TimeoutExpired:
+        text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        text = f"it cannot be imported: {lines[-1] if lines else error.returncode}"
+    remedy = "Fix the installation: python -c 'import verl' shows what is wrong"
+    return [Finding("verl", Status.PROBLEM, text, remedy, "installation")]
+
+
+def answer() -> None:
+    """Write to stdout the findings of the checks that need verl, about the case that is on stdin."""
+    case: Case = pickle.load(sys.stdin.buffer)
+    os.chdir(case.folder)
+    warnings.simplefilter("ignore")
+    with os.fdopen(os.dup(1), "wb") as output:
+        os.dup2(2, 1)  # where verl prints
+        inspection.is_registered()  # imports verl first, in this thread: its imports must not meet a half-loaded module
+        pickle.dump(run_checks(case, Needs.VERL), output)
+    os._exit(0)  # without waiting for what verl has started in the background

@@ -1,0 +1,236 @@
+"""The facts of a machine that the checks compare: of this one, each read when it is first asked for, or from a file.
+
+A file (`agent-rl doctor --save-machine FILE`) has those of another machine, such as a compute node whose runs are
+prepared where there is no GPU. It has every fact, so that nothing of this machine is mixed in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.cluster import Nodes, interfaces
+from agent_rl.launch.command import has_accelerator
+from agent_rl.launch.doctor.compiling import try_compilers
+from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
+
+__all__ = ["FACTS", "Gpu", "Machine", "read_gpus"]
+
+HUB_S = 3.0
+"""Seconds within which the hub must answer."""
+ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
+LIBRARIES = ("libnuma.so.1", RUNTIME)
+"""Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
+NVIDIA_SMI_S = 10.0
+QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU; memory in MiB."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_mib: int
+    used_mib: int
+    driver: str
+    capability: str
+    """Compute capability, as `9.0`."""
+
+
+class Machine:
+    """One machine. Sizes are in bytes.
+
+    Args:
+        environ: the environment that a run on it would inherit.
+        facts: of another machine, each of `FACTS`; None: this one.
+    """
+
+    gpus = cached_property(lambda machine: read_gpus(machine.environ))
+    """The GPUs that `CUDA_VISIBLE_DEVICES` allows."""
+    device_file = cached_property(lambda machine: has_accelerator())
+    """Whether there is a device file of an accelerator."""
+    glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
+    """The version of the C library; empty: another one."""
+    cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))
+    """Cores that this process may use."""
+    memory = cached_property(lambda machine: _available())
+    """Memory that a new process may take."""
+    shared_memory = cached_property(lambda machine: _free(Path("/dev/shm")))
+    """Free in `/dev/shm`; None: there is none."""
+    disk = cached_property(lambda machine: _free(Path.cwd()))
+    """Free on the disk of the working directory; `free_disk` asks for another folder."""
+    libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
+    """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
+    cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
+    """The CUDA toolkit; empty: none."""
+    missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
+    """What the toolkit lacks."""
+    compiled = cached_property(
+        lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
+    )
+    """Why ninja, a few lines with CUDA, and with `Python.h`, fail, empty: they work; tried with a GPU."""
+    interfaces = cached_property(lambda machine: interfaces())
+    """Those with an address that another node could use."""
+    hub_answers = cached_property(lambda machine: _answers(machine.environ))
+    """Whether models can be downloaded."""
+    torch_cuda = cached_property(lambda machine: _cuda_of_torch())
+    """The CUDA version that torch was built for; None: for none, or there is no torch."""
+    packages = cached_property(lambda machine: _installed())
+    """The version of every installed package, by its normalised name."""
+
+    def __init__(self, environ: Mapping[str, str], facts: Mapping[str, Any] | None = None) -> None:
+        self.environ, self.is_this_one = environ, facts is None
+        if facts is not None:
+            gpus = _visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
+            vars(self).update({**facts, "gpus": gpus})  # where a cached property looks first
+
+    @classmethod
+    def from_file(cls, file: Path) -> Machine:
+        """The machine that a file describes, with the environment that it names.
+
+        Raises:
+            ConfigError: for a file that is none, and a fact that is missing or unknown.
+        """
+        remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
+        try:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            wrong = sorted(facts.keys() ^ {"environ", *FACTS})
+        except (OSError, ValueError, AttributeError) as error:
+            raise ConfigError(str(file), f"no facts of a machine: {error}", remedy) from error
+        if wrong:
+            raise ConfigError(str(file), f"missing or unknown: {', '.join(wrong)}", remedy)
+        return cls(facts["environ"], facts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All facts, and the variables that matter, with the address that SLURM's program gives; JSON data."""
+        named = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
+        with suppress(ConfigError):  # the doctor says what is wrong, from the variables
+            if nodes := Nodes.from_environment(self.environ):
+                named["MASTER_ADDR"] = nodes.head
+        facts = {name: getattr(self, name) for name in FACTS}
+        return {"environ": named, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
+
+    def version(self, package: str) -> str | None:
+        """The installed version of a package; None: it is not installed."""
+        return self.packages.get(canonicalize_name(package))
+
+    def free_disk(self, folder: Path) -> int:
+        """Free on the disk of a folder that exists."""
+        return shutil.disk_usage(folder).free if self.is_this_one else int(self.disk or 0)
+
+
+FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, cached_property))
+"""The names of all facts, as a file has them."""
+
+_MATTERS = re.compile(
+    r"(VERL_|CUDA_|HF_|TRANSFORMERS_OFFLINE|PYTORCH_|SGLANG_|NCCL_|GLOO_|RAY_ADDRESS|OMP_NUM_THREADS|"
+    r"(PET_)?(NNODES|NODE_RANK|MASTER_)|SLURM_(NNODES|NODEID|LOCALID|STEP_NUM_NODES|(STEP|JOB)_NODELIST))"
+)
+
+
+def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` allows, from `nvidia-smi`; memory that it does not know ("[N/A]") is 0.
+
+    No library is loaded, and no GPU memory is used. None without a working `nvidia-smi`.
+    """
+    program = shutil.which("nvidia-smi", path=environ.get("PATH")) or ""
+    command = [program, f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=NVIDIA_SMI_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    gpus = []
+    for line in done.stdout.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 7 and parts[0].isdigit():
+            index, total, used = (int(part) if part.isdigit() else 0 for part in (parts[0], parts[3], parts[4]))
+            gpus.append(Gpu(index, parts[1], parts[2], total, used, *parts[5:]))
+    return _visible(gpus, environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names, by index or start of the uuid; an unknown one ends the list."""
+    if chosen is None:
+        return gpus
+    visible: list[Gpu] = []
+    for name in filter(None, (part.strip() for part in chosen.split(","))):
+        named = [gpu for gpu in gpus if str(gpu.index) == name or (not name.isdigit() and gpu.uuid.startswith(name))]
+        if not named:
+            break
+        visible += named[:1]
+    return visible
+
+
+def _free(path: Path) -> int | None:
+    return shutil.disk_usage(path).free if path.is_dir() else None
+
+
+def _available() -> int:
+    """Bytes of memory that a new process may take: free on the machine, or left by the container's limit."""
+    import psutil
+
+    available = int(psutil.virtual_memory().available)
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
+    except (OSError, ValueError):  # no container, or "max": it has no limit
+        return available
+    return min(available, limit - used + int(cached[1] if cached else 0))
+
+
+def _loads(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether a library is in a folder of `LD_LIBRARY_PATH`, or the loader knows it."""
+    folders = {**environ, **gpu_environment(environ)}.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    if any((Path(folder) / name).is_file() for folder in filter(None, folders)):
+        return True
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def _answers(environ: Mapping[str, str]) -> bool:
+    """Whether the hub answers, through a proxy if there is one; a process can be ended while it looks up a name."""
+    command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
+    try:
+        return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _cuda_of_torch() -> str | None:
+    """The CUDA version that torch was built for, read without importing torch."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+    found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _installed() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in metadata.distributions():
+        found.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
+    return dict(sorted(found.items()))

@@ -1,0 +1,183 @@
+"""`known_rows`: what rows are held against beside their contract: agents, tools, scorers, and the model's template."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from typing import Any
+
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.episode.prompt import render_prompt
+from agent_rl.agents.registry import agent_names
+from agent_rl.agents.users.user import gives_verdict, load_user
+from agent_rl.data.check import Numbered, RowFinding, Rows
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.rewards import Reward, route
+from agent_rl.rewards.components.correctness import Correctness
+from agent_rl.rewards.scorers import SCORERS, score_now
+from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
+from agent_rl.work.store import Pieces
+
+__all__ = ["known_rows"]
+
+VERLS = ("single_turn_agent", "tool_agent")
+"""The loops that verl 0.9.1 itself registers."""
+OTHERS = 20
+"""Ground truths of other rows that a row's scorer is asked about."""
+
+
+def known_rows(
+    setup: EpisodeSetup,
+    *,
+    default_agent: str = "react_agent",
+    more_agents: Collection[str] = (),
+    tokenizer: Any = None,
+    options: Mapping[str, Any] | None = None,
+    scored: bool = True,
+    sample: int | None = 2_000,
+    seed: int = 0,
+    kept: Callable[[int], AbstractContextManager[Pieces]] = lambda total: nullcontext(Pieces()),
+) -> Rows:
+    """What `check_files` needs to know.
+
+    Args:
+        setup: settings, limits and tools of the run; without tools their names are not checked.
+        default_agent: the agent of rows without one.
+        more_agents: names of agents that are registered elsewhere.
+        tokenizer: of the model, with its chat template; None: lengths are in characters.
+        options: further arguments of the template.
+        scored: whether the scorers of the section `agent_rl.reward` judge the answers.
+        sample: rows whose ground truths are scored; None: all.
+        seed: of their choice.
+        kept: what an earlier check of the same rows has found about that many ground truths.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+    """
+    checks = _Checks(setup, {*agent_names(), *VERLS, *more_agents}, scored, kept)
+
+    def tokens(row: Mapping[str, Any]) -> int:
+        text = render_prompt(row, str(row["agent_name"]), setup, tokenizer, options)
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    measured: dict[str, Any] = {} if tokenizer is None else {"length": tokens, "unit": "tokens"}
+    return Rows(
+        names=checks.names, grade=checks.grade, sample=sample, seed=seed,
+        defaults={"agent_name": default_agent}, **measured,
+    )  # fmt: skip
+
+
+class _Checks:
+    def __init__(
+        self,
+        setup: EpisodeSetup,
+        agents: set[str],
+        scored: bool,
+        kept: Callable[[int], AbstractContextManager[Pieces]],
+    ) -> None:
+        self.reward = Reward(setup.settings.reward.model_copy(update={"components": {}}))
+        self.user = load_user(setup.settings.user_sim.user, setup.settings.user_sim.config)
+        self.agents, self.tools, self.scored = agents, {spec.name for spec in setup.tools}, scored
+        self._kept = kept
+
+    def names(self, row: Mapping[str, Any]) -> Iterator[RowFinding]:
+        """What the row names and nothing has, and a ground truth that its scorer cannot read."""
+        agent, info = str(row["agent_name"]), row.get("extra_info") or {}
+        if agent not in self.agents:
+            remedy = f"{did_you_mean(agent, self.agents)} One of your own: name its script with --script"
+            yield RowFinding("agent", f"{agent!r} is not registered", remedy)
+        if self.tools:
+            for name in {**(info.get("tools_kwargs") or {}), **dict.fromkeys(info.get("tool_selection") or ())}:
+                if name not in self.tools:
+                    yield RowFinding("tool", f"{name!r} is not in the tool file", did_you_mean(name, self.tools))
+        if (finding := self._unreadable(row)) is not None:
+            yield finding
+
+    def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
+        """What scores an answer to the row; None: nothing does, or a user or a service."""
+        answers = self.reward.answers(str(row["data_source"])) if self.scored else None
+        if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
+            return None
+        return answers
+
+    def _unreadable(self, row: Mapping[str, Any]) -> RowFinding | None:
+        """A finding on a row that has no scorer, or a ground truth that its scorer cannot read."""
+        source, answers = str(row["data_source"]), self._scored_by(row)
+        if answers is None:
+            return None
+        try:
+            scorer = answers.scorer or route(source)
+            if SCORERS.get(scorer.name) is scorer:  # a function of the user is only tried where an answer is
+                score_now(scorer, "", row["reward_model"].get("ground_truth"))
+        except ConfigError as error:
+            return RowFinding("scorer", error.problem, error.remedy)
+        except UnscoredError as error:
+            text = f"data_source {source!r}: {error}"
+            return RowFinding("ground truth", text, "Correct it, or name another scorer")
+        return None
+
+    def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
+        """Ground truths that their own scorer does not take as an answer, or that take another row's."""
+        with self._kept(len(rows)) as kept:
+            asyncio.run(self._graded(rows, kept))
+            for place, (file, number, _) in enumerate(rows):
+                if kept[place] is not None:
+                    yield file, number, RowFinding(**kept[place])
+
+    async def _graded(self, rows: Sequence[Numbered], kept: Pieces) -> None:
+        by_source: dict[str, list[str]] = {}
+        for _, _, row in rows:
+            if (answer := _answer(row)) is not None:
+                by_source.setdefault(str(row["data_source"]), []).append(answer)
+        draw = random.Random(0)
+        try:
+            for place, (_, _, row) in enumerate(rows):
+                others = by_source.get(str(row["data_source"]), [])
+                drawn = draw.sample(others, min(OTHERS, len(others)))
+                if place not in kept:
+                    finding = await self._grade(row, drawn)
+                    kept.add(place, finding and asdict(finding))
+        finally:
+            await self.reward.close()
+
+    async def _grade(self, row: Mapping[str, Any], others: Sequence[str]) -> RowFinding | None:
+        answers, own = self._scored_by(row), _answer(row)
+        if answers is None or own is None or self._unreadable(row) is not None:
+            return None
+        try:
+            value = (await answers.measure(_answered(row, own), None)).value
+            if value < 1:
+                text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
+                return RowFinding("ground truth", text, "Correct it, or name another scorer")
+            for other in dict.fromkeys(others):
+                if other != own and (await answers.measure(_answered(row, other), None)).value >= 1:
+                    text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
+                    remedy = "Look whether both say the same; if not, name a stricter scorer"
+                    return RowFinding("another's ground truth", text, remedy, is_error=False)
+        except UnscoredError as error:
+            return RowFinding("ground truth", str(error), "Correct it, or name another scorer")
+        return None
+
+
+def _answer(row: Mapping[str, Any]) -> str | None:
+    """The right answer as an agent would give it; None where the ground truth is something else, such as tests."""
+    truth = row["reward_model"].get("ground_truth")
+    if not isinstance(truth, str | int | float) or isinstance(truth, bool) or str(truth).lstrip()[:1] in ("{", "["):
+        return None
+    return str(truth)
+
+
+def _answered(row: Mapping[str, Any], answer: str) -> Trajectory:
+    prompt = [Message(message["role"], message["content"]) for message in row["prompt"]]
+    return Trajectory(
+        prompt, StopReason.ANSWERED, data_source=str(row["data_source"]),
+        ground_truth=row["reward_model"].get("ground_truth"), answer=answer, row=row_data(row),
+        info={"index": row["extra_info"].get("index")},
+    )  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")

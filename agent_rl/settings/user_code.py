@@ -1,0 +1,218 @@
+"""Sorts the exceptions of the user's own code (tools, hooks, users, components, scorers), the same way everywhere.
+
+- `UnscoredError`, a timeout or a failed connection is the infrastructure's: `is_outage`. The trajectory is unscored.
+- A `FatalError` stops the run.
+- Any other exception is a bug in the user's code, which is never charged to the policy: `UserCodeError`, with the
+  line of the user's file where it happened, or in the middle of an episode `BrokenCallError`: the trajectory is
+  unscored, and `RepeatedBugs` stops the run when it happens again and again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import site
+import sysconfig
+import traceback
+from collections import Counter
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from agent_rl.errors import AgentRLError, FatalError, UnscoredError
+
+__all__ = [
+    "MAX_REPEATS",
+    "BrokenCallError",
+    "RepeatedBugs",
+    "UserCodeError",
+    "defined_at",
+    "is_outage",
+    "is_users",
+    "one_line",
+    "place_of",
+    "sort_out",
+]
+
+MAX_REPEATS = 8
+"""Occurrences of one bug in a run, at the last of which it stops."""
+
+_NOT_THE_USERS = ("<", *sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parents[1]))
+
+_OUTAGES = {
+    ("aiohttp", "ClientConnectionError"),
+    ("http", "HTTPException"),
+    ("httpcore", "NetworkError"),
+    ("httpcore", "TimeoutException"),
+    ("httpx", "TransportError"),
+    ("openai", "APIConnectionError"),
+    ("requests", "ConnectionError"),
+    ("requests", "Timeout"),
+    ("socket", "gaierror"),
+    ("subprocess", "TimeoutExpired"),
+    ("urllib", "URLError"),
+    ("urllib3", "HTTPError"),
+    ("websockets", "ConnectionClosed"),
+}
+"""Packages and classes of failed connections and timeouts that derive from none of Python's own."""
+
+
+class UserCodeError(FatalError):
+    """The user's code has raised an exception that says neither that the infrastructure failed nor how to go on.
+
+    Args:
+        what: what was called, for example `component politeness` or `tool search: start`.
+        place: file and line in the user's code.
+        problem: the exception in one line.
+        trace: the traceback, for the log.
+        remedy: what else to tell the user, for example the command that repeats the call.
+    """
+
+    def __init__(self, what: str, place: str, problem: str, trace: str, remedy: str = "") -> None:
+        super().__init__(f"{what} failed at {place}: {problem}" + (f". {remedy}" if remedy else ""))
+        self.what, self.place, self.problem, self.trace, self.remedy = what, place, problem, trace, remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
+        return type(self), (self.what, self.place, self.problem, self.trace, self.remedy)
+
+    @classmethod
+    def of(cls, what: str, error: BaseException, remedy: str = "", code: Any = None) -> UserCodeError:
+        """The error for an exception that the user's code has raised; it is the cause of the new one.
+
+        Args:
+            what: see the class.
+            error: the exception.
+            remedy: see the class.
+            code: see `place_of`.
+        """
+        trace = "".join(traceback.format_exception(error))
+        made = cls(what, place_of(error, code), one_line(error), trace, remedy)
+        made.__cause__ = error
+        return made
+
+
+class BrokenCallError(UnscoredError):
+    """The user's code has raised in the middle of an episode, which is neither the policy's mistake nor an outage.
+
+    Args:
+        text: what was called, where it failed, and how.
+        bug: the traceback's name, the same wherever and whenever the same lines raise the same exception.
+    """
+
+    def __init__(self, text: str, bug: str) -> None:
+        super().__init__(text)
+        self.bug = bug
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.bug)
+
+    @classmethod
+    def of(cls, what: str, error: BaseException, code: Any = None) -> BrokenCallError:
+        """The error for an exception that the user's code has raised; see `UserCodeError.of`."""
+        frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        place, kind = place_of(error, code), type(error).__name__
+        digest = hashlib.sha256(repr((place, kind, frames)).encode()).hexdigest()[:12]
+        return cls(f"{what} failed at {place}: {one_line(error)}", f"{kind} at {place} ({digest})")
+
+
+class RepeatedBugs:
+    """Counts the bugs of a run."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, bug: str, text: str) -> None:
+        """Count one.
+
+        Args:
+            bug: see `BrokenCallError`.
+            text: its message.
+
+        Raises:
+            FatalError: it is the eighth of its kind.
+        """
+        self._counts[bug] += 1
+        if self._counts[bug] >= MAX_REPEATS:
+            raise FatalError(
+                f"{text}. This has happened {MAX_REPEATS} times, and leaves its trajectories unscored: correct the "
+                "code there. A tool raises ToolError for what the policy did wrong; agent_rl.tools.on_error=observe "
+                "shows every exception of a tool to the policy"
+            )
+
+
+def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "", code: Any = None) -> UnscoredError:
+    """The error with which a trajectory is unscored, for an exception of code that judges it.
+
+    Args:
+        what: see `UserCodeError`.
+        error: the exception.
+        stops: whether a bug stops the run; otherwise it leaves the trajectory unscored.
+        remedy: of an error that stops the run, see `UserCodeError`.
+        code: see `place_of`.
+
+    Raises:
+        FatalError: the exception is one, or it is a bug that stops the run.
+    """
+    if isinstance(error, FatalError):
+        raise error
+    if not is_outage(error):
+        if stops:
+            raise UserCodeError.of(what, error, remedy, code)
+        found = UnscoredError(str(UserCodeError.of(what, error, code=code)))
+    else:
+        said = str(error) if isinstance(error, AgentRLError) else f"{type(error).__name__}: {error}"
+        found = UnscoredError(f"{what}: {said}")
+    found.__cause__ = error
+    return found
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or the status 429 or 5xx.
+
+    The exceptions of the usual HTTP libraries count, whatever they derive from.
+    """
+    if isinstance(error, UnscoredError | TimeoutError | ConnectionError):
+        return True
+    status = getattr(getattr(error, "response", error), "status_code", getattr(error, "code", None))
+    if isinstance(status, int):
+        return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    names = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(error).__mro__}
+    return not names.isdisjoint(_OUTAGES)
+
+
+def place_of(error: BaseException, code: Any = None) -> str:
+    """`file:line` of the innermost line of the user's files; without one, of the innermost line at all.
+
+    Args:
+        error: the exception.
+        code: the function or class that was called: where it is defined is the place if no line of the user's has run.
+    """
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((error.filename, error.lineno))
+    own = [frame for frame in frames if not frame[0].startswith(_NOT_THE_USERS)]
+    if not own and code is not None:
+        return defined_at(code)
+    return "{}:{}".format(*(own or frames)[-1]) if frames else "an unknown line"
+
+
+def defined_at(code: Any) -> str:
+    """`file:line` of the definition of a function or a class."""
+    try:
+        return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
+    except (OSError, TypeError):  # made at run time, or compiled
+        return f"{getattr(code, '__module__', None)}.{getattr(code, '__qualname__', code)}"
+
+
+def is_users(code: Any) -> bool:
+    """Whether a function or class is the user's own: neither installed nor of agent_rl."""
+    try:
+        return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
+    except TypeError:  # compiled, or made at run time
+        return not str(getattr(code, "__module__", "")).startswith(("agent_rl.", "builtins"))
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's type, and the first line of its text."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

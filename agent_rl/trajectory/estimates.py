@@ -1,0 +1,64 @@
+"""Means over rows with 95 % confidence intervals.
+
+Samples of one row are not independent, so errors are computed over rows (the clustered errors of Miller, "Adding Error
+Bars to Evals", 2024). There is no interval for fewer than two rows, and none covers anything but the choice of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist, fmean, stdev
+from typing import Any
+
+__all__ = ["LEVEL", "Estimate", "estimate_mean", "estimate_rate"]
+
+LEVEL = 0.95
+_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over rows, with its confidence interval."""
+
+    mean: float
+    low: float | None
+    """None when there are too few rows to say."""
+    high: float | None
+    rows: int
+
+    def plain(self, digits: int = 6) -> dict[str, Any]:
+        """As JSON data, rounded; a number that is not defined is None."""
+        return {
+            name: None if value is None or math.isnan(value) else round(value, digits)
+            for name, value in asdict(self).items()
+        }
+
+
+def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
+    """The mean of the rows' means; rows without values do not count."""
+    means = [fmean(values) for values in rows if values]
+    if not means:
+        return Estimate(math.nan, None, None, 0)
+    mean = fmean(means)
+    if len(means) < 2:
+        return Estimate(mean, None, None, len(means))
+    half = _Z * stdev(means) / math.sqrt(len(means))
+    return Estimate(mean, mean - half, mean + half, len(means))
+
+
+def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
+    """The mean of values from 0 to 1, with Wilson's interval: it stays within 0 and 1, even if all rows agree.
+
+    The interval is that of as many independent rows as would have the observed error.
+    """
+    plain = estimate_mean(rows)
+    if plain.low is None or plain.high is None:
+        return plain
+    rate, error = plain.mean, (plain.high - plain.low) / (2 * _Z)
+    effective = rate * (1 - rate) / error**2 if error > 0 else plain.rows
+    shrink = 1 + _Z**2 / effective
+    centre = (rate + _Z**2 / (2 * effective)) / shrink
+    half = _Z * math.sqrt(rate * (1 - rate) / effective + _Z**2 / (4 * effective**2)) / shrink
+    return Estimate(rate, max(0.0, centre - half), min(1.0, centre + half), plain.rows)

@@ -1,0 +1,91 @@
+"""One flat record for each trajectory: what a table (pandas, DuckDB, a spreadsheet) needs of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.exports.selection import split_of
+from agent_rl.trajectory.trace import TrainedRow, image_names
+
+__all__ = ["flat_record", "write_csv", "write_jsonl"]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What makes a spreadsheet compute a cell instead of showing it."""
+
+
+def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict[str, Any]:
+    """Numbers and texts by name; components of the reward as `reward.<name>`; images as names in `<trace>.images/`.
+
+    Args:
+        trajectory: one of a trace.
+        rows: where it was trained on.
+    """
+    info, score, trained = trajectory.info, trajectory.score, list(rows)
+    advantages = [each.advantage for each in trained]
+    means = [fmean(each) if isinstance(each, list) else each for each in advantages]
+    asked = [message.content for message in trajectory.prompt if message.role == "user"]
+    return {
+        "id": trajectory.id,
+        "group": trajectory.id.rpartition("_")[0],
+        "step": info.get("step"),
+        "split": split_of(trajectory),
+        "index": info.get("index", info.get("row")),
+        "data_source": trajectory.data_source,
+        "agent": trajectory.agent,
+        "stop_reason": trajectory.stop_reason.value,
+        "error": trajectory.error,
+        "reward": None if score is None else score.total,
+        **{f"reward.{name}": value for name, value in (score.components if score else {}).items()},
+        "trained_in_step": trained[-1].step if trained else None,
+        "advantage": fmean(means) if means else None,
+        "turns": len(trajectory.turns),
+        "tool_calls": trajectory.tool_calls,
+        "tool_errors": trajectory.tool_errors,
+        "malformed_turns": trajectory.malformed_turns,
+        "prompt_tokens": trajectory.prompt_tokens,
+        "response_tokens": trajectory.response_tokens,
+        "sampled_tokens": sum(turn.tokens for turn in trajectory.turns),
+        "seconds": trajectory.seconds,
+        "generation_seconds": trajectory.generation_seconds,
+        "tool_seconds": trajectory.tool_seconds,
+        "ended": trajectory.ended or None,
+        "images": " ".join(image_names(trajectory)) or None,
+        "question": asked[-1] if asked else None,
+        "response": "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation) if text),
+        "answer": trajectory.answer,
+        "ground_truth": None if trajectory.ground_truth is None else _as_text(trajectory.ground_truth),
+    }
+
+
+def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:
+    """Write the records as lines of JSON; returns their number."""
+    with open(path, "w", encoding="utf-8") as file:
+        return sum(bool(file.write(json.dumps(record) + "\n")) for record in records)
+
+
+def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
+    """Write the records as CSV, with the columns of all of them; returns their number.
+
+    A text that a spreadsheet would compute gets an apostrophe before it.
+    """
+    rows = list(records)
+    columns = list(dict.fromkeys(name for record in rows for name in record))
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writerow({name: _inert(name) for name in columns})
+        writer.writerows({name: _inert(value) for name, value in record.items()} for record in rows)
+    return len(rows)
+
+
+def _inert(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" \n").startswith(_FORMULA) else value
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,84 @@
+"""Append-only JSONL of trajectories, to which many processes may write.
+
+Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
+Where the file system has no locks, each node has one of its own, and appends of several nodes must be kept whole by the
+file system: Lustre does that, NFS that is mounted with `nolock` does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.trace.images import store_images
+from agent_rl.trajectory.trace.tokens import TokenReader, append_tokens
+from agent_rl.work.parts import append_lines, parts
+
+__all__ = ["append", "read"]
+
+
+def append(
+    path: str | os.PathLike[str],
+    trajectory: Trajectory,
+    *,
+    part_bytes: int | None = None,
+    image_bytes: int | None = None,
+) -> None:
+    """Append one trajectory as one line; parent folders are made.
+
+    The tokens of `info["tokens"]` go to the file beside it, images to the folder.
+
+    Args:
+        path: the trace.
+        trajectory: is not changed.
+        part_bytes: size after which another part follows; None: there is one.
+        image_bytes: most bytes of all images; None: no limit.
+
+    Raises:
+        OSError: when the file cannot be written.
+    """
+    trajectory = store_images(path, trajectory, most_bytes=image_bytes)
+    if tokens := trajectory.info.get("tokens"):
+        append_tokens(path, trajectory.id, tokens, part_bytes=part_bytes)
+        trajectory = replace(trajectory, info={key: trajectory.info[key] for key in trajectory.info if key != "tokens"})
+    append_lines(path, trajectory.to_json().encode() + b"\n", part_bytes=part_bytes)
+
+
+def read(
+    path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise", tokens: bool = False
+) -> Iterator[Trajectory]:
+    """Read the trajectories of a trace in the order in which they were written, through all its parts.
+
+    Args:
+        path: the trace.
+        torn: what happens at an incomplete line, as a killed run may leave one.
+        tokens: whether `info["tokens"]` is filled from the file beside it, as `TokenReader` gives them.
+
+    Raises:
+        ValueError: naming file and line, for a line that is not a trajectory.
+    """
+    reader = TokenReader(path) if tokens else None
+    for part in parts(path):
+        with open(part, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    trajectory = Trajectory.from_json(line)
+                except ValueError as error:
+                    if torn == "skip" and not _is_json(line):
+                        continue
+                    raise ValueError(f"{part}, line {number}: {error}") from error
+                if reader is not None and (found := reader.read(trajectory.id)):
+                    trajectory.info["tokens"] = found
+                yield trajectory
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

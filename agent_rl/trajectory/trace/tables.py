@@ -1,0 +1,121 @@
+"""`read_trace`: a run's trajectories, turns and tool calls as DataFrames of pandas."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.trace.batches import TrainedRow, read_trained_rows
+from agent_rl.trajectory.trace.files import read
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["TraceTables", "read_trace"]
+
+TRACES = ("trace.jsonl", "trajectories.jsonl")
+"""Of a run and of an evaluation, in its folder."""
+TRAJECTORY = (
+    *("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "answer"),
+    *("ground_truth", "reward", "advantage", "turns", "calls", "prompt_tokens", "response_tokens", "seconds", "ended"),
+)
+TURN = ("id", "turn", "text", "observation", "malformed", "tokens", "calls", "generation_seconds", "tool_seconds")
+CALL = (
+    *("id", "turn", "call", "tool", "arguments", "status", "text", "seconds", "queue_seconds", "reward", "answer"),
+    "metrics",
+)
+
+
+class TraceTables(NamedTuple):
+    """What `read_trace` gives; `id` joins the three tables, and `id` with `turn` the last two.
+
+    Attributes:
+        trajectories: in the order of the trace: `id`, `group` (the id without the number of the sample), `step`,
+            `split` and `index` of the row, `data_source`, `agent`, `stop_reason`, `error`, `answer`, `ground_truth`,
+            `reward`, `advantage` (the mean of those it was trained with; missing: it was not), the numbers of `turns`
+            and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and `reward.<name>` for
+            each component.
+        turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (what was wrong with it), sampled `tokens`,
+            the number of `calls`, `generation_seconds`, `tool_seconds`.
+        calls: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and of its result `status`, `text`,
+            `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`; missing where the episode ended before it.
+    """
+
+    trajectories: pd.DataFrame
+    turns: pd.DataFrame
+    calls: pd.DataFrame
+
+
+def read_trace(run: str | os.PathLike[str]) -> TraceTables:
+    """The trajectories, turns and tool calls of a run as three tables.
+
+        tables = agent_rl.read_trace("outputs/gsm8k_calculator")
+        tables.trajectories.groupby("step")["reward"].mean()
+        tables.calls.groupby("tool")["status"].value_counts()
+
+    Args:
+        run: the folder of a run or of an evaluation, or a trace; a line that a killed run has torn is left out.
+
+    Raises:
+        ConfigError: there is no trace.
+        ValueError: naming file and line, for a line that is not a trajectory.
+    """
+    import pandas as pd
+
+    path = _trace_of(Path(run).expanduser())
+    trained = read_trained_rows(path)
+    trajectories: list[dict[str, Any]] = []
+    turns: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for trajectory in read(path, torn="skip"):
+        trajectories.append(_trajectory(trajectory, trained.get(trajectory.id, ())))
+        for number, turn in enumerate(trajectory.turns):
+            place = {"id": trajectory.id, "turn": number}
+            columns = {name: getattr(turn, name) for name in TURN if hasattr(turn, name)}
+            turns.append(columns | place | {"calls": len(turn.calls)})
+            for count, call in enumerate(turn.calls):
+                columns = {"call": count, "tool": call.name, "arguments": call.arguments}
+                if count < len(turn.results):
+                    result = turn.results[count]
+                    columns |= {name: getattr(result, name) for name in CALL if hasattr(result, name)}
+                    columns["status"] = result.status.value
+                calls.append(columns | place)
+    components = dict.fromkeys(name for each in trajectories for name in each if name.startswith("reward."))
+    return TraceTables(
+        pd.DataFrame(trajectories, columns=[*TRAJECTORY, *components]),
+        pd.DataFrame(turns, columns=list(TURN)),
+        pd.DataFrame(calls, columns=list(CALL)),
+    )
+
+
+def _trajectory(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[str, Any]:
+    import numpy as np
+
+    info, score = trajectory.info, trajectory.score
+    return {
+        **{name: getattr(trajectory, name) for name in TRAJECTORY if hasattr(trajectory, name)},
+        "group": trajectory.id.rpartition("_")[0],
+        "step": info.get("step"),
+        "split": info.get("split") or trajectory.extra_info.get("split"),
+        "index": info.get("index", info.get("row")),
+        "stop_reason": trajectory.stop_reason.value,
+        "reward": score.total if score else None,
+        "advantage": np.mean([np.mean(row.advantage) for row in trained]) if trained else None,
+        "turns": len(trajectory.turns),
+        "calls": trajectory.tool_calls,
+        **{f"reward.{name}": value for name, value in (score.components if score else {}).items()},
+    }
+
+
+def _trace_of(path: Path) -> Path:
+    """The trace of a folder, or the file itself."""
+    files = [path / name for name in TRACES] if path.is_dir() else [path]
+    found = next((file for file in files if file.is_file()), None)
+    if found is None:
+        problem = f"the folder has no {' or '.join(TRACES)}" if path.is_dir() else "there is no such file or folder"
+        raise ConfigError(str(path), problem, "Name a run's folder, an evaluation's, or a trace")
+    return found

@@ -1,0 +1,186 @@
+"""The tokens of trajectories, in `trace.tokens.jsonl` beside a trace: ids, mask and log-probs of what was trained on.
+
+A line is `{"id": ..., "size": ..., "data": ...}`: a trajectory's id, the number of bytes that follow that number's
+comma, and base64 of zlib of a line of JSON and then numbers. The JSON has the messages, the tools, and of each sequence
+the number of tokens of prompt and response, whether it has log-probs, and the number of images. The numbers are the ids
+of all sequences (prompt, response, prompt, ...), their masks, their log-probs: ids as 32-bit integers, masks as bytes,
+log-probs as 32-bit floats; all first bytes of the 32 bits (little-endian), then all second ones and so on. By `size` a
+reader knows a torn line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import zlib
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from agent_rl.work.parts import append_lines, beside, parts
+
+__all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
+
+LEVEL = 1
+"""The level of zlib's compression."""
+_HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')
+
+
+class TokenSequence(TypedDict):
+    """One training sequence: a trajectory has several where its history could not be appended to."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    mask: list[int]
+    """Of each token of the response, 1 if the policy sampled it."""
+    logprobs: list[float] | None
+    """Of each token of the response under the policy that sampled it, 0 elsewhere; None: they were not asked for."""
+    images: int
+
+
+class Tokens(TypedDict):
+    """The conversation of a trajectory as its chat template was given it, and what was trained on."""
+
+    messages: list[Any]
+    """An image is the part `{"type": "image"}`; empty where there are videos or audios."""
+    tools: list[Any]
+    sequences: list[TokenSequence]
+
+
+def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, part_bytes: int | None = None) -> None:
+    """Append the tokens of one trajectory of a trace.
+
+    Raises:
+        OSError: when the file cannot be written.
+    """
+    append_lines(beside(trace, "tokens"), token_line(id, tokens), part_bytes=part_bytes)
+
+
+def token_line(id: str, tokens: Tokens) -> bytes:
+    """The line of a trajectory's tokens."""
+    lengths: list[Any] = []
+    ids, masks, logprobs = list[int](), bytearray(), list[float]()
+    for each in tokens["sequences"]:
+        found = each["logprobs"]
+        lengths.append((len(each["prompt_ids"]), len(each["response_ids"]), found is not None, each["images"]))
+        ids += each["prompt_ids"] + each["response_ids"]
+        masks += bytes(each["mask"])
+        logprobs += found or []
+    said = {"messages": tokens["messages"], "tools": tokens["tools"], "sequences": lengths}
+    head = json.dumps(said, separators=(",", ":")).encode()
+    parts = (head, b"\n", _planes("i", ids), masks, _planes("f", logprobs))
+    rest = f'"data":"{_text(b"".join(parts))}"}}\n'.encode()
+    return f'{{"id":{json.dumps(id)},"size":{len(rest)},'.encode() + rest
+
+
+class TokenReader:
+    """Finds tokens by the id of their trajectory, also while a run writes them.
+
+    Args:
+        trace: the trace; it need not have such a file beside it.
+    """
+
+    def __init__(self, trace: str | os.PathLike[str]) -> None:
+        self._first = beside(trace, "tokens")
+        self._places: dict[str, tuple[Path, int]] = {}
+        """The part and where the line begins; of an episode that was run again, the last."""
+        self._ends: dict[Path, int] = {}
+        """How far each part has been read."""
+
+    def read(self, id: str) -> Tokens | None:
+        """The tokens of a trajectory; None: they were not kept.
+
+        Raises:
+            ValueError: naming the file, for a line that is no such record.
+        """
+        if id not in self._places:
+            self._refresh()
+        if id not in self._places:
+            return None
+        path, start = self._places[id]
+        with open(path, "rb") as file:
+            file.seek(start)
+            line = file.readline()
+        try:
+            return _tokens(json.loads(line))
+        except (ValueError, KeyError, TypeError, zlib.error) as error:
+            raise ValueError(f"{path}: the tokens of {id!r} cannot be read ({error})") from error
+
+    def _refresh(self) -> None:
+        """Note where the lines begin that were written since; a torn one is not as long as it says."""
+        for path in filter(Path.exists, parts(self._first)):
+            start = self._ends.get(path, 0)
+            with open(path, "rb") as file:
+                file.seek(start)
+                while (line := file.readline()).endswith(b"\n"):
+                    head = _HEAD.match(line)
+                    if head and head.end() + int(head[2]) == len(line):
+                        self._places[json.loads(head[1])] = (path, start)
+                    start += len(line)
+            self._ends[path] = start
+
+
+def pack(values: Sequence[float]) -> str:
+    """32-bit floats as text; see the module."""
+    return _text(_planes("f", values))
+
+
+def unpack(text: str) -> list[float]:
+    """The numbers that `pack` was given.
+
+    Raises:
+        ValueError: for another text.
+    """
+    return _numbers("f", _bytes(text))
+
+
+def _tokens(record: Any) -> Tokens:
+    head, _, data = _bytes(record["data"]).partition(b"\n")
+    said = json.loads(head)
+    prompts = [each[0] for each in said["sequences"]]
+    responses = [each[1] for each in said["sequences"]]
+    logged = [each[1] if each[2] else 0 for each in said["sequences"]]
+    count = sum(prompts) + sum(responses)
+    masked = 4 * count + sum(responses)
+    if len(data) != masked + 4 * sum(logged):
+        raise ValueError("its length is wrong")
+    ids = iter(_numbers("i", data[: 4 * count]))
+    masks = iter(data[4 * count : masked])
+    logprobs = iter(_numbers("f", data[masked:]))
+    sequences = [
+        TokenSequence(
+            prompt_ids=list(islice(ids, prompt)),
+            response_ids=list(islice(ids, response)),
+            mask=list(islice(masks, response)),
+            logprobs=list(islice(logprobs, response)) if has_logprobs else None,
+            images=images,
+        )
+        for prompt, response, has_logprobs, images in said["sequences"]
+    ]
+    return Tokens(messages=said["messages"], tools=said["tools"], sequences=sequences)
+
+
+def _planes(kind: Literal["i", "f"], numbers: Sequence[float]) -> bytes:
+    import numpy as np
+
+    values: Any = np.array(numbers, f"<{kind}4")
+    return bytes(values.view(np.uint8).reshape(-1, 4).T.tobytes())
+
+
+def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
+    import numpy as np
+
+    raw = np.frombuffer(planes, np.uint8).reshape(4, -1).T.tobytes()
+    return list(np.frombuffer(raw, f"<{kind}4").tolist())
+
+
+def _text(data: bytes) -> str:
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # the default's memory takes as long to clear as a record to pack
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

@@ -1,0 +1,111 @@
+"""Who may see the viewer's pages, and what a browser may do with them.
+
+Nothing from a trajectory is ever code on a page: templates escape, the content security policy allows scripts and
+styles of the viewer's own files alone, and characters that control a terminal or the order of text are shown by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+
+from agent_rl.trajectory.viewer.index import TraceIndex
+from agent_rl.trajectory.viewer.pages import Pages
+from agent_rl.trajectory.viewer.rendering import visible
+
+__all__ = ["LOOPBACK", "create_app"]
+
+logger = logging.getLogger(__name__)
+
+REFRESH_S = 2.0
+COOKIE = "agent_rl_viewer"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str | None = None) -> FastAPI:
+    """The pages over an index, which is refreshed while they are served.
+
+    Args:
+        index: of the trajectories.
+        hosts: names under which the server may be called, without port; a request for another one is refused.
+        token: what a browser must show; None: nothing, for a server on this machine alone.
+    """
+    pages = Pages(index)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(_keep_fresh(index))
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.mount("/static", StaticFiles(directory=Path(__file__).with_name("static")), name="static")
+    app.get("/", response_class=HTMLResponse)(pages.table)
+    app.get("/t/{number:int}", response_class=HTMLResponse)(pages.trajectory)
+    app.get("/t/{number:int}/group", response_class=HTMLResponse)(pages.group)
+    app.get("/t/{number:int}/tokens", response_class=HTMLResponse)(pages.tokens)
+    app.get("/t/{number:int}/image/{place:int}")(pages.image)
+    app.get("/t/{number:int}/json")(pages.raw)
+    app.get("/compare", response_class=HTMLResponse)(pages.compare)
+    app.get("/count")(pages.count)
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        refused = _refusal(request, hosts, token)
+        response = await answer(request) if refused is None else refused
+        for name, value in HEADERS.items():
+            response.headers[name] = value
+        return response
+
+    return app
+
+
+def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
+    """Why a request gets nothing: another host's name (DNS rebinding), another origin, or no token."""
+    host = request.headers.get("host", "")
+    name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+    if name not in hosts:
+        return Response(f"not served under the name {visible(name)!r}", status_code=403, media_type="text/plain")
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != host:
+        return Response("another origin", status_code=403, media_type="text/plain")
+    if request.method not in ("GET", "HEAD"):
+        return Response("pages are read only", status_code=405, media_type="text/plain")
+    if token is None or hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+        return None
+    if hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+        more = urlencode([(key, value) for key, value in request.query_params.multi_items() if key != "token"])
+        response = RedirectResponse(f"{request.url.path}?{more}", status_code=303)
+        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        return response
+    return Response("open the address with ?token= that the command printed", status_code=401, media_type="text/plain")
+
+
+async def _keep_fresh(index: TraceIndex) -> None:
+    while True:
+        await asyncio.sleep(REFRESH_S)
+        try:
+            await asyncio.to_thread(index.refresh)
+        except Exception:
+            logger.exception("the files could not be read")

@@ -1,0 +1,262 @@
+"""`TraceIndex`: a database on disk that finds trajectories by what they are and say; the files keep the trajectories.
+
+It is incremental: `refresh` reads what was appended since, and begins a file anew that has become shorter or another.
+Nothing is ever written to the files or locked in their folders.
+The database lies in the user's cache folder, one for each set of files, and can be deleted at any time. Where that
+folder can hold none, it lies in a temporary one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from agent_rl.trajectory import trace
+from agent_rl.trajectory.viewer.query import FACETS, Query
+from agent_rl.trajectory.viewer.records import Source, in_our_form
+from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
+
+__all__ = ["PAGE", "TraceIndex", "cache_folder"]
+
+VERSION = 2
+PAGE = 50
+_BATCH = 2_000
+
+logger = logging.getLogger(__name__)
+
+
+def cache_folder() -> Path:
+    """Where indexes are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
+
+
+class TraceIndex:
+    """The index of some files; safe with one writing thread and others that read.
+
+    Args:
+        sources: the files.
+        folder: of the database; None: `cache_folder()`.
+
+    Raises:
+        OSError: not even a temporary one can be made.
+    """
+
+    def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
+        self.sources = list(sources)
+        self._lock = threading.Lock()
+        self._tokens: dict[str, trace.TokenReader] = {}
+        self._own: tempfile.TemporaryDirectory[str] | None = None
+        folder = folder or cache_folder()
+        try:
+            self._open_in(folder)
+        except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
+            self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
+            logger.warning("%s cannot hold the index (%s): it is built again each time", folder, error)
+            self._open_in(Path(self._own.name))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._writer.close()
+        if self._own is not None:
+            self._own.cleanup()
+
+    def refresh(self, progress: Callable[[int], None] = lambda count: None) -> int:
+        """Read what has been written since; returns the number of new trajectories.
+
+        Args:
+            progress: gets the bytes that have been read, again and again.
+        """
+        files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
+        with self._alone:  # a second viewer of the same files has the same database
+            return sum(self._refresh(file, progress) for file in files)
+
+    def count(self, query: Query | None = None) -> int:
+        """Number of trajectories that match."""
+        where, values = (query or Query()).condition()
+        return int(self._rows(f"SELECT count(*) AS number FROM trajectories t {where}", values)[0]["number"])
+
+    def find(self, query: Query) -> list[dict[str, Any]]:
+        """A page of matching trajectories, as their columns."""
+        where, values = query.condition()
+        order = "DESC" if query.descending else "ASC"
+        nulls = "" if query.sort == "id" else " NULLS LAST"
+        order_by = f"ORDER BY {query.sort} {order}{nulls}, id {order}"
+        # first the numbers alone: a sort that carries whole rows takes ten times as long
+        page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
+        sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
+        return self._rows(sql, [*values, PAGE * query.page])
+
+    def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
+        """The trajectories before and after one in the page's order."""
+        found = [None, *(row["id"] for row in self.find(query)), None]
+        at = found.index(number) if number in found else None
+        return (None, None) if at is None else (found[at - 1], found[at + 1])
+
+    def choices(self) -> dict[str, list[tuple[str, int]]]:
+        """The values of each facet, and the names of tools and components, with their numbers of trajectories."""
+        tables = {facet: (facet, "trajectories") for facet in FACETS}
+        tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
+        found = {}
+        for kind, (column, table) in tables.items():
+            counted = f"SELECT {column} AS value, count(*) AS number FROM {table} WHERE value IS NOT NULL"
+            rows = self._rows(f"{counted} GROUP BY value ORDER BY value")
+            found[kind] = [(str(row["value"]), row["number"]) for row in rows]
+        return found
+
+    def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """A trajectory's columns, and the trajectory as JSON data; None: there is no such number."""
+        if not 0 <= number < 2**62:
+            return None
+        rows = self._rows("SELECT * FROM trajectories WHERE id = ?", [number])
+        return (rows[0], self.record(rows[0])) if rows else None
+
+    def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The trajectory with these columns, as JSON data."""
+        (found,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
+        with open(found["path"], "rb") as file:
+            file.seek(columns["offset"])
+            return in_our_form(json.loads(file.read(columns["length"])))
+
+    def path_of(self, columns: Mapping[str, Any]) -> Path:
+        """The file of a trajectory: the first part of it."""
+        return next(source.path for source in self.sources if source.name == columns["file"])
+
+    def tokens(self, columns: Mapping[str, Any], id: str) -> trace.Tokens | None:
+        """The tokens of a trajectory; None: they were not kept.
+
+        Raises:
+            ValueError: naming the file, for a line that is no such record.
+        """
+        with self._lock:
+            reader = self._tokens.setdefault(columns["file"], trace.TokenReader(self.path_of(columns)))
+            return reader.read(id)
+
+    def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The trajectories of the same prompt, step and file, as their columns; those with the best rewards first."""
+        same = "prompt_key = ? AND step IS ? AND file = ?"
+        sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
+        return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
+
+    def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
+        """The correctness of each prompt's samples in a step, for trajectories with these facets."""
+        where, values = Query({**facets, "step": str(step)}).condition()
+        known = f"{where} AND correctness IS NOT NULL"
+        sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
+        groups = groupby(self._rows(sql, values), itemgetter("prompt_key"))
+        return [[row["correctness"] for row in group] for _, group in groups]
+
+    def compare(
+        self, one: tuple[str, int | None], other: tuple[str, int | None]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The prompts that both sides have, those first whose mean rewards differ most; and a count of them all.
+
+        Args:
+            one: name of a file, and a step of it; None: all.
+            other: the other side.
+        """
+        side = (
+            "SELECT prompt_key, avg(reward) AS reward, count(*) AS samples, min(id) AS id, min(question) AS question "
+            "FROM trajectories WHERE file = ?{} AND reward IS NOT NULL GROUP BY prompt_key"
+        )
+        sides = [side.format("" if step is None else " AND step = ?") for _, step in (one, other)]
+        values = [value for pair in (one, other) for value in pair if value is not None]
+        joined = f"({sides[0]}) a JOIN ({sides[1]}) b USING (prompt_key)"
+        found = (
+            f"SELECT a.prompt_key, a.question, a.reward AS before, b.reward AS after, a.samples AS samples_before, "
+            f"b.samples AS samples_after, a.id AS id_before, b.id AS id_after FROM {joined}"
+        )
+        total = "count(*) AS prompts, avg(before) AS before, avg(after) AS after, sum(after > before) AS better"
+        first = "abs(after - before) DESC, prompt_key LIMIT 200"
+        rows = self._rows(f"SELECT * FROM ({found}) ORDER BY {first}", values)
+        (summary,) = self._rows(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
+        return rows, summary
+
+    def skipped(self) -> int:
+        """Lines that are no trajectory."""
+        return int(self._rows("SELECT coalesce(sum(skipped), 0) AS number FROM files")[0]["number"])
+
+    def _connect(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
+        database.row_factory = sqlite3.Row
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=OFF")  # it can be made again
+        return database
+
+    def _open_in(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        key = hashlib.sha256("\0".join(sorted(str(source.path) for source in self.sources)).encode()).hexdigest()[:16]
+        self.path = folder / f"{key}-v{VERSION}.db"
+        self._alone = FileLock(self.path.with_suffix(".lock"))
+        with self._alone:
+            try:
+                self._writer = self._opened()
+            except sqlite3.DatabaseError:  # of a machine that lost its power
+                for file in folder.glob(f"{self.path.name}*"):
+                    file.unlink()
+                self._writer = self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        database = self._connect()
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
+            database.executescript(SCHEMA)
+        return database
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """What a query finds, by a connection of its own."""
+        with closing(self._connect()) as database:
+            return [dict(row) for row in database.execute(sql, values)]
+
+    def _refresh(self, source: Source, progress: Callable[[int], None]) -> int:
+        try:
+            status = os.stat(source.path)
+        except OSError:
+            return 0  # not there yet
+        path, database = str(source.path), self._writer
+        known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
+        if known is not None and (known["inode"] != status.st_ino or known["offset"] > status.st_size):
+            self._forget(known["id"])
+        new = (path, source.name, status.st_ino)
+        database.execute("INSERT OR IGNORE INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)", new)
+        known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
+        return self._read(source, known["id"], known["offset"], progress) if known["offset"] < status.st_size else 0
+
+    def _forget(self, file: int) -> None:
+        ids = "(SELECT id FROM trajectories WHERE file_id = ?)"
+        for table in ("tools", "components"):
+            self._writer.execute(f"DELETE FROM {table} WHERE id IN {ids}", [file])
+        self._writer.execute("DELETE FROM trajectories WHERE file_id = ?", [file])
+        self._writer.execute("DELETE FROM files WHERE id = ?", [file])
+        self._writer.commit()
+
+    def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
+        # never a number that had a text before: what is forgotten stays among the texts
+        highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
+        number = first = highest[0] if highest else 0
+        batch, stored = RowBatch(file, offset), Future[None]()
+        stored.set_result(None)
+        with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and not Python's lock
+            for line, size in lines(source, offset):
+                progress(size)
+                number += batch.read(number + 1, source.name, line, size)
+                if len(batch) >= _BATCH:
+                    stored.result()
+                    stored = thread.submit(batch.store, self._writer)
+                    batch = RowBatch(file, batch.offset)
+            stored.result()
+            batch.store(self._writer)
+        return number - first

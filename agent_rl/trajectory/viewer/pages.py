@@ -1,0 +1,189 @@
+"""The pages over an index, as HTML: a table of trajectories, one of them, its tokens, its group, two sides compared."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from agent_rl.trajectory.trace import image_folder, read_trained_rows
+from agent_rl.trajectory.viewer.images import image_type, names_of
+from agent_rl.trajectory.viewer.index import PAGE, TraceIndex
+from agent_rl.trajectory.viewer.query import FACETS, NUMBERS, Query, read_int
+from agent_rl.trajectory.viewer.rendering import environment, visible
+from agent_rl.trajectory.viewer.rewards import components, mean_advantage, read_breakdown, read_group
+from agent_rl.trajectory.viewer.tokens import find_tokenizer, shaded
+
+__all__ = ["Pages"]
+
+_OWN = ("full", "with")
+"""Values of an address that are not of the table."""
+
+
+class Pages:
+    """A method for each page; each runs in a thread."""
+
+    def __init__(self, index: TraceIndex) -> None:
+        self.index = index
+        self._lock = threading.Lock()
+        self._values: tuple[int, dict[str, list[tuple[str, int]]]] = (-1, {})
+        self._environment = environment()
+
+    def table(self, request: Request) -> HTMLResponse:
+        """The trajectories that a query finds."""
+        query, given = Query(request.query_params), _given(request)
+        count, rows = self.index.count(query), self.index.find(query)
+        total, values = self._choices()
+        return self._page(
+            "table.html", query=query, given=given, count=count, rows=rows, pages=max(1, -(-count // PAGE)),
+            values=values, numbers=NUMBERS, facets=FACETS, total=total,
+            skipped=self.index.skipped(), link=_linker(given), live=query.page == 0,
+            filtered=[(key, value) for key, value in given.items() if value and key not in ("sort", "order", "page")],
+        )  # fmt: skip
+
+    def trajectory(self, request: Request, number: int) -> HTMLResponse:
+        """One trajectory as a conversation."""
+        columns, record = self._found(number)
+        group = read_group(self.index, columns)
+        apart = {name: group.apart(record, name) for name in components(record)}
+        advantage = next((each.advantage for each in group.samples if each.row["id"] == number), None)
+        self._show_images(columns, record)
+        return self._page(
+            "trajectory.html", columns=columns, record=record, full="full" in request.query_params,
+            group=group, breakdown=read_breakdown(record), apart=apart, advantage=advantage,
+            **self._around(request, number),
+        )  # fmt: skip
+
+    def tokens(self, request: Request, number: int) -> HTMLResponse:
+        """The tokens of one trajectory: what was sampled, and how probable it was."""
+        columns, record = self._found(number)
+        name = str(record.get("id"))
+        try:
+            found = self.index.tokens(columns, name)
+        except ValueError as error:
+            raise HTTPException(422, visible(error)) from error
+        trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
+        tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
+        if tokenizer is None:
+            without = "Numbers stand for the tokens: the tokenizer of the run's model is not on this machine."
+        sequences = []
+        for place, sequence in enumerate(found["sequences"] if found else ()):
+            about = [
+                {**asdict(row), "advantage": mean_advantage([row]), "by_token": isinstance(row.advantage, list)}
+                for row in trained
+                if row.sequence == place
+            ]
+            sequences.append({**shaded(sequence, tokenizer, "full" in request.query_params), "trained": about})
+        return self._page(
+            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, without=without,
+            **self._around(request, number),
+        )  # fmt: skip
+
+    def group(self, request: Request, number: int) -> HTMLResponse:
+        """The samples of one prompt side by side; with `?with=`, also those of another step or file."""
+        columns, _ = self._found(number)
+        other = read_int(request.query_params.get("with"))
+        chosen = [columns] if other is None else [columns, self._found(other)[0]]
+        sides = []
+        for each in chosen:
+            group = read_group(self.index, each)
+            for sample in group.samples:
+                self._show_images(sample.row, sample.record)
+            sides.append({"columns": each, "group": group})
+        back = _back(_given(request))
+        up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#row-c{number}"
+        return self._page("group.html", sides=sides, full=False, up=up)
+
+    def compare(self, request: Request) -> HTMLResponse:
+        """Two files, or two steps, on the prompts that they share."""
+        given, (_, choices) = _given(request), self._choices()
+        files = [name for name, _ in choices["file"]]
+        sides = [
+            (given.get(f"{side}_file", files[0] if files else ""), read_int(given.get(f"{side}_step"))) for side in "ab"
+        ]
+        rows, summary = self.index.compare(*sides) if given else ([], {})
+        return self._page(
+            "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, summary=summary, given=given,
+            back=_back(given),
+        )  # fmt: skip
+
+    def image(self, number: int, place: int) -> Response:
+        """An image of a trajectory, by its place among them."""
+        columns, record = self._found(number)
+        names = [name for _, names in names_of(record) for name in names]
+        try:
+            file, kind = image_type(image_folder(self.index.path_of(columns)), names[place])
+            return Response(file.read_bytes(), media_type=kind)
+        except (IndexError, ValueError, OSError) as error:
+            raise HTTPException(404, visible(error)) from error
+
+    def raw(self, number: int) -> Response:
+        """One trajectory as JSON."""
+        return Response(json.dumps(self._found(number)[1]), media_type="application/json")
+
+    def count(self, request: Request) -> JSONResponse:
+        """How many trajectories a query finds now."""
+        return JSONResponse({"count": self.index.count(Query(request.query_params))})
+
+    def _found(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = self.index.get(number)
+        if found is None:
+            raise HTTPException(404, f"there is no trajectory {number}")
+        return found
+
+    def _around(self, request: Request, number: int) -> dict[str, Any]:
+        """The trajectories before and after one in the table, and the table's address."""
+        given = _given(request)
+        before, after = self.index.neighbours(number, Query(given))
+        return {"before": before, "after": after, "back": _back(given)}
+
+    def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        """Put addresses in place of the names of images, or why one is not shown."""
+        folder, number = image_folder(self.index.path_of(columns)), 0
+        for holder, names in names_of(record):
+            shown = []
+            for name in names:
+                try:
+                    image_type(folder, name)
+                    shown.append({"address": f"/t/{columns['id']}/image/{number}"})
+                except (ValueError, OSError) as error:
+                    shown.append({"name": name, "problem": str(error)})
+                number += 1
+            holder["pictures"] = shown
+
+    def _choices(self) -> tuple[int, dict[str, list[tuple[str, int]]]]:
+        """How many trajectories there are, and the values of all facets; counted anew only when more have come."""
+        with self._lock:
+            total = self.index.count()
+            if self._values[0] != total:
+                self._values = total, self.index.choices()
+            return self._values
+
+    def _page(self, name: str, **values: Any) -> HTMLResponse:
+        html = self._environment.get_template(name).render(**values)
+        return HTMLResponse(html.encode(errors="replace"))
+
+
+def _given(request: Request) -> dict[str, str]:
+    return dict(request.query_params)
+
+
+def _back(given: Mapping[str, str]) -> str:
+    """The table's own values of an address."""
+    return urlencode({key: value for key, value in given.items() if key not in _OWN})
+
+
+def _linker(given: Mapping[str, str]) -> Callable[..., str]:
+    """Makes addresses of this page with some values changed."""
+
+    def link(**changed: Any) -> str:
+        values = {**given, **{key: str(value) for key, value in changed.items()}}
+        return "?" + urlencode({key: value for key, value in values.items() if value})
+
+    return link

@@ -1,0 +1,56 @@
+"""The templates of all pages: they escape, and show by the filter `visible` what controls other text."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+
+from agent_rl.work.text import named
+
+__all__ = ["MOST_CHARACTERS", "environment", "visible"]
+
+MOST_CHARACTERS = 20_000
+"""Of one text on a page; `?full=1` shows all."""
+_THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
+_TONES = {"answered": "good", "stopped": "", "": ""}
+
+
+def environment() -> Environment:
+    """The templates with their filters."""
+    made = Environment(
+        loader=PackageLoader("agent_rl.trajectory.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {
+        "visible": visible,
+        "number": _number,
+        "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
+        "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
+        "tone": lambda reason: _TONES.get(reason or "", "warn" if str(reason).startswith("max_") else "bad"),
+        "short": lambda text: text if len(text) <= 16 else f"{text[:8]}\u2026{text[-5:]}",
+        "thoughts": _thoughts,
+        "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=repr),
+    }
+    return made
+
+
+def visible(text: Any, full: bool = True) -> str:
+    """Text with its control, surrogate and direction characters by name, cut to `MOST_CHARACTERS` unless `full`."""
+    shown = str(text)
+    cut = 0 if full else max(0, len(shown) - MOST_CHARACTERS)
+    return f"{named(shown[:-cut])}\n\n\u2026 {cut:,} more characters" if cut else named(shown)
+
+
+def _thoughts(text: Any) -> list[tuple[str, str]]:
+    """A turn's text as parts: thoughts that the policy has marked, and the rest."""
+    parts = _THOUGHT.split(str(text))
+    found = [("thought" if place % 2 else "text", part.strip("\n")) for place, part in enumerate(parts)]
+    return [(kind, part) for kind, part in found if part.strip()] or [("text", str(text))]
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "\u2013"
+    return f"{value + 0.0:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

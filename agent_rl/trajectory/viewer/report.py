@@ -1,0 +1,319 @@
+"""`report`: a run, or several, as one page that needs nothing else: curves, warnings, trajectories, configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
+from agent_rl.trajectory.run_files import leaves, read_metrics
+from agent_rl.trajectory.trace import image_folder
+from agent_rl.trajectory.viewer.charts import COLOURS, Chart
+from agent_rl.trajectory.viewer.images import names_of, thumbnail
+from agent_rl.trajectory.viewer.index import TraceIndex
+from agent_rl.trajectory.viewer.query import Query
+from agent_rl.trajectory.viewer.records import find_sources
+from agent_rl.trajectory.viewer.rendering import environment
+from agent_rl.trajectory.viewer.warnings import components, run_warnings, series
+
+__all__ = ["Run", "charts", "facts", "read_run", "report"]
+
+CHARTS: dict[str, dict[str, str]] = {
+    "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
+    "Success": {"agent/acc": "training", "agent/correctness": "correctness"},
+    "Tools": {"agent/tool_calls": "calls", "agent/tool_errors": "errors", "agent/repeated_calls": "repeated calls"},
+    "Turns": {"agent/turns": "turns", "agent/malformed_turns": "malformed"},
+    "Response tokens": {"response_length/mean": "mean", "response_length/max": "longest"},
+    "Seconds of a step": {
+        "timing_s/step": "step", "timing_s/gen": "generation", "timing_s/old_log_prob": "old log-probs",
+        "timing_s/ref": "reference", "timing_s/update_actor": "update", "timing_s/update_weights": "weights",
+    },
+    "Tokens a second": {"perf/throughput": "tokens a second a GPU"},
+    "Unscored": {"agent/unscored": "trajectories"},
+    "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},
+    "Gradient norm": {"actor/grad_norm": "actor"},
+}  # fmt: skip
+"""Each chart's metrics of verl, and what they are called there."""
+COMPARED = {
+    "critic/score/mean": "Reward",
+    "agent/acc": "Success",
+    "agent/tool_calls": "Tool calls",
+    "agent/tool_errors": "Tool errors",
+    "agent/turns": "Turns",
+    "agent/malformed_rate": "Malformed turns, share",
+    "response_length/mean": "Response tokens",
+    "agent/unscored": "Unscored trajectories",
+    "timing_s/step": "Seconds of a step",
+    "perf/throughput": "Tokens a second a GPU",
+}
+"""Metrics of the tables, and a chart each where several runs are compared."""
+ENDS = 3
+"""Steps at the start and at the end that the tables average, where there are twice as many."""
+MOST_SHOWN = 3
+"""Best and worst trajectories."""
+MOST_IMAGES = 12
+"""Of a trajectory."""
+_MOST_DIFFERENCES = 100
+
+
+class Success(NamedTuple):
+    """The success in a step, with its 95 % interval."""
+
+    step: int
+    prompts: int
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """What a page shows of a run's trace; nothing without one."""
+
+    success: Sequence[Success] = ()
+    held_out: Sequence[Success] = ()
+    """Success in the validations."""
+    best: Sequence[Mapping[str, Any]] = ()
+    worst: Sequence[Mapping[str, Any]] = ()
+    changed: Sequence[Mapping[str, Any]] = ()
+    """Prompts whose reward differs most between two steps."""
+    between: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run's folder says.
+
+    Attributes:
+        name: of the folder.
+        path: of the folder.
+        steps: the metrics of each step, with its number as `step`.
+        about: `run.json`: command, configuration, versions, files; empty without one.
+    """
+
+    name: str
+    path: Path
+    steps: Sequence[Mapping[str, Any]]
+    about: Mapping[str, Any]
+
+    @property
+    def training(self) -> list[Mapping[str, Any]]:
+        """The steps of training, without a validation before it."""
+        return [each for each in self.steps if "critic/score/mean" in each]
+
+
+def read_run(folder: str) -> Run:
+    """Read a run's folder.
+
+    Raises:
+        ConfigError: it has no metrics.
+    """
+    path = Path(folder)
+    try:
+        steps = read_metrics(path)
+    except (OSError, ValueError, KeyError) as error:
+        problem = f"no metrics can be read there ({error})"
+        raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
+    about = path / "run.json"
+    return Run(path.resolve().name, path, steps, json.loads(about.read_text()) if about.is_file() else {})
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """What was run and what came out, as JSON data: command, versions, hashes of files, metrics as (step, value)."""
+    program, *words = run.about.get("command") or [""]
+    files: Mapping[str, Any] = run.about.get("files") or {}
+    keys = [*COMPARED, "actor/entropy", "training/rollout_probs_diff_mean"]
+    return {
+        "name": run.name,
+        "command": " ".join([Path(program).name, *words]).strip(),
+        "versions": run.about.get("versions") or {},
+        "sha256": {key: [each.get("sha256") for each in found] for key, found in files.items()},
+        "steps": len(run.training),
+        "validation": dict(_validation(run)),
+        "metrics": {key: points for key in keys if (points := series(run.training, key))},
+    }
+
+
+def report(runs: Sequence[Run], cache: Path | None = None) -> str:
+    """The page.
+
+    Args:
+        runs: one, which is shown in full; or several, which are compared.
+        cache: where the index of the trajectories is kept.
+    """
+    colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
+    style = Path(__file__).with_name("static").joinpath("viewer.css").read_text(encoding="utf-8")
+    return str(
+        environment()
+        .get_template("report.html")
+        .render(
+            runs=[_shown(run, cache) for run in runs],
+            comparison=_comparison(runs) if len(runs) > 1 else {},
+            style=Markup(style + colours),
+            ends=ENDS,
+        )
+    )
+
+
+def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
+    """The charts of the page: those of one run, or several runs compared.
+
+    Args:
+        runs: one or several.
+        cache: as for `report`.
+    """
+    return _compared(runs) if len(runs) > 1 else _charts_of(runs[0], _trajectories(runs[0], cache))
+
+
+def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
+    """The charts of one run that have a point."""
+    names = components(run.training, run.about.get("configuration") or {})
+    found = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
+    ends = [key for step in run.training[:1] for key in step if key.startswith("agent/stop_")]
+    stops = {key: key.removeprefix("agent/stop_") for key in ends if any(v for _, v in series(run.training, key))}
+    found.insert(1, Chart("Components of the reward", _lines(run.training, {f"agent/{name}": name for name in names})))
+    found.insert(4, Chart("How trajectories end", _lines(run.training, stops)))
+    if success := trajectories.success:
+        points = [(each.step, each.value) for each in success]
+        band = [(each.step, each.low, each.high) for each in success if each.low is not None and each.high is not None]
+        marks = [(each.step, each.value, each.low, each.high) for each in trajectories.held_out]
+        measured = {"held-out rows": marks} if marks else {}
+        found[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band}, measured)
+    return [chart for chart in found if chart]
+
+
+def _compared(runs: Sequence[Run]) -> list[Chart]:
+    """A chart of each metric with a line for each run, where any has it."""
+    named = list(zip(_names(runs), runs, strict=True))
+    found = [Chart(title, {name: series(run.training, key) for name, run in named}) for key, title in COMPARED.items()]
+    return [chart for chart in found if chart]
+
+
+def _drawn(found: Iterable[Chart]) -> Markup:
+    return Markup("".join(chart.svg() for chart in found))
+
+
+def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
+    configuration, trajectories = run.about.get("configuration") or {}, _trajectories(run, cache)
+    ends = max(1, min(ENDS, len(run.training) // 2))
+    return {
+        "name": run.name,
+        "steps": len(run.training),
+        "warnings": run_warnings(run.training, configuration),
+        "charts": _drawn(_charts_of(run, trajectories)),
+        "ends": ends,
+        "table": [
+            (title, key, fmean(values[:ends]), fmean(values[-ends:])) for title, key, (values,) in _values([run])
+        ],
+        "validation": _validation(run),
+        "trajectories": trajectories,
+        "success": [
+            (kind, each)
+            for kind, found in (("", trajectories.success), ("held-out ", trajectories.held_out))
+            for each in dict.fromkeys([*found[:1], *found[-1:]])
+        ],
+        "command": " ".join(run.about.get("command") or ()),
+        "versions": run.about.get("versions") or {},
+        "configuration": json.dumps(configuration, indent=2, ensure_ascii=False),
+    }
+
+
+def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
+    flat = [
+        {key: json.dumps(value, ensure_ascii=False) for key, value in leaves(run.about.get("configuration") or {})}
+        for run in runs
+    ]
+    keys = sorted({key for each in flat for key in each})
+    differences = [(key, [each.get(key, "\u2013") for each in flat]) for key in keys]
+    return {
+        "runs": _names(runs),
+        "last": [
+            (title, key, [fmean(each[-ENDS:]) if each else None for each in values])
+            for title, key, values in _values(runs)
+        ],
+        "charts": _drawn(_compared(runs)),
+        "differences": [(key, values) for key, values in differences if len(set(values)) > 1][:_MOST_DIFFERENCES],
+    }
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    return [run.name if [each.name for each in runs].count(run.name) == 1 else str(run.path) for run in runs]
+
+
+def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[int, float]]]:
+    return {name: points for key, name in keys.items() if (points := series(steps, key))}
+
+
+def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
+    """The metrics of the tables that one of the runs has: title, key, and each run's values."""
+    for key, title in COMPARED.items():
+        values = [[value for _, value in series(run.training, key)] for run in runs]
+        if any(values):
+            yield title, key, values
+
+
+def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Accuracies and rewards on validation rows, by step."""
+    keys = sorted({key for each in run.steps for key in each if key.startswith("val-")})
+    shown = [key for key in keys if key.split("/")[-2] in ("acc", "reward")]
+    return [(key.partition("/")[2], series(run.steps, key)) for key in shown]
+
+
+def _trajectories(run: Run, cache: Path | None) -> Trajectories:
+    """Success, and trajectories worth reading."""
+    file = run.path / "trace.jsonl"
+    if not file.is_file() or not run.training:
+        return Trajectories()
+    (source,) = find_sources([str(file)])
+    with closing(TraceIndex([source], cache)) as index:
+        index.refresh()
+        if not index.count():
+            return Trajectories()
+        train = {"split": "train"} if "train" in dict(index.choices()["split"]) else {}
+        by_reward = {"step": str(run.training[-1]["step"]), **train, "sort": "reward"}
+        place = image_folder(source.path)
+        best, worst = (
+            [{**row, "record": _with_thumbnails(index.record(row), place)} for row in _of_several(index, query)]
+            for query in (Query({**by_reward, "order": order}) for order in ("desc", "asc"))
+        )
+        held_out = list(_successes(index, run.steps, {"split": "test"}))
+        # of validations where there are several: they have the same prompts, as training's steps seldom do
+        steps = [each.step for each in held_out] if len(held_out) > 1 else [int(each["step"]) for each in run.training]
+        between = steps[0], steps[-1]
+        one, other = ((source.name, step) for step in between)
+        changed = index.compare(one, other)[0][:5] if one != other else []
+        return Trajectories(list(_successes(index, run.training, train)), held_out, best, worst, changed, between)
+
+
+def _of_several(index: TraceIndex, query: Query) -> list[dict[str, Any]]:
+    """The first trajectories that a query finds, of different prompts."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in index.find(query):
+        found.setdefault(row["prompt_key"], row)
+    return list(found.values())[:MOST_SHOWN]
+
+
+def _successes(index: TraceIndex, steps: Sequence[Mapping[str, Any]], facets: Mapping[str, str]) -> Iterator[Success]:
+    for step in (int(each["step"]) for each in steps):
+        if rows := index.correctness(step, facets):
+            is_rate = all(0 <= value <= 1 for row in rows for value in row)
+            found = estimate_rate(rows) if is_rate else estimate_mean(rows)
+            yield Success(step, len(rows), found.mean, found.low, found.high)
+
+
+def _with_thumbnails(record: dict[str, Any], place: Path) -> dict[str, Any]:
+    """The record with its first images in itself, small."""
+    left = MOST_IMAGES
+    for holder, names in names_of(record):
+        shown = [image for name in names[:left] if (image := thumbnail(place, name))]
+        left -= len(shown)
+        holder["pictures"] = [{"address": image} for image in shown]
+    return record

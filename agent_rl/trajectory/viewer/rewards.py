@@ -1,0 +1,133 @@
+"""The reward of a trajectory in its parts, and the samples of its prompt with their advantages.
+
+A part is what a component was, counts and gives, and what judges said about it. Advantages are those that were trained
+with where the trace has them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from agent_rl.trajectory.trace import TrainedRow, read_trained_rows
+from agent_rl.trajectory.viewer.index import TraceIndex
+
+__all__ = [
+    "Sample",
+    "SampleGroup",
+    "components",
+    "mean_advantage",
+    "read_breakdown",
+    "read_group",
+]
+
+TRAINED = "as it was trained with"
+COMPUTED = "its reward's distance from the group's mean in standard deviations: the trace has none of the training"
+
+
+def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The reward of a trajectory in its parts, whether the trace has their weights, and whether they add up to it.
+
+    A part has `name`, `value`, `weight`, what it `gives` (weight times value), and the `verdicts` of judges; None where
+    it was not measured, or the trace does not say it.
+    """
+    score = record.get("score") or {}
+    given = score.get("weights")
+    weights = {name: weight for name, weight in given.items() if _is_number(weight)} if isinstance(given, dict) else {}
+    values, verdicts, parts = components(record), dict(_verdicts(record)), list[dict[str, Any]]()
+    for name in dict.fromkeys([*values, *verdicts]):
+        weight = weights.get(name)
+        value = None if weights and weight is None else values.get(name)  # its gate is closed
+        gives = None if value is None or weight is None else weight * value
+        shown = verdicts.get(name, ())
+        parts.append({"name": name, "value": value, "weight": weight, "gives": gives, "verdicts": shown})
+    total, gains = score.get("total"), [part["gives"] for part in parts if part["gives"] is not None]
+    adds_up = _is_number(total) and math.isclose(total, math.fsum(gains), rel_tol=1e-6, abs_tol=1e-6)
+    return {"parts": parts, "weighed": bool(weights), "adds_up": adds_up}
+
+
+def components(record: Mapping[str, Any]) -> Mapping[str, float]:
+    """The components of a trajectory's reward by name."""
+    return (record.get("score") or {}).get("components") or {}
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    notes = ((record.get("info") or {}).get("reward") or {}).get("notes") or {}
+    for name, noted in notes.items():
+        lists = [noted.get(key) for key in ("verdicts", "pairs")] if isinstance(noted, dict) else []
+        said = [each for found in lists if isinstance(found, list) for each in found if isinstance(each, dict)]
+        if said:
+            yield (
+                name,
+                [
+                    {"reason": each.get("reason"), "values": [item for item in each.items() if item[0] != "reason"]}
+                    for each in said
+                ],
+            )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of a group: its columns in the index, the trajectory as JSON data, and its advantage."""
+
+    row: Mapping[str, Any]
+    record: Mapping[str, Any]
+    advantage: float | None
+
+
+@dataclass(frozen=True)
+class SampleGroup:
+    """The samples of one prompt in one step of a file."""
+
+    samples: Sequence[Sample]
+    source: str
+    """Where the advantages are from, in words."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of the components, in their order."""
+        return list(dict.fromkeys(name for sample in self.samples for name in components(sample.record)))
+
+    def apart(self, record: Mapping[str, Any], name: str) -> float | None:
+        """How far a sample's component lies from the mean of its group; None: there is nothing to compare with."""
+        known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
+        value = components(record).get(name)
+        return None if value is None or len(known) < 2 else value - statistics.fmean(known)
+
+
+def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
+    """The group that a trajectory of the index belongs to."""
+    found = [(row, index.record(row)) for row in index.group(columns)]
+    trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in found])
+    if trained:
+        values = [mean_advantage(trained.get(str(record.get("id")), ())) for _, record in found]
+    else:
+        values = _computed([row["reward"] for row, _ in found])
+    samples = [Sample(*each, value) for each, value in zip(found, values, strict=True)]
+    return SampleGroup(samples, TRAINED if trained else COMPUTED)
+
+
+def mean_advantage(rows: Sequence[TrainedRow]) -> float | None:
+    """One number for what a trajectory was trained with: the mean over its sequences and their tokens."""
+    values = [row.advantage if isinstance(row.advantage, float) else _mean(row.advantage) for row in rows]
+    return _mean([value for value in values if value is not None])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _computed(rewards: Sequence[float | None]) -> list[float | None]:
+    """Advantages as GRPO computes them."""
+    known = [reward for reward in rewards if reward is not None]
+    if len(known) < 2:
+        return [None] * len(rewards)
+    mean, deviation = statistics.fmean(known), statistics.stdev(known)
+    return [None if reward is None else (reward - mean) / (deviation + 1e-6) for reward in rewards]

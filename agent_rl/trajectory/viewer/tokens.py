@@ -1,0 +1,115 @@
+"""The tokens of a trajectory as text with shading: what was sampled, and how probable it was."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent_rl.trajectory.trace import TokenSequence
+
+__all__ = ["ShadedToken", "find_tokenizer", "shaded"]
+
+MOST_TOKENS = 20_000
+"""Of one sequence on a page; `?full=1` shows all."""
+SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))
+"""Lowest probability of a token, and its style."""
+
+
+class ShadedToken(NamedTuple):
+    """A token, or several that are one character together."""
+
+    text: str
+    ids: str
+    shade: str
+    """Name of its style; `given` for what was not trained on."""
+    about: str
+    """Its id, log-prob and probability, in words."""
+
+
+def find_tokenizer(folder: Path) -> Path | None:
+    """The `tokenizer.json` of the model that a run was trained from, on this machine; None: it is not here.
+
+    Args:
+        folder: of the run, whose `run.json` names the model: a folder, or a name that Hugging Face's cache has.
+    """
+    try:
+        configuration = json.loads((folder / "run.json").read_text())["configuration"]
+        name = str(configuration["actor_rollout_ref"]["model"]["path"])
+        if (path := Path(name).expanduser() / "tokenizer.json").is_file():
+            return path
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(name, "tokenizer.json")
+    except (ImportError, OSError, ValueError, KeyError, TypeError):
+        return None
+    return Path(found) if isinstance(found, str) else None
+
+
+def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) -> dict[str, Any]:
+    """One training sequence for a page: its tokens, its `size`, the mean log-prob, and how many tokens are left out.
+
+    Args:
+        sequence: as the trace has it.
+        tokenizer: its `tokenizer.json`; None: ids are shown.
+        full: whether all tokens are shown, not `MOST_TOKENS`.
+    """
+    most = None if full else MOST_TOKENS
+    response, mask, logprobs = sequence["response_ids"], sequence["mask"], sequence["logprobs"]
+    values = [None] * len(response) if logprobs is None else logprobs
+    sampled = [value for value, trained in zip(values, mask, strict=False) if trained and value is not None]
+    marks = [value if trained else "given" for value, trained in zip(values, mask, strict=False)]
+    return {
+        "prompt": list(_tokens(sequence["prompt_ids"][:most], ["given"] * len(sequence["prompt_ids"]), tokenizer)),
+        "response": list(_tokens(response[:most], marks, tokenizer)),
+        "size": len(response),
+        "sampled": sum(map(bool, mask)),
+        "images": sequence["images"],
+        "mean": math.fsum(sampled) / len(sampled) if sampled else None,
+        "cut": 0 if most is None else max(0, len(response) - most),
+    }
+
+
+def _tokens(ids: Sequence[int], marks: Sequence[Any], tokenizer: Path | None) -> Iterator[ShadedToken]:
+    at = 0
+    for text, count in _texts(ids, tokenizer):
+        its, values = ids[at : at + count], marks[at : at + count]
+        at += count
+        named = ", ".join(map(str, its))
+        if "given" in values:
+            yield ShadedToken(text, named, "given", f"token {named}, not trained on")
+        elif None in values:
+            yield ShadedToken(text, named, "s", f"token {named}, sampled")
+        else:
+            lowest = min(values)
+            style = next(style for least, style in SHADES if math.exp(lowest) >= least or not least)
+            about = f"token {named}, log-prob {', '.join(f'{value:.4g}' for value in values)}"
+            yield ShadedToken(text, named, style, f"{about}, probability {math.exp(min(0.0, lowest)):.3g}")
+
+
+def _texts(ids: Sequence[int], tokenizer: Path | None) -> Iterator[tuple[str, int]]:
+    """Texts and the number of tokens that each is made of: bytes of one character stay together."""
+    if tokenizer is None:
+        yield from ((f"{id} ", 1) for id in ids)
+        return
+    from tokenizers.decoders import DecodeStream
+
+    loaded = _load(tokenizer)
+    stream, waiting = DecodeStream(skip_special_tokens=False), 0
+    for id in ids:
+        waiting += 1
+        if (text := stream.step(loaded, id)) is not None:
+            yield text, waiting
+            waiting = 0
+    if waiting:
+        yield "\ufffd", waiting
+
+
+@lru_cache(maxsize=2)
+def _load(path: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(path))

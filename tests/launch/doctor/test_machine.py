@@ -1,0 +1,77 @@
+"""Facts of a machine: this one's are read, a file's are taken whole."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.launch.doctor import machine
+from agent_rl.launch.doctor.machine import FACTS, Machine, read_gpus
+from agent_rl.launch.doctor.machine import _answers as answers
+from tests.launch.doctor.conftest import node_facts
+
+
+def test_this_machines_facts_go_through_a_file(tmp_path: Path) -> None:
+    here = Machine({"PATH": "/bin", "HF_HUB_OFFLINE": "1", "AWS_SECRET_ACCESS_KEY": "hidden"})
+    facts = here.to_dict()
+    assert facts["environ"] == {"HF_HUB_OFFLINE": "1"}  # no variable that could be a secret
+    assert facts["packages"]["verl"] == here.version("verl")
+    (tmp_path / "node.json").write_text(json.dumps(facts))
+    there = Machine.from_file(tmp_path / "node.json")
+    assert all(getattr(there, name) == facts[name] for name in FACTS if name != "gpus")
+    assert there.version("verl") == here.version("verl")
+    assert there.version("no-such-package") is None
+
+
+def test_the_hub_answers_with_any_status_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NotFound(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), NotFound) as server:
+        address = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "no_proxy": "*"}
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert answers(address)
+        server.shutdown()
+        monkeypatch.setattr(machine, "HUB_S", 0.5)
+        assert not answers(address)  # the port is open
+    assert not answers(address)
+
+
+def test_a_file_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    facts = node_facts()
+    del facts["glibc"]
+    (tmp_path / "node.json").write_text(json.dumps({**facts, "gpu": []}))
+    with pytest.raises(ConfigError, match="missing or unknown: glibc, gpu"):
+        Machine.from_file(tmp_path / "node.json")
+    with pytest.raises(ConfigError, match="no facts of a machine"):
+        Machine.from_file(tmp_path / "none.json")
+
+
+def program(path: Path, what: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{what}\n")
+    path.chmod(0o755)
+
+
+def test_visible_gpus_are_chosen_as_cuda_does_from_the_lines_of_nvidia_smi(tmp_path: Path) -> None:
+    environ = {"PATH": str(tmp_path)}
+    assert read_gpus(environ) == []
+    program(tmp_path / "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+    assert read_gpus(environ) == []
+    lines = [f"{index}, GPU-{index}b3d6a0e, NVIDIA H200, 143771, 3, 580.95.05, 9.0" for index in range(3)]
+    lines += ["3, GPU-61aa0000-bbbb, NVIDIA H200, [N/A], 512, 580.95.05, 9.0", "some other line"]
+    program(tmp_path / "nvidia-smi", "\n".join(f"echo '{line}'" for line in lines))
+    first, *_, last = read_gpus(environ)
+    assert (first.index, first.name, first.memory_mib, first.driver) == (0, "NVIDIA H200", 143771, "580.95.05")
+    assert (last.memory_mib, last.used_mib) == (0, 512)
+    for value, indices in {"2,0": [2, 0], "GPU-1b": [1], "": [], "-1": [], "1,9,2": [1]}.items():
+        assert [gpu.index for gpu in read_gpus({**environ, "CUDA_VISIBLE_DEVICES": value})] == indices

@@ -1,0 +1,43 @@
+"""Which trajectories are exported, and what `agent-rl trace export` refuses."""
+
+import json
+
+import pytest
+
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import trace
+from tests.trajectory.exports.command import export
+from tests.trajectory.exports.made import trajectory
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["--split", "test"], ["p8_0"]),
+        (["--step", "5", "--min-reward", "1"], ["p2_0", "p3_0"]),
+        (["--limit", "1"], ["p0_0"]),
+    ],
+)
+def test_some_of_them(folder, words, ids):
+    export(folder / "trace.jsonl", "jsonl", "-o", folder / "new/some.jsonl", *words)
+    lines = (folder / "new/some.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("no_such", "jsonl"), "no such file"),
+        ((".", "jsonl"), "no trace.jsonl or trajectories.jsonl"),
+        (("text", "jsonl"), "line 1"),
+        (("text", "csv", "--endpoint", "http://x"), "--endpoint: csv does not have it"),
+        (("text", "atif", "--per-prompt", "2"), "--per-prompt: atif does not have it"),
+        (("text", "otel"), "--endpoint: there is no collector"),
+    ],
+)
+def test_mistakes_of_the_user(tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").write_text('{"a": 1}\n')
+    trace.append(tmp_path / "good", trajectory())
+    with pytest.raises(ConfigError, match=said):
+        export(*arguments)

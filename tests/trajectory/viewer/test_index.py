@@ -1,0 +1,180 @@
+"""What the index finds, also in files that grow, are torn, replaced or broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent_rl.trajectory import trace
+from agent_rl.trajectory.viewer.index import TraceIndex
+from agent_rl.trajectory.viewer.query import Query
+from agent_rl.trajectory.viewer.records import find_sources
+from tests.trajectory.viewer.conftest import trajectory
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        (Query(), 25),
+        (Query({"step": "2"}), 13),
+        (Query({"data_source": "math", "step": "1"}), 8),
+        (Query({"stop_reason": "engine_error"}), 1),
+        (Query({"reward_min": "0.85"}), 6),
+        (Query({"reward_max": "0", "errors_min": "1"}), 4),
+        (Query({"tool": "calculator"}), 24),
+        (Query({"tool": "search"}), 0),
+        (Query({"component": "efficiency", "component_max": "-0.15"}), 12),
+        (Query({"component": "efficiency"}), 24),
+        (Query({"error": "yes"}), 1),
+        (Query({"error": "no"}), 24),
+        (Query({"text": "what number 102"}), 8),
+        (Query({"text": '"number" AND OR NOT ( 107'}), 0),
+        (Query({"text": "engine"}), 1),
+    ],
+)
+def test_each_filter_finds_its_trajectories(index: TraceIndex, query: Query, count: int) -> None:
+    assert index.count(query) == len(index.find(query)) == count
+
+
+def test_rows_are_sorted_and_those_without_a_value_come_last(index: TraceIndex) -> None:
+    for descending in (True, False):
+        query = Query({"sort": "reward", "order": "desc" if descending else "asc"})
+        rewards = [row["reward"] for row in index.find(query)]
+        assert rewards[-1] is None
+        assert rewards[:-1] == sorted(rewards[:-1], reverse=descending)
+    assert [row["id"] for row in index.find(Query({"sort": "id; DROP TABLE files"}))] == list(range(25, 0, -1))
+    assert index.find(Query({"page": "1"})) == []
+
+
+def test_a_trajectory_is_read_back_whole(index: TraceIndex) -> None:
+    (row,) = index.find(Query({"step": "2", "text": "number 101", "reward_min": "0.7"}))[:1]
+    columns, record = index.get(row["id"]) or ({}, {})
+    assert columns == row
+    assert record == trajectory(1, 2, 2).to_dict()
+    assert index.get(99) is None
+    before, after = index.neighbours(24, Query())
+    assert (before, after) == (25, 23)
+
+
+def test_the_samples_of_a_prompt_in_a_step_are_a_group(index: TraceIndex) -> None:
+    row = index.find(Query({"step": "2", "text": "number 101"}))[0]
+    group = index.group(row)
+    assert [each["name"] for each in group] == [f"uid2-1_{sample}" for sample in (0, 2, 1, 3)]
+
+
+def test_two_steps_are_compared_on_the_prompts_that_both_have(index: TraceIndex) -> None:
+    found, summary = index.compare(("my_run/trace.jsonl", 1), ("my_run/trace.jsonl", 2))
+    assert (summary["prompts"], summary["better"], summary["worse"]) == (3, 0, 3)
+    assert (summary["before"], summary["after"]) == pytest.approx((0.4, 0.3))
+    assert {row["question"] for row in found} == {f"What is number {prompt + 100}?" for prompt in range(3)}
+    assert all(row["after"] - row["before"] == pytest.approx(-0.1) for row in found)
+    assert all((row["samples_before"], row["samples_after"]) == (4, 4) for row in found)
+
+
+def test_what_is_appended_comes_in_and_a_torn_line_later(run: Path, index: TraceIndex) -> None:
+    line = trajectory(9, 0).to_json() + "\n"
+    with open(run / "trace.jsonl", "a") as file:
+        file.write(line + line[:40])
+    assert index.refresh() == 1
+    assert index.refresh() == 0
+    with open(run / "trace.jsonl", "a") as file:
+        file.write(line[40:])
+    assert index.refresh() == 1
+    assert index.count(Query({"text": "number 109"})) == 2
+
+
+def test_later_parts_of_a_trace_belong_to_it(run: Path, index: TraceIndex) -> None:
+    for sample in range(2):  # a part of a byte: the next one is begun
+        trace.append(run / "trace.jsonl", trajectory(9, sample), part_bytes=1)
+    assert [path.name for path in trace.parts(run / "trace.jsonl")] == ["trace.jsonl", "trace.1.jsonl", "trace.2.jsonl"]
+    assert index.refresh() == 2
+    found = index.find(Query({"text": "number 109"}))
+    assert [each["file"] for each in found] == ["my_run/trace.jsonl"] * 2
+    assert index.group(found[0]) == found[::-1]
+    columns, record = index.get(found[0]["id"]) or ({}, {})
+    assert (columns["name"], record["id"]) == ("uid1-9_1", "uid1-9_1")
+    assert [source.name for source in find_sources([str(run)])] == ["my_run/trace.jsonl"]
+
+
+def test_lines_that_are_no_trajectory_are_counted_and_left_out(run: Path, index: TraceIndex) -> None:
+    with open(run / "trace.jsonl", "ab") as file:
+        file.write(b'{"a": 1}\nnot json\n\n[]\n\xff\xfe\n' + b'{"turns": 3, "stop_reason": "x"}\n')
+    trace.append(run / "trace.jsonl", trajectory(9, 0))
+    assert index.refresh() == 1
+    assert index.skipped() == 5
+    assert index.count() == 26
+
+
+def test_a_file_that_was_replaced_or_cut_is_read_anew(run: Path, index: TraceIndex) -> None:
+    lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "new").write_bytes(b"".join(lines[:5]))
+    (run / "new").replace(run / "trace.jsonl")
+    assert index.refresh() == 5
+    assert (index.count(), index.count(Query({"text": "engine"})), index.count(Query({"tool": "calculator"}))) == (
+        5,
+        0,
+        5,
+    )
+    (run / "trace.jsonl").write_bytes(lines[0])
+    index.refresh()
+    assert index.count() == 1
+
+
+def test_the_index_is_kept_and_goes_on(run: Path, index: TraceIndex, tmp_path: Path) -> None:
+    again = TraceIndex(find_sources([str(run)]), tmp_path / "cache")
+    assert again.refresh() == 0
+    assert again.count() == 25
+    again.close()
+
+
+def test_a_broken_database_is_made_again(run: Path, index: TraceIndex, tmp_path: Path) -> None:
+    index.close()
+    for file in index.path.parent.glob(f"{index.path.name}*"):
+        file.write_bytes(b"no database " * 1000)
+    again = TraceIndex(find_sources([str(run)]), tmp_path / "cache")
+    assert (again.refresh(), again.count()) == (25, 25)
+    again.close()
+
+
+@pytest.mark.parametrize("obstacle", ["the folder", "the database"])
+def test_where_none_can_be_kept_an_index_is_temporary(
+    run: Path, index: TraceIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture, obstacle: str
+) -> None:
+    """As without a home directory, or on a file system without locks."""
+    folder = tmp_path / "cache of another"
+    if obstacle == "the folder":
+        folder.write_text("a file")
+    else:
+        (folder / index.path.name).mkdir(parents=True)
+    own = TraceIndex(find_sources([str(run)]), folder)
+    assert own.refresh() == own.count() == 25
+    assert f"{folder} cannot hold the index (" in caplog.text
+    assert own.path.exists()
+    own.close()
+    assert not own.path.parent.exists()
+
+
+def test_what_a_database_cannot_keep_is_left_out_or_replaced(run: Path, index: TraceIndex) -> None:
+    lines = [
+        json.dumps({**trajectory(9, 0).to_dict(), "answer": "lone \ud800", "error": "\udfff"}),
+        json.dumps({**trajectory(9, 1).to_dict(), "info": {"step": 10**30}}),
+        "[" * 200_000 + "]" * 200_000,
+    ]
+    with open(run / "trace.jsonl", "a") as file:
+        file.write("\n".join(lines) + "\n")
+    assert (index.refresh(), index.skipped()) == (2, 1)
+    assert index.count(Query({"text": "number 109"})) == 2
+
+
+def test_a_document_is_one_record(tmp_path: Path) -> None:
+    document = {
+        "schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "other"},
+        "steps": [{"source": "user", "message": "Hello?"}, {"source": "agent", "message": "Yes."}],
+    }  # fmt: skip
+    (tmp_path / "one.atif.json").write_text(json.dumps(document, indent=2))
+    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
+    assert index.refresh() == 1
+    assert index.find(Query())[0]["question"] == "Hello?"
+    index.close()
