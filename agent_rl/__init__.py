@@ -48,9 +48,9 @@ _HOMES = {
     "ReactAgentLoop": "agent_rl.verl_adapter.loops",
     "Reply": "agent_rl.agents.users.user",
     "Tool": "agent_rl.tools",
-    "TraceTables": "agent_rl.trace.tables",
+    "TraceTables": "agent_rl.trajectory.trace.tables",
     "User": "agent_rl.agents.users.user",
-    "read_trace": "agent_rl.trace.tables",
+    "read_trace": "agent_rl.trajectory.trace.tables",
     "register_agent_loop": "agent_rl.agents.registry",
 }
 

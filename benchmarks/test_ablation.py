@@ -90,7 +90,7 @@ def test_each_change_is_worth_its_lines(
     custom, off = tmp_path / "custom", tmp_path / "off"
     custom.mkdir()
     off.mkdir()
-    shutil.copy(Path(__file__).with_name("switches.py"), custom / "sitecustomize.py")
+    shutil.copy(ROOT / "tests/support/bench/switches.py", custom / "sitecustomize.py")
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
     monkeypatch.setenv("ABLATION_FOLDER", str(off))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(custom), str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -28,6 +28,7 @@ from agent_rl.evaluation.settings import read_settings
 pytestmark = pytest.mark.benchmark
 
 ROOT = Path(__file__).parents[1]
+PEERS = ROOT / "tests/support/bench"
 VERIFIERS = Path(os.environ.get("VERIFIERS_DIR", f"{sys.prefix}/verifiers"))
 """Where `make bench` puts verifiers, with what it needs."""
 EPISODES, AT_ONCE, CALLS, ROUNDS = 512, 64, 3, 3
@@ -63,8 +64,8 @@ def theirs(server: str, folder: Path) -> tuple[float, float, float]:
     """CPU seconds of verifiers' process and of those that it starts, and wall seconds, of an episode."""
     arguments = {"url": server, "rows": THEIR_EPISODES, "concurrency": THEIRS_AT_ONCE, "folder": str(folder)}
     programs = VERIFIERS.absolute() / "bin"
-    command = [str(programs / "python"), str(Path(__file__).with_name("verifiers_eval.py")), json.dumps(arguments)]
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PATH": f"{programs}:{os.environ['PATH']}"}
+    command = [str(programs / "python"), str(PEERS / "verifiers_eval.py"), json.dumps(arguments)]
+    env = os.environ | {"PYTHONPATH": str(PEERS), "PATH": f"{programs}:{os.environ['PATH']}"}
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])

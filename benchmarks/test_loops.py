@@ -24,6 +24,8 @@ from verl.workers.rollout.replica import TokenOutput
 
 from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 
+PEERS = Path(__file__).parents[1] / "tests/support/bench"
+
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 ROUNDS, EACH = 7, 100
@@ -75,9 +77,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Make]:
     tokenizer = hf_tokenizer(str(folder))
 
     def worker(seconds: float, tools: list[Any] | None = None) -> Make:
-        entry = (
-            f"tools: [{{class_name: {Path(__file__).parent}/slow_echo.py:SlowEcho, config: {{seconds: {seconds}}}}}]"
-        )
+        entry = f"tools: [{{class_name: {PEERS}/slow_echo.py:SlowEcho, config: {{seconds: {seconds}}}}}]"
         (folder / "tools.yaml").write_text(entry)
         overrides = [
             "actor_rollout_ref.rollout.name=sglang",

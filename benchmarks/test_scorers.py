@@ -47,7 +47,7 @@ from tests.rewards.scorers.test_hostile import TEXTS, TRUTHS  # noqa: E402
 
 pytestmark = pytest.mark.benchmark
 
-CORPUS = Path(__file__).parent.parent / "rewards" / "corpus"
+CORPUS = Path(__file__).parents[1] / "tests/rewards/corpus"
 ROUNDS, GROUP, RIGHT = 5, 8, 5
 WORDING = "First I look at what is given, then I write down what follows from it, step by step, and check it. "
 BLOCK_MS = 50.0

@@ -35,6 +35,7 @@ from tests.e2e.training import run_alone
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[1]
+PEERS = ROOT / "tests/support/bench"
 TRL = Path(os.environ.get("TRL_DIR", f"{sys.prefix}/trl"))
 """Where `make bench` puts TRL, which verl must not find."""
 SAMPLES = 8
@@ -70,7 +71,7 @@ def write_rows(out: Path, prompts: int, steps: int, tool_s: float) -> None:
     problems, _ = arithmetic.train_test(0, prompts * steps, 16)
     rows = [arithmetic.to_row(problem, "train", i) for i, problem in enumerate(problems)]
     write_parquet(rows, out / "train.parquet")
-    slow = {"class_name": f"{Path(__file__).parent}/slow_calculator.py:SlowCalculator", "config": {"seconds": tool_s}}
+    slow = {"class_name": f"{PEERS}/slow_calculator.py:SlowCalculator", "config": {"seconds": tool_s}}
     (out / "tools.json").write_text(json.dumps({"tools": [slow if tool_s else {"name": "calculator"}]}))
     (out / "tools.json").rename(out / "tools.yaml")  # JSON is YAML
 
@@ -151,7 +152,7 @@ def run_trl(out: Path, model: Path, prompts: int, tool_s: float, seed: int) -> S
         "tool_s": tool_s,
         "out": f"{out}/trainer",
     }
-    command = [sys.executable, str(Path(__file__).with_name("trl_step.py")), json.dumps(settings)]
+    command = [sys.executable, str(PEERS / "trl_step.py"), json.dumps(settings)]
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{TRL}", "HF_HOME": f"{out}/cache"}
     for name in ("VERL_PLATFORM", "OMP_NUM_THREADS"):
         env.pop(name, None)

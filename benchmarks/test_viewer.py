@@ -11,7 +11,7 @@ import psutil
 import pytest
 from playwright.sync_api import Page
 
-from benchmarks.viewer_data import STEPS, write_trace
+from tests.support.bench.viewer_data import STEPS, write_trace
 from tests.trajectory.viewer.browser import chromium, served
 
 pytestmark = pytest.mark.benchmark

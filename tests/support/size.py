@@ -13,8 +13,8 @@ from rich.table import Table
 ROOT = Path(__file__).parents[2]
 PARTS = {
     "agent_rl": ["agent_rl"],
-    "tests": ["tests", ":!benchmarks", ":!tests/gpu"],
-    "benchmarks, tests/gpu": ["benchmarks", "tests/gpu"],
+    "tests": ["tests", ":!tests/gpu", ":!tests/support/bench"],
+    "benchmarks, tests/gpu": ["benchmarks", "tests/support/bench", "tests/gpu"],
 }
 """Paths of git for each row of the table."""
 
