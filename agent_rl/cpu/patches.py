@@ -13,15 +13,7 @@ from typing import Any
 
 from agent_rl.cpu import engine_forks, fork_server, speed
 
-__all__ = [
-    "HOOKS",
-    "checkpoint_engine",
-    "engine_processes",
-    "gloo_process_group",
-    "training_engines",
-    "value_head_attention",
-    "weight_transport",
-]
+__all__ = ["HOOKS"]
 
 
 def gloo_process_group(module: ModuleType) -> None:
