@@ -235,8 +235,6 @@ def _shortened(marked: str) -> str:
     clause = _CLAUSE.search(marked)
     text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
     outside = _FORMULA.sub(" ", text)
-    if not outside.strip(" .") and (formula := _FORMULA.match(text)):
-        return formula[formula.lastindex or 0] if formula.end() >= len(text.rstrip(" .")) else text
     if not PROSE.search(outside) or _VAGUE.search(outside):
         return text
     found = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))

@@ -106,8 +106,9 @@ def parse_number(text: str) -> Fraction | None:
 def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> Fraction | None:
     r"""The number that a text answers with, wherever it stands.
 
-    The answer is found by `extraction.extract_formula`; what is marked, but is not one number, gives None. Without a
-    mark it is the last number outside of thoughts.
+    The first of these: the content of the last `<answer>`, and of a box in it; after the last `####`, unless it is a
+    heading above other text, or in the last `\boxed{}`; after the last "answer is" or "answer:"; the last number
+    outside of thoughts. A mark without one number gives None.
 
     Args:
         text: the response.
