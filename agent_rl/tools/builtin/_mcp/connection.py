@@ -44,7 +44,7 @@ from pydantic import TypeAdapter, ValidationError
 from agent_rl.concurrency import PerLoop
 from agent_rl.errors import ToolError, UnscoredError
 from agent_rl.remote.http import certificates, is_near
-from agent_rl.tools.builtin.mcp import MAX_MESSAGE_BYTES, TOO_LARGE, McpServer
+from agent_rl.tools.builtin._mcp.server import MAX_MESSAGE_BYTES, TOO_LARGE, McpServer
 
 __all__ = ["McpConnection", "list_tools", "shared"]
 
