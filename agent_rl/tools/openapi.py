@@ -94,8 +94,10 @@ def from_openapi(
     if not str(version).startswith(("3.0", "3.1")):
         remedy = "Name a document of OpenAPI 3; swagger2openapi converts one of Swagger 2"
         raise ConfigError("openapi", f"expected 3.0 or 3.1, got {version!r}", remedy)
+    if not isinstance(paths := document.get("paths", {}), Mapping):
+        raise ConfigError("paths", f"expected a mapping, got {paths!r}", "Fix the document")
     url = _server(document, base_url)
-    skipped: list[tuple[str, str]] = []
+    skipped = [(path, "is a reference to another place") for path, shared in paths.items() if "$ref" in shared]
     entries: dict[str, dict[str, Any]] = {}
     for operation in _included(_operations(document), include):
         try:

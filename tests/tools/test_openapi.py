@@ -160,6 +160,8 @@ def test_the_base_url_comes_from_the_argument_or_the_first_server(server, base_u
         (document(servers=[{"url": "https://{a}.b"}]), {}, "names no host"),
         (document(), {"base_url": "api.example.com"}, "names no host"),
         (document({"/x": {"get": {"deprecated": True}}}), {}, r"\(GET /x: deprecated\)"),
+        (document([]), {}, "paths: expected a mapping"),
+        (document({"/x": {"$ref": "a.json"}}), {}, r"\(/x: is a reference to another place\)"),
         (document({"/things": {"get": {}}}), {"include": ["thing"]}, "'thing' fits no .* Did you mean 'get_things'"),
     ],
 )

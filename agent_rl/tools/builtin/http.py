@@ -74,12 +74,9 @@ class HttpTool(Tool):
     Config = _HttpToolConfig
     settings: _HttpToolConfig
 
-    def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
-        super().__init__(config, create_kwargs)
-        self._service = connect(self.settings)
-
     async def start(self) -> None:
         """Keep the connections open until the trajectory ends."""
+        self._service = connect(self.settings)
         await self.scope.get(self._service.remote, lambda: self._service.remote)
 
     async def call(self, arguments: dict[str, Any]) -> str:

@@ -72,6 +72,7 @@ class Python(Tool):
     }
     timeout_s = 600.0
     max_concurrency = TOOL_CONCURRENCY
+    session: SandboxSession | None = None
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
@@ -81,7 +82,6 @@ class Python(Tool):
     async def start(self) -> None:
         """Find the worker's sandbox; a session's process starts with the first call."""
         settings = self.settings
-        self.session: SandboxSession | None = None
         self.sandbox = await shared_sandbox(
             packages=settings.packages, max_concurrency=UNBOUNDED, unsafe=settings.unsafe
         )
@@ -106,8 +106,8 @@ class Python(Tool):
 
     async def close(self) -> None:
         """End the session's process."""
-        if getattr(self, "session", None) is not None:
-            await self.session.__aexit__()  # type: ignore[union-attr]
+        if self.session is not None:
+            await self.session.__aexit__()
 
     def _failure(self, execution: Execution, errors: _Errors) -> ToolError | ToolTimeoutError:
         """The error for a program that did not end well: what happened, what it printed, where it happened."""
