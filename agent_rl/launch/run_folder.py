@@ -11,7 +11,6 @@ its way (`FREE_TO_CHANGE`).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
@@ -31,6 +30,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
 from agent_rl.settings.secrets import Redactor
 from agent_rl.trajectory.run_files import leaves
+from agent_rl.work.store import file_digest
 
 __all__ = ["FREE_TO_CHANGE", "RunFolder", "folder_of", "versions"]
 
@@ -207,16 +207,8 @@ def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
         files = [Path(path) for path in paths if os.path.isfile(path)]
         if files and not key.startswith("agent_rl.trace."):  # which the run itself writes
-            found[key] = [{"path": str(path), "sha256": _digest(path)} for path in files]
+            found[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
     return found
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -1,19 +1,11 @@
-"""The panel, drawn into a terminal of a given size; a test at the end drives it in a real one."""
+"""The panel, drawn into a terminal of a given size."""
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import math
-import os
-import pty
 import re
-import select
-import struct
-import subprocess
-import sys
-import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -174,47 +166,17 @@ def test_it_is_drawn_once_a_second_and_at_once_when_it_is_asked_to_end(
     assert "SIGINT: ends after step 1" in "\n".join(drawn(shown))
 
 
-DRIVEN = """
-import sys
-from pathlib import Path
-from agent_rl.launch import panel
-from agent_rl.launch.display import Display
-panel.PERIOD_S = 0
-shown = Display()
-shown.begin(Path("runs/mine"), [], {})
-for step in (1, 2):
-    shown.step(step, {"critic/score/mean": step / 2})
-    shown.tick()
-    sys.stdin.readline()
-shown.end(None)
-"""
-
-
-def test_a_terminal_that_changes_its_size_has_one_panel() -> None:
-    main, terminal = pty.openpty()
-    attributes = termios.tcgetattr(terminal)
-    attributes[3] &= ~termios.ECHO
-    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
-    environ = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-
-    def until(words: str) -> str:
-        found = ""
-        while words not in found or select.select([main], [], [], 0.3)[0]:
-            found += os.read(main, 1 << 16).decode()
-        return found
-
-    for at, (width, text) in enumerate([(100, "+0.500"), (60, "+1.000"), (60, "done: runs/mine")]):
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, width, 0, 0))
-        if at == 0:
-            child = subprocess.Popen([sys.executable, "-c", DRIVEN], stdin=terminal, stdout=terminal, env=environ)
-        else:
-            os.write(main, b"\n")
-        written = until(text)
-        print(at, repr(written))
-        assert ("\x1b[2J" in written) == (at == 1)
-        top = re.sub(r"\x1b\[[0-9;]*m", "", written).rpartition("\u256d")[2].splitlines()[0]
-        assert top == "\u2500 mine ".ljust(width - 2, "\u2500") + "\u256e"
-    assert child.wait(10) == 0
-    assert written.splitlines()[-2].startswith("\x1b[2m\u2570")  # the last one stays
-    os.close(main)
-    os.close(terminal)
+def test_a_terminal_that_changes_its_size_is_cleared_and_the_last_frame_stays(tmp_path: Path) -> None:
+    shown = panel(tmp_path)
+    file: Any = shown.console.file
+    shown.start()
+    assert "\x1b[2J" not in file.getvalue()
+    begun = file.tell()
+    shown.console.size = (60, 30)  # type: ignore[assignment]
+    shown.request("ends")
+    written = file.getvalue()[begun:]
+    assert "\x1b[2J" in written
+    top = re.sub(r"\x1b\[[0-9;]*m", "", written).rpartition("\u256d")[2].splitlines()[0]
+    assert top == f"\u2500 {tmp_path.name} ".ljust(58, "\u2500") + "\u256e"
+    shown.stop()
+    assert "\u2570" in file.getvalue().splitlines()[-1]

@@ -43,13 +43,6 @@ class Case(case.RunCase):
         return joins_ray(self.environ)
 
     @property
-    def engine_world(self) -> int:
-        """GPUs that the engines share: the run's, or in verl's separate mode their own."""
-        if self.get("actor_rollout_ref.hybrid_engine", True):
-            return self.world_size
-        return self.number(f"{ROLLOUT}.n_gpus_per_node", 1) * self.number(f"{ROLLOUT}.nnodes", 1)
-
-    @property
     def gpus_wanted(self) -> int:
         """GPUs of one machine: the trainer's, and those of engines and of reward models that have their own."""
         count = self.number("trainer.n_gpus_per_node", 1)
@@ -93,11 +86,6 @@ class Case(case.RunCase):
         """The shards of the policy, if the model that is trained is a checkpoint of training."""
         folder = Path(self.path(self.get("actor_rollout_ref.model.path", "")))
         return None if (folder / "config.json").is_file() else policy_shards(folder)
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder for checkpoints."""
-        return self.folder / Path(str(self.get("trainer.default_local_dir", "checkpoints"))).expanduser()
 
     @property
     def longest(self) -> int:

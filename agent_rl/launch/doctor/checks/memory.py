@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.data import total_steps
@@ -181,7 +182,8 @@ def shared_memory(case: Case) -> Finding | None:
 def disk(case: Case) -> Finding:
     """The checkpoints of the whole run fit."""
     every, parameters = case.number("trainer.save_freq", -1), case.model.parameters
-    folder = next(parent for parent in (case.checkpoints, *case.checkpoints.parents) if parent.exists())
+    target = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
+    folder = next(parent for parent in (target, *target.parents) if parent.exists())
     free = case.machine.free_disk(folder)
     if every <= 0:
         return ok(f"none are written (trainer.save_freq={every}); {_gib(free)} free in {case.shown(folder)}")

@@ -69,8 +69,9 @@ def logical_cpus(case: Case) -> Finding:
     """Ray has a logical CPU for every actor that needs one; otherwise the run hangs without a message."""
     storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
-    own = 0 if case.get("actor_rollout_ref.hybrid_engine", True) else case.engine_world
-    own += case.judge_gpus
+    own, engines = case.judge_gpus, "actor_rollout_ref.rollout"
+    if not case.get("actor_rollout_ref.hybrid_engine", True):
+        own += case.number(f"{engines}.n_gpus_per_node", 1) * case.number(f"{engines}.nnodes", 1)
     visitors = sum(model.visits for model in case.settings.reward.models.values())
     per_gpu = max(CPUS_PER_GPU, 2 + visitors)  # `served_models.reward_pools`
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
