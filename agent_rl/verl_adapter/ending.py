@@ -32,8 +32,10 @@ from omegaconf import OmegaConf
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 
-__all__ = ["STOP_FILE", "LastStep", "StallError", "stalls_raised", "watched"]
+__all__ = ["COMMAND", "STOP_FILE", "LastStep", "StallError", "stalls_raised", "watched"]
 
+COMMAND = "AGENT_RL_COMMAND"
+"""Environment variable with the command line of the driver, for the trainer's process."""
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
 INTERVAL_S = 5.0
@@ -292,7 +294,7 @@ def _make_room(trainer: Any) -> None:
 def _command(config: Any, folder: Path) -> str:
     """The command that started the run, which continues it."""
     run = Path(OmegaConf.select(config, "agent_rl.run.folder") or ".") / "run.json"
-    command = shlex.join(json.loads(run.read_text())["command"]) if run.is_file() else "the command of this run"
+    command = shlex.join(json.loads(run.read_text())["command"]) if run.is_file() else os.environ.get(COMMAND, "")
     if config.trainer.resume_mode == "auto":
         return command
     return f"{command} trainer.resume_mode=resume_path trainer.resume_from_path={shlex.quote(str(folder))}"

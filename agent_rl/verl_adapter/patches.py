@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import Any
 from agent_rl.cpu import switch
 from agent_rl.errors import ConfigError
 from agent_rl.settings.old_keys import RUN, argument_keys, change_arguments, change_config, tell
+from agent_rl.settings.secrets import Redactor
 from agent_rl.verl_adapter.stages import announce
 
 __all__ = ["VERL_VERSION", "Hook", "change_command_line", "check_version", "empty_batches", "hooks"]
@@ -29,7 +31,7 @@ HOOKS = {
     "verl.experimental.agent_loop.agent_loop": "loops:install",
     "verl.experimental.reward_loop.reward_manager": "patches:reward_managers",
     "verl.tools.tool_registry": "verl_tools:tool_loading",
-    "verl.trainer.constants_ppo": "loops:export_to_workers",
+    "verl.trainer.constants_ppo": "patches:environment",
     "verl.trainer.ppo.core_algos": "algorithms.remax:register_estimator",
     "verl.trainer.ppo.v1": "patches:trainers",
     "verl.utils.config": "early_checks:early_checks",
@@ -65,6 +67,15 @@ def check_version(version: str) -> None:
         raise ConfigError(
             "verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
         )
+
+
+def environment(module: ModuleType) -> None:
+    """`verl.trainer.constants_ppo`: agent loops of the user's script, and the command of the run, for the workers."""
+    from agent_rl.verl_adapter import ending, loops
+
+    loops.export_to_workers(module)
+    variables = module.PPO_RAY_RUNTIME_ENV["env_vars"]
+    variables.setdefault(ending.COMMAND, Redactor(os.environ)(shlex.join(sys.orig_argv)))
 
 
 def reward_managers(module: ModuleType) -> None:

@@ -125,6 +125,7 @@ def test_a_block_within_the_limit_is_left_alone_and_the_error_is_that_of_the_blo
 STOPS = """
 import json, tempfile, verl
 from pathlib import Path
+from verl.trainer.constants_ppo import PPO_RAY_RUNTIME_ENV as env
 from agent_rl.errors import UnscoredError
 from tests.verl_adapter.trainers import make, train
 
@@ -144,13 +145,14 @@ def ask(step):
 
 failed, asked = run(fail), run(ask)
 ended = failed.pop().replace(str(folder), "FOLDER")
-print(json.dumps([failed, ended, asked, (folder / "stop").read_text()]))
+print(json.dumps([failed, ended, asked, (folder / "stop").read_text(), "AGENT_RL_COMMAND" in env["env_vars"]]))
 """
 
 
 def test_a_run_that_fails_or_is_asked_to_stop_saves_its_last_complete_step() -> None:
-    failed, ended, asked, answer = json.loads(python(STOPS))
+    failed, ended, asked, answer, has_command = json.loads(python(STOPS))
     assert failed == ["step 1", "step 2", "validation 2", "checkpoint 2"]
     assert ended.startswith("UnscoredError: no score. Step 2 is saved in FOLDER/global_step_2: go on from there")
     assert asked == ["step 1", "step 2", "checkpoint 2"]  # the last one, without a validation
     assert json.loads(answer)["step"] == 2
+    assert has_command
