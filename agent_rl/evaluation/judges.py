@@ -35,8 +35,8 @@ from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 
 __all__ = [
-    "Judge",
     "JudgeReport",
+    "JudgeSource",
     "Judged",
     "classifier_judge",
     "judge_all",
@@ -51,7 +51,7 @@ CATEGORIES = ("subset", "source", "category")
 
 
 @dataclass(frozen=True)
-class Judge:
+class JudgeSource:
     """Judges samples.
 
     Attributes:
@@ -66,7 +66,7 @@ class Judge:
 
 def template_judge(
     endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
-) -> Judge:
+) -> JudgeSource:
     """A generative model at a chat endpoint, asked by a prompt template.
 
     Args:
@@ -88,10 +88,10 @@ def template_judge(
         verdict: Any = module.parse(completion.text, sample)
         return str(pair_form().of(verdict).winner) if compares else float(verdict.score)
 
-    return Judge(judge, compares)
+    return JudgeSource(judge, compares)
 
 
-def classifier_judge(config: ModelConfig) -> Judge:
+def classifier_judge(config: ModelConfig) -> JudgeSource:
     """A discriminative reward model, with the keys of the component `reward_model`.
 
     Raises:
@@ -106,7 +106,7 @@ def classifier_judge(config: ModelConfig) -> Judge:
         fitted, _ = await model.fitted(trajectory)
         return await model.score(fitted)
 
-    return Judge(judge)
+    return JudgeSource(judge)
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
@@ -150,7 +150,7 @@ class Judged:
 
 
 async def judge_all(
-    judge: Judge,
+    judge: JudgeSource,
     samples: Sequence[DataSample],
     *,
     at_once: int = 32,
@@ -182,7 +182,7 @@ async def judge_all(
     return judged
 
 
-async def _judged(judge: Judge, sample: DataSample) -> Judged:
+async def _judged(judge: JudgeSource, sample: DataSample) -> Judged:
     if judge.compares:
         if len(sample.answers) != 2:
             problem = f"a sample has {len(sample.answers)} answers, and the template compares two"

@@ -12,8 +12,8 @@ import pytest
 from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.judges import (
-    Judge,
     JudgeReport,
+    JudgeSource,
     classifier_judge,
     judge_all,
     read_samples,
@@ -30,7 +30,7 @@ from tests.rewards.judge.server import judging, says
 JUDGEBENCH = Path(__file__).parents[3] / "shared/data/preferences/judgebench_gpt4o.jsonl"
 
 
-def known(compares: bool, verdict: Callable[[DataSample], Any]) -> Judge:
+def known(compares: bool, verdict: Callable[[DataSample], Any]) -> JudgeSource:
     """A judge of one's own."""
 
     async def judge(sample: DataSample) -> Any:
@@ -39,10 +39,10 @@ def known(compares: bool, verdict: Callable[[DataSample], Any]) -> Judge:
             raise found
         return found
 
-    return Judge(judge, compares)
+    return JudgeSource(judge, compares)
 
 
-def reported(source: Judge, samples: list[DataSample]) -> JudgeReport:
+def reported(source: JudgeSource, samples: list[DataSample]) -> JudgeReport:
     return report_on(asyncio.run(judge_all(source, samples)))
 
 
