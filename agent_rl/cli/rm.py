@@ -16,7 +16,7 @@ from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.judges import Judged, JudgeReport, MeasuredJudge
+    from agent_rl.evaluation.judges import Judged, JudgeReport, JudgeSource
     from agent_rl.reasoning_rm import DataSample
 
 __all__ = ["GROUP", "app"]
@@ -93,7 +93,7 @@ def evaluate(
         Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
 
 
-def _classifier(keys: dict[str, Any]) -> Callable[[str], MeasuredJudge]:
+def _classifier(keys: dict[str, Any]) -> Callable[[str], JudgeSource]:
     """What makes the judge at an address."""
     from agent_rl.evaluation.judges import classifier_judge
     from agent_rl.rewards.models import ModelConfig
@@ -102,7 +102,7 @@ def _classifier(keys: dict[str, Any]) -> Callable[[str], MeasuredJudge]:
     return lambda url: classifier_judge(validated(ModelConfig, {**keys, "url": url}))
 
 
-def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) -> Callable[[str], MeasuredJudge]:
+def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
     from agent_rl.evaluation.judges import template_judge
     from agent_rl.reasoning_rm import find_template
     from agent_rl.remote import EndpointConfig
@@ -113,7 +113,7 @@ def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) ->
 
 
 async def _measured(
-    make: Callable[[str], MeasuredJudge],
+    make: Callable[[str], JudgeSource],
     samples: Sequence[DataSample],
     model: str,
     endpoint: str | None,

@@ -37,6 +37,7 @@ from agent_rl.work.concurrency import together
 
 __all__ = [
     "JudgeReport",
+    "JudgeSource",
     "Judged",
     "MeasuredJudge",
     "classifier_judge",
@@ -52,7 +53,7 @@ CATEGORIES = ("subset", "source", "category")
 
 
 @dataclass(frozen=True)
-class MeasuredJudge:
+class JudgeSource:
     """Judges samples.
 
     Attributes:
@@ -67,7 +68,7 @@ class MeasuredJudge:
 
 def template_judge(
     endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
-) -> MeasuredJudge:
+) -> JudgeSource:
     """A generative model at a chat endpoint, asked by a prompt template.
 
     Args:
@@ -89,10 +90,10 @@ def template_judge(
         verdict: Any = module.parse(completion.text, sample)
         return str(pair_form().of(verdict).winner) if compares else float(verdict.score)
 
-    return MeasuredJudge(judge, compares)
+    return JudgeSource(judge, compares)
 
 
-def classifier_judge(config: ModelConfig) -> MeasuredJudge:
+def classifier_judge(config: ModelConfig) -> JudgeSource:
     """A discriminative reward model, with the keys of the component `reward_model`.
 
     Raises:
@@ -107,7 +108,7 @@ def classifier_judge(config: ModelConfig) -> MeasuredJudge:
         score, _ = await model.score(trajectory)
         return score
 
-    return MeasuredJudge(judge)
+    return JudgeSource(judge)
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
@@ -151,7 +152,7 @@ class Judged:
 
 
 async def judge_all(
-    judge: MeasuredJudge,
+    judge: JudgeSource,
     samples: Sequence[DataSample],
     *,
     at_once: int = 32,
@@ -183,7 +184,7 @@ async def judge_all(
     return judged
 
 
-async def _judged(judge: MeasuredJudge, sample: DataSample) -> Judged:
+async def _judged(judge: JudgeSource, sample: DataSample) -> Judged:
     if judge.compares:
         if len(sample.answers) != 2:
             problem = f"a sample has {len(sample.answers)} answers, and the template compares two"

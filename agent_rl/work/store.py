@@ -121,6 +121,7 @@ class Store:
         """Append a result, which is JSON data; it replaces an older one."""
         with self._guarded():
             append_lines(self.path, json.dumps([key, result]).encode() + b"\n")
+            self._read_on()
 
     def items(self) -> Iterator[tuple[Key, Any]]:
         """All results with their keys."""

@@ -13,7 +13,7 @@ from agent_rl.data import write_parquet
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.judges import (
     JudgeReport,
-    MeasuredJudge,
+    JudgeSource,
     classifier_judge,
     judge_all,
     read_samples,
@@ -30,7 +30,7 @@ from tests.support.http_faults import FaultyServer, answer
 JUDGEBENCH = Path(__file__).parents[3] / "shared/data/preferences/judgebench_gpt4o.jsonl"
 
 
-def known(compares: bool, verdict: Callable[[DataSample], Any]) -> MeasuredJudge:
+def known(compares: bool, verdict: Callable[[DataSample], Any]) -> JudgeSource:
     """A judge of one's own."""
 
     async def judge(sample: DataSample) -> Any:
@@ -39,10 +39,10 @@ def known(compares: bool, verdict: Callable[[DataSample], Any]) -> MeasuredJudge
             raise found
         return found
 
-    return MeasuredJudge(judge, compares)
+    return JudgeSource(judge, compares)
 
 
-def reported(source: MeasuredJudge, samples: list[DataSample]) -> JudgeReport:
+def reported(source: JudgeSource, samples: list[DataSample]) -> JudgeReport:
     return report_on(asyncio.run(judge_all(source, samples)))
 
 

@@ -106,7 +106,9 @@ def test_the_last_result_counts_and_a_torn_line_does_not(tmp_path: Path) -> None
     path = tmp_path / "results.jsonl"
     path.write_text('[1, "old"]\n[2, {"a": 1}]\n[3, "to')
     store = Store(path)
+    assert store.get(1) == "old"
     store.put(1, "new")
+    assert store.get(1) == "new"
     assert list(Store(path).items()) == [(1, "new"), (2, {"a": 1})]
 
 

@@ -14,7 +14,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.evaluation.judges import Judged, report_on
 from agent_rl.evaluation.summary import SOLVED
 from agent_rl.reasoning_rm.sample import SAMPLE, DataSample
-from agent_rl.rewards import extra_info
 from agent_rl.rewards.judge.kinds import PointwiseTemplate
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.trajectory import Trajectory, trace
@@ -23,9 +22,6 @@ from agent_rl.trajectory.viewer.report import Run, read_run
 from agent_rl.trajectory.viewer.warnings import series
 
 __all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "success"]
-
-HABITS = ("tool_calls", "malformed_rate")
-"""Metrics of a trajectory that a receipt shows beside its success."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +34,8 @@ class Judgement:
 
 
 _Solved = Mapping[Any, Sequence[float]]
-_Samples = list[tuple[float, dict[str, float], Judged | None]]
-"""Whether each is solved, what its metrics are, and its verdict, where it gives one."""
+_Samples = list[tuple[float, Judged | None]]
+"""Whether each is solved, and its verdict, where it gives one."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +45,6 @@ class RunOutcome:
     Attributes:
         before, after: on the held-out rows, with Wilson's interval.
         gain: of the same rows, with its interval.
-        habits: before and after, by name, of the same rows: tool calls of an episode, share of its turns that is
-            malformed.
         curve: (step, success of the training rows).
         seconds: of all training steps together.
         probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
@@ -60,7 +54,6 @@ class RunOutcome:
     before: Estimate
     after: Estimate
     gain: Estimate
-    habits: Mapping[str, tuple[Estimate, Estimate]] = field(default_factory=dict)
     curve: list[tuple[int, float]] = field(default_factory=list)
     seconds: float = 0.0
     probs_diff: float = 0.0
@@ -69,8 +62,6 @@ class RunOutcome:
     def plain(self) -> dict[str, Any]:
         """JSON data, without the curve."""
         found: dict[str, Any] = {name: getattr(self, name).plain(4) for name in ("before", "after", "gain")}
-        for name, (before, after) in self.habits.items():
-            found[name] = {"before": before.plain(4), "after": after.plain(4)}
         found |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
                   "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
         if self.judgements:
@@ -93,9 +84,9 @@ def read_outcome(folder: Path) -> RunOutcome:
             continue
         step = int(trajectory.info["step"])
         if trajectory.info.get("split") == "test":
-            sample = solved(trajectory), extra_info(trajectory, trajectory.score), _judged(trajectory)
-            group = trajectory.id.rpartition("_")[0]
-            tested.setdefault(step, {}).setdefault(_row(trajectory), {}).setdefault(group, []).append(sample)
+            groups = tested.setdefault(step, {}).setdefault(_row(trajectory), {})
+            sample = solved(trajectory), _judged(trajectory)
+            groups.setdefault(trajectory.id.rpartition("_")[0], []).append(sample)
         else:  # of a step that a killed run had begun, the last samples are those that were trained on
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
@@ -104,14 +95,13 @@ def read_outcome(folder: Path) -> RunOutcome:
     before, after = ({row: list(evaluations.values())[-1] for row, evaluations in each.items()} for each in rows)
     return RunOutcome(
         *success(*({row: [each[0] for each in rows[row]] for row in rows} for rows in (before, after))),
-        habits={name: (_mean(before, name), _mean(after, name)) for name in HABITS},
         curve=[(step, fmean(trained[step])) for step in sorted(trained)],
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
         judgements=tuple(
             _agreement(found)
             for rows in (before, after)
-            if (found := [verdict for samples in rows.values() for *_, verdict in samples if verdict])
+            if (found := [verdict for samples in rows.values() for _, verdict in samples if verdict])
         ),
     )
 
@@ -177,7 +167,3 @@ def _row(trajectory: Trajectory) -> str:
     """What the samples of a row have in common, and no other row: files share numbers, a simulated user may write."""
     columns = [trajectory.row.get(name) for name in ("extra_info", "reward_model")]
     return json.dumps([trajectory.data_source, trajectory.info["index"], *columns], sort_keys=True)
-
-
-def _mean(rows: Mapping[str, _Samples], name: str) -> Estimate:
-    return estimate_mean([[metrics[name] for _, metrics, _ in samples] for samples in rows.values()])

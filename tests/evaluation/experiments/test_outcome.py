@@ -33,8 +33,8 @@ def folder(tmp_path):
     for split, step, index, value in written:
         info = {"split": split, "step": step, "index": index}
         score = Score(value, {"correctness": value})
-        turns = [Turn("?", malformed="no call"), Turn("!")] if step == 0 else [Turn("!")]
-        trace.append(tmp_path / "trace.jsonl", Trajectory([], StopReason.ANSWERED, turns, score=score, info=info))
+        found = Trajectory([], StopReason.ANSWERED, [Turn("!")], score=score, info=info)
+        trace.append(tmp_path / "trace.jsonl", found)
         if (split, step) == ("train", 2) and value == 0:
             with open(tmp_path / "trace.jsonl", "a") as file:
                 file.write('{"torn')
@@ -46,9 +46,7 @@ def test_a_run_that_was_killed_counts_what_it_was_trained_on(folder):
     assert (found.before.mean, found.after.mean, found.gain.mean) == (0.0, 1.0, 1.0)
     assert found.curve == [(1, 0.5), (2, 1.0)]  # in parts right is not right
     assert found.judgements == ()
-    assert [each.mean for each in found.habits["malformed_rate"]] == [0.5, 0.0]
-    assert [each.mean for each in found.habits["tool_calls"]] == [0.0, 0.0]
-    assert found.plain()["malformed_rate"]["before"] == {"mean": 0.5, "low": 0.5, "high": 0.5, "rows": 2}
+    assert found.plain()["before"] == {**found.plain()["before"], "mean": 0.0, "rows": 2}
     assert (found.seconds, found.probs_diff) == (4.0, 0.2)
 
 
@@ -86,4 +84,4 @@ def test_rows_of_several_files_and_several_samples_of_a_row(tmp_path):
             trace.append(tmp_path / "trace.jsonl", found)
     found = read_outcome(tmp_path)
     assert (found.before.mean, found.after.mean, found.gain.mean) == (0.25, 0.75, 0.5)
-    assert (found.before.rows, found.habits["tool_calls"][0].rows) == (2, 2)
+    assert found.before.rows == 2
