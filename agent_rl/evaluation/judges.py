@@ -39,7 +39,7 @@ __all__ = [
     "JudgeReport",
     "JudgeSource",
     "Judged",
-    "MeasuredJudge",
+    "JudgeSource",
     "classifier_judge",
     "judge_all",
     "judge_table",
