@@ -39,7 +39,6 @@ __all__ = [
     "JudgeReport",
     "JudgeSource",
     "Judged",
-    "JudgeSource",
     "classifier_judge",
     "judge_all",
     "judge_table",
