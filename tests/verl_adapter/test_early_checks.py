@@ -121,10 +121,11 @@ def test_what_cannot_be_used_is_refused(keys: dict[str, Any], message: str) -> N
 CHECK = """
 import hydra, json, verl
 from verl.utils.config import validate_config
+GIVEN = ["actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.tensor_model_parallel_size=1"]
 said = []
 for overrides in {overrides!r}:
     with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-        config = hydra.compose("ppo_trainer", ["actor_rollout_ref.rollout.name=sglang", *overrides])
+        config = hydra.compose("ppo_trainer", [*GIVEN, *overrides])
     try: validate_config(config, use_reference_policy=False, use_critic=False)
     except Exception as error: said.append(str(error))
 print(json.dumps(said))
