@@ -5,13 +5,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from agent_rl.work.pieces import Pieces
 
 from agent_rl.rewards import Reward
 from agent_rl.rewards.lab.attack import run_attacks
 from agent_rl.rewards.lab.mutations import ATTACKS, from_function
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
+from agent_rl.work.store import Pieces
 from tests.rewards.lab import scorers
 from tests.rewards.lab.episodes import FALLBACK, trajectories
 from tests.rewards.lab.scorers import By

@@ -3,11 +3,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from agent_rl.work.pieces import Pieces
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.lab.groups import group_key, grouped, read_trajectories, score_groups, summary
 from agent_rl.trajectory import Score, StopReason, Trajectory, trace
+from agent_rl.work.store import Pieces
 from tests.rewards.lab import scorers
 
 
