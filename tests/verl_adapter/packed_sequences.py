@@ -9,10 +9,13 @@ import torch
 from torch.nn.attention import varlen
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen2ForTokenClassification,
     Qwen3Config,
     Qwen3ForCausalLM,
     Qwen3ForTokenClassification,
@@ -55,10 +58,12 @@ WITH_IMAGES = Qwen2_5_VLConfig(
 MODELS = [
     (Qwen2ForCausalLM, Qwen2Config(**SHAPE)),
     (Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=16)),
+    (LlamaForCausalLM, LlamaConfig(**SHAPE)),
+    (Qwen2ForTokenClassification, Qwen2Config(**SHAPE)),
     (Qwen3ForTokenClassification, Qwen3Config(**SHAPE, head_dim=16)),
     (Qwen2_5_VLForConditionalGeneration, WITH_IMAGES),
 ]
-"""Classes of the policies, critics and reward models that recipes name."""
+"""The policies, critics and reward models that recipes name, and SmolLM2's class."""
 
 torch.manual_seed(0)
 TOKENS = torch.randint(2, 36, (1, sum(LENGTHS)))

@@ -11,7 +11,7 @@ from agent_rl.verl_adapter.patches import hooks
 from tests.support.forks import python
 
 
-def test_packed_sequences_are_computed_as_single_ones_by_the_kinds_of_models_of_recipes() -> None:
+def test_packed_sequences_are_computed_as_single_ones_by_every_model_of_a_recipe() -> None:
     code = Path(__file__).with_name("packed_sequences.py").read_text()
     assert python(code, plugins="none") == "[(-1, -1), (-1, 0)]"
 
