@@ -37,7 +37,7 @@ __all__ = [
     "register_agent_loop",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "Agent": "agent_rl.agents.episode.agent",

@@ -3,7 +3,7 @@
 Each cell is a number of whole episodes of the agent over the template's realistic tokenizer: a server plays turns in
 the template's own words, tools answer, and the audit of tokens compares every prompt with a fresh rendering.
 
-    python -m tests.policies.template_matrix     # writes docs/templates.md
+    python -m tests.agents.policies.template_matrix     # writes docs/templates.md
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ the policy other prompts than it was trained on. `agent-rl doctor` says the same
 
 {reasons}
 
-Written by `python -m tests.policies.template_matrix` with agent_rl {version} and transformers {transformers} from the
+Written by `python -m tests.agents.policies.template_matrix` with agent_rl {version} and transformers {transformers} from the
 templates of a folder next to the repository (SHA-256 of their texts: `{hash}`), each with the special tokens that it
 writes and the first 20,000 tokens of a real vocabulary.
 """
