@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agent_rl.agents.syntaxes.reading import call_from, read_json, unreadable, without_ends
+from agent_rl.agents.syntaxes.reading import call_from, read_call_json, read_json, unreadable, without_ends
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
@@ -41,7 +41,7 @@ def hermes(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         body, closed, rest = part.partition("</tool_call>")
         if not closed:
             unreadable("<tool_call> is not closed by </tool_call>")
-        calls.append(call_from(_json(body), "arguments", "parameters"))
+        calls.append(call_from(read_call_json(body), "arguments", "parameters"))
         said += rest
     return without_ends(said), calls
 
@@ -74,10 +74,10 @@ def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         if _ARGS in body:
             head, _, arguments = body.partition(_ARGS)
             name, _, identifier = head.partition(_CALL_ID)
-            value = {"name": name.strip(), "arguments": _json(arguments), "id": identifier.strip()}
+            value = {"name": name.strip(), "arguments": read_call_json(arguments), "id": identifier.strip()}
             calls.append(call_from(value, "arguments"))
             continue
-        listed = _json(body)
+        listed = read_call_json(body)
         if not isinstance(listed, list):
             listed = [listed]
         calls += [call_from(value, "arguments", "parameters") for value in listed]
@@ -91,42 +91,42 @@ def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
     The name is between `functions.` and the running number; the whole is the call's id.
     """
-    content, section, body = text.partition(_KIMI_SECTION)
-    if not section:
-        return without_ends(text), []
+    content, parts = _in_section(text, _KIMI_SECTION, "<|tool_call_begin|>", "<|tool_call_end|>")
     calls = []
-    for part in body.split("<|tool_call_begin|>")[1:]:
-        identifier, _, rest = part.partition("<|tool_call_argument_begin|>")
-        raw, closed, _ = rest.partition("<|tool_call_end|>")
-        if not closed:
-            unreadable("it is not closed by <|tool_call_end|>")
+    for part in parts:
+        identifier, _, raw = part.partition("<|tool_call_argument_begin|>")
         name = _KIMI_ID.fullmatch(identifier.strip())
-        value = {"name": name and name[1], "arguments": _json(raw), "id": identifier.strip()}
+        value = {"name": name and name[1], "arguments": read_call_json(raw), "id": identifier.strip()}
         calls.append(call_from(value, "arguments"))
-    if not calls:
-        unreadable(f"no call follows {_KIMI_SECTION}")
-    return without_ends(content), calls
+    return content, calls
 
 
 def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Special tokens around `f<sep>{"x": 1}` (DeepSeek V3.1), or `function<sep>f` and fenced JSON (V3, R1)."""
     section, opening, separator, closing = _DEEPSEEK
-    content, opened, body = text.partition(section)
-    if not opened:
-        return without_ends(text), []
+    content, parts = _in_section(text, section, opening, closing)
     calls = []
+    for part in parts:
+        name, _, raw = part.partition(separator)
+        if "```" in raw:
+            name, _, raw = raw.partition("```")
+            raw = raw.strip().removeprefix("json").removesuffix("```")
+        calls.append(call_from({"name": name.strip(), "arguments": read_call_json(raw)}, "arguments"))
+    return content, calls
+
+
+def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[str, list[str]]:
+    """The text before the section with calls, and what each call has between its tokens."""
+    content, opened, body = text.partition(section)
+    parts = []
     for part in body.split(opening)[1:]:
         inner, closed, _ = part.partition(closing)
         if not closed:
             unreadable(f"it is not closed by {closing}")
-        name, _, raw = inner.partition(separator)
-        if "```" in raw:
-            name, _, raw = raw.partition("```")
-            raw = raw.strip().removeprefix("json").removesuffix("```")
-        calls.append(call_from({"name": name.strip(), "arguments": _json(raw)}, "arguments"))
-    if not calls:
+        parts.append(inner)
+    if opened and not parts:
         unreadable(f"no call follows {section}")
-    return without_ends(content), calls
+    return without_ends(content), parts
 
 
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
@@ -142,7 +142,7 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         body, at = (text[start : end.start()], end.end()) if end else (text[start:], len(text))
         channel = header.rpartition("<|channel|>")[2].partition("<|")[0].split()[:1]
         if recipient := _RECIPIENT.search(header):
-            calls.append(call_from({"name": recipient[1], "arguments": _json(body)}, "arguments"))
+            calls.append(call_from({"name": recipient[1], "arguments": read_call_json(body)}, "arguments"))
         elif channel == ["final"]:
             final = body
         elif channel != ["analysis"]:
@@ -159,13 +159,6 @@ def without_channels(text: str) -> str:
         parts["analysis" if header.split()[:1] == ["analysis"] else "final"].append(body)
     thought = f"<think>{' '.join(parts['analysis'])}</think>\n" if parts["analysis"] else ""
     return thought + " ".join(parts["final"])
-
-
-def _json(raw: str) -> Any:
-    try:
-        return read_json(raw)
-    except ValueError as error:
-        unreadable(f"it is not valid JSON ({error})")
 
 
 def _json_sequence(raw: str) -> list[Any]:

@@ -11,7 +11,7 @@ from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["call_from", "parameter_types", "read_json", "typed", "unreadable", "without_ends"]
+__all__ = ["call_from", "parameter_types", "read_call_json", "read_json", "typed", "unreadable", "without_ends"]
 
 _MAX_DEPTH = 64
 """Levels of nesting in arguments: a deeper value could not be stored as JSON again."""
@@ -47,6 +47,18 @@ def read_json(raw: str) -> Any:
         if depth > _MAX_DEPTH:
             raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
     return value
+
+
+def read_call_json(raw: str, what: str = "it") -> Any:
+    """A JSON value of a call.
+
+    Raises:
+        MalformedActionError: `read_json` refuses it.
+    """
+    try:
+        return read_json(raw)
+    except ValueError as error:
+        unreadable(f"{what} is not valid JSON ({error})")
 
 
 def call_from(value: Any, *arguments_keys: str) -> ToolCall:

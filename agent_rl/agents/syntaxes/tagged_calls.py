@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from agent_rl.agents.syntaxes.reading import parameter_types, read_json, typed, unreadable, without_ends
+from agent_rl.agents.syntaxes.reading import parameter_types, read_call_json, typed, unreadable, without_ends
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
@@ -83,7 +83,7 @@ def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """DSML: as minimax, and a parameter says by `string="true"` or `"false"` whether it is text or JSON (DeepSeek)."""
     content, found = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
     return content, [
-        ToolCall(name, {key: raw if text == "true" else _json(key, raw) for key, text, raw in triples})
+        ToolCall(name, {key: raw if text == "true" else read_call_json(raw, key) for key, text, raw in triples})
         for name, triples in found
     ]
 
@@ -127,10 +127,3 @@ def _call(name: str, pairs: list[tuple[str, str]], tools: Sequence[ToolSpec]) ->
 def _unwrapped(raw: str) -> str:
     """An argument without the line breaks that set it off from its tags."""
     return raw.removeprefix("\n").removesuffix("\n")
-
-
-def _json(key: str, raw: str) -> Any:
-    try:
-        return read_json(raw)
-    except ValueError as error:
-        unreadable(f"{key} is not valid JSON ({error})")
