@@ -281,9 +281,9 @@ the policy other prompts than it was trained on. `agent-rl doctor` says the same
 
 {reasons}
 
-Written by `python -m tests.agents.policies.template_matrix` with agent_rl {version} and transformers {transformers} from the
-templates of a folder next to the repository (SHA-256 of their texts: `{hash}`), each with the special tokens that it
-writes and the first 20,000 tokens of a real vocabulary.
+Written by `python -m tests.agents.policies.template_matrix` with agent_rl {version} and transformers {transformers}
+from the templates of a folder next to the repository (SHA-256 of their texts: `{hash}`), each with the special tokens
+that it writes and the first 20,000 tokens of a real vocabulary.
 """
 
 
