@@ -40,8 +40,8 @@ LEFT_OUT = frozenset(
         "anthropic", "blobfile", "llguidance", "mistral-common", "modelscope", "openai-harmony", "outlines",
         "tiktoken",
         "smg-grpc-proto", "smg-grpc-servicer",
-        # databases, plots and loggers of runs
-        "duckdb", "matplotlib", "tensorboard", "wandb",
+        # plots and loggers of runs
+        "matplotlib", "tensorboard", "wandb",
         # consoles, profilers, Ray's dashboard
         "aiohttp-cors", "grpcio", "hf-xet", "jedi", "opencensus",
         "opentelemetry-exporter-prometheus", "opentelemetry-sdk", "py-spy", "virtualenv", "watchfiles",
