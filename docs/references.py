@@ -90,7 +90,7 @@ those keys. An unknown key, a value of the wrong type and a value out of range a
         "A component that you add, under a name of yours; [built in](built_in.md#components) lists the kinds.\n",
         _table(ComponentSettings),
         "## `agent_rl.reward.<name>.weight` that changes\n",
-        "A mapping in place of the number: `weight: {start: 0, end: 0.3, to_step: 100}`.\n",
+        "A mapping instead of the number: `weight: {start: 0, end: 0.3, to_step: 100}`.\n",
         _table(Schedule),
         "## `agent_rl.reward.models.<name>`\n",
         "A reward model that the run serves; see [reward models](../guides/reward_models.md).\n",
@@ -219,7 +219,7 @@ COMMANDS = """\
     - **Exit codes**: 0; 1 the command found something, or failed; 2 the command line, a configuration or a path cannot
       be used; 130 interrupted. `train` has more: 75 for a run that ended early and is saved.
     - **Progress** goes to stderr: a bar on a terminal, otherwise a line every half minute. stdout has the result alone.
-    - **Ctrl-C** prints one line: what is kept, and the command that goes on. `eval`, `reward`
+    - **Ctrl-C** prints one line: what is kept, and the command that resumes. `eval`, `reward`
       and `train` do nothing twice.
     - **`--json`** prints the result for programs, under the keys that each command lists. Keys may be added, and stay.
     - **Completion** of commands, recipes and agents: `agent-rl --install-completion`, once for your shell.

@@ -1,4 +1,4 @@
-"""The text format of an agent that talks with a user and has tools: ReAct's, with a message in place of an answer.
+"""The text format of an agent that talks with a user and has tools: ReAct's, with a message instead of an answer.
 
     Thought: I must know the order.          Thought: I look it up.
     Message: Which order do you mean?        Action: orders
@@ -56,7 +56,7 @@ _LABEL = re.compile(r"^[ \t]*(Thought|Action|Message|Observation)[ \t]*:", re.IG
 
 
 class UserSimFormat(ReactFormat):
-    """The ReAct format with messages to a user in place of a final answer."""
+    """The ReAct format with messages to a user instead of a final answer."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 

@@ -106,7 +106,7 @@ def check(
       agent-rl data check train.parquet --fix good.parquet
 
     All files are one data set: what a training file and a test file share is found. When it is interrupted while it
-    scores ground truths, the same command goes on after those that are scored.
+    scores ground truths, the same command continues after those that are scored.
 
     --json: `files` with their numbers of rows, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
     `error`, `examples`), `graded`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).

@@ -41,7 +41,7 @@ def experiment(
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
 
-    The same command goes on where a killed one ended. Runs are in outputs/experiments/<recipe>; the receipt has
+    The same command resumes where a killed one ended. Runs are in outputs/experiments/<recipe>; the receipt has
     success on held-out rows before and after with intervals, that of the world's solver and of policies without the
     tool, hashes, versions and the curve. A seed that fails is reported, and no receipt is written (exit code 1).
 

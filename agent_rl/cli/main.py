@@ -89,7 +89,7 @@ class _Folder(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             kept = str(interrupt) or "Nothing is kept"
-            print(f"\ninterrupted: {kept}. Go on with: {_command_line()}", file=sys.stderr)
+            print(f"\ninterrupted: {kept}. Resume with: {_command_line()}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
 
 

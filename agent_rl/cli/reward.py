@@ -92,7 +92,7 @@ def score(
       agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
 
     The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. The same
-    command goes on after an interruption.
+    command resumes after an interruption.
 
     --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (numbers by
     text).
@@ -140,7 +140,7 @@ def attack(
       agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter --only flatter
 
-    Exit code 1 when an attack raises the reward of a trajectory, or makes it unscored. The same command goes on
+    Exit code 1 when an attack raises the reward of a trajectory, or makes it unscored. The same command resumes
     after an interruption.
 
     --json: `ok`, `trajectories`, `unscored`, `wrong`, `attacks` (each with `purpose`, `applied`, `raised`,

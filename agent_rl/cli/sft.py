@@ -23,7 +23,7 @@ def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> N
 
     The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The section
     agent_rl.cold_start says what is taught. What is there already is kept, unless the section has changed; after an
-    interruption, the same command goes on with the stage that was not finished.
+    interruption, the same command resumes with the stage that was not finished.
 
     --json: `folder` and `model`, paths, and `made`, false where all was there.
     """

@@ -72,7 +72,7 @@ def train(
     log}, for a run that was stopped also checkpoint and command, for one that failed or was aborted also error. With
     --dry-run it is {configuration}.
 
-    Exit status: 0 trained to the end; 75 ended early and saved, the same command goes on; 2 a configuration or a path
+    Exit status: 0 trained to the end; 75 ended early and saved, the same command resumes; 2 a configuration or a path
     is refused; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.launch.stopping import STOPPED

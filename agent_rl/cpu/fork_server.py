@@ -2,7 +2,7 @@
 
 A run has about eight Ray workers, and each imports torch, transformers and the rest: on two cores that is most of a
 short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
-workers with `forked_python` in place of Python. Neither verl, agent_rl nor the user's modules are imported here: what
+workers with `forked_python` instead of Python. Neither verl, agent_rl nor the user's modules are imported here: what
 they do when they are imported depends on each worker's environment.
 
 A worker gets what a new interpreter would have: arguments, environment, folder, standard streams, process group. A
@@ -57,7 +57,7 @@ RAYS = ("ray.util.state", "transfer_queue")
 
 
 PYTHON = "AGENT_RL_WORKER_PYTHON"
-"""Environment variable with the command in place of Python, on each node its own; the launcher sets it."""
+"""Environment variable with the command instead of Python, on each node its own; the launcher sets it."""
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def engine_processes(module: ModuleType) -> None:
 
 
 def checkpoint_engine(module: ModuleType) -> None:
-    """`verl.checkpoint_engine`: weights for standalone rollout servers, in place of verl's engine `nccl`."""
+    """`verl.checkpoint_engine`: weights for standalone rollout servers, instead of verl's engine `nccl`."""
     from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
 
 

@@ -6,7 +6,7 @@
 
 Each source is gone through in passes without replacement. The order is a function of the rows, the settings, the seed
 and what was reported: all randomness is a hash of seed, source, pass and row, and the shares are kept exactly, by the
-largest deficit. `state` is plain data, from which another process goes on with the same draws.
+largest deficit. `state` is plain data, from which another process continues with the same draws.
 
 The order holds row numbers, not rows, and knows neither verl nor torch.
 """
@@ -137,8 +137,8 @@ class RowOrder:
             ConfigError: the state is that of other rows, or of verl's own order.
         """
         if "progress" not in state:
-            problem = "the checkpoint was saved with verl's own order of rows, which cannot go on in another"
-            raise ConfigError(KEY, problem, "Remove the section, or begin anew with trainer.resume_mode=disable")
+            problem = "the checkpoint was saved with verl's own order of rows, which cannot be continued in another"
+            raise ConfigError(KEY, problem, "Remove the section, or start again with trainer.resume_mode=disable")
         self.table.load(state["table"])
         found = copy.deepcopy(state["progress"])
         self._at = _Progress(**{**found, "passes": [_Pass(each["number"], each["cursor"]) for each in found["passes"]]})

@@ -148,7 +148,7 @@ class RowTable:
         if (state["count"], state["digest"]) != (count, self._rows.digest):
             here = ", ".join(path for path, _ in self._rows.files)
             problem = f"{here}: these {count} rows are not the {state['count']} with which the checkpoint was saved"
-            remedy = f"Name the files {', '.join(state['files'])}, or begin anew with trainer.resume_mode=disable"
+            remedy = f"Name the files {', '.join(state['files'])}, or start again with trainer.resume_mode=disable"
             raise ConfigError("data.train_files", problem, remedy)
         self._rates = np.frombuffer(state["rates"], dtype=np.float64).copy()
         self._streaks = np.frombuffer(state["streaks"], dtype=np.int64).copy()

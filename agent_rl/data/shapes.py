@@ -4,7 +4,7 @@
 
 A row of the contract comes back unchanged. Also read are:
 
-- the column `prompts`, `messages` or `conversations` (ShareGPT: `from`, `value`) in place of `prompt`
+- the column `prompts`, `messages` or `conversations` (ShareGPT: `from`, `value`) instead of `prompt`
 - a prompt that is one text, or a list of content parts without roles; a message whose content is a list of parts;
   images and videos among the parts move to the columns `images` and `videos`
 - an answer of the assistant at the end of the prompt, which is not part of the question

@@ -22,7 +22,7 @@ def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]
 
 
 def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The settings of `agent-rl eval` that a recipe gives; flags and `key=value` words win over them.
+    """The settings of `agent-rl eval` that a recipe gives; flags and `key=value` words override them.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.

@@ -42,7 +42,7 @@ class MultiTurnSettings(_Section):
 
 
 class RewardFunctionSettings(_Section):
-    """A reward function of the user in place of a scorer, under verl's name and keys."""
+    """A reward function of the user instead of a scorer, under verl's name and keys."""
 
     path: str | None = None
     """Python file; null: the scorers of `agent_rl.reward` give `correctness`."""

@@ -39,7 +39,7 @@ def has_accelerator() -> bool:
 
 
 def require_device() -> None:
-    """Refuse to start a trainer that would wait for ever.
+    """Refuse to start a trainer that would wait forever.
 
     Raises:
         ConfigError: when there is no accelerator and the CPU was not chosen.

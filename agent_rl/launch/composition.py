@@ -173,7 +173,7 @@ def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
 
 
 def _searchpath(folder: Path) -> list[str]:
-    """The recipe's own search path, with verl's folder in place of its package: importing verl takes seconds."""
+    """The recipe's own search path, with verl's folder instead of its package: importing verl takes seconds."""
     raw = OmegaConf.load(folder / "config.yaml")
     declared = OmegaConf.select(raw, "hydra.searchpath") or []
     verls = f"file://{_verl_config_dir()}"

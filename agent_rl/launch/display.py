@@ -128,7 +128,7 @@ class Display:
             self._print(f"stopped before step {stopped.step + 1}: there is nothing to save")
         else:
             self._print(f"stopped after step {stopped.step}, saved in {stopped.checkpoint}")
-            self._print(f"go on with: {stopped.command}")
+            self._print(f"resume with: {stopped.command}")
 
     @_survive
     def aborted(self, by: str) -> None:
@@ -154,7 +154,7 @@ class Display:
                 panel.stop()
         with contextlib.suppress(OSError):
             what = "display" if panel is None else "panel"
-            print(f"the {what} failed, the run goes on: {error!r}", file=sys.stderr)
+            print(f"the {what} failed, the run continues: {error!r}", file=sys.stderr)
 
     def _request(self, text: str) -> None:
         if self._panel is not None:

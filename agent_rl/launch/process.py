@@ -193,7 +193,7 @@ def begin_child() -> None:
     """For `preexec_fn`: the child dies with its parent, and SIGQUIT ends it.
 
     A shell lets its background jobs ignore SIGQUIT, and they leave that to their children. But SGLang's processes tell
-    their server by it that they have failed: a run would wait for a dead engine for ever.
+    their server by it that they have failed: a run would wait for a dead engine forever.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)

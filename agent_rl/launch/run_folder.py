@@ -1,7 +1,7 @@
 """`RunFolder`: everything that a run writes, `outputs/<experiment>` unless `agent_rl.run.folder` names another.
 
 `run.json` says what was started; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`, `rollouts/` and
-`checkpoints/` are the run's. The same configuration goes on there from the newest checkpoint; another one is refused. A
+`checkpoints/` are the run's. The same configuration resumes there from the newest checkpoint; another one is refused. A
 run that starts from scratch moves what is there to `earlier/<time>/`.
 
 Not compared: code and tool files, which are often what was wrong (a change is reported), and what a run may change on
@@ -53,7 +53,7 @@ FREE_TO_CHANGE = (
     "agent_rl.run",
     "agent_rl.trace",
 )
-"""Keys, or sections, that may differ when a run goes on."""
+"""Keys, or sections, that may differ when a run resumes."""
 
 PARTS = (
     *("run.json", "train.log", "metrics.jsonl", "tensorboard", "trace*.jsonl", "trace.images", "rollouts"),
@@ -96,7 +96,7 @@ class RunFolder:
         self._lock = FileLock(self.path / "lock")
 
     def __enter__(self) -> RunFolder:
-        """Compare with the run that is here, move it away if it does not go on, and write `run.json`.
+        """Compare with the run that is here, move it away if it does not resume, and write `run.json`.
 
         Raises:
             ConfigError: another process uses the folder, or it has a run with another configuration.
@@ -118,7 +118,7 @@ class RunFolder:
         self._lock.release()
 
     def require_same(self) -> Any:
-        """Refuse to go on in a folder that has a run with another configuration.
+        """Refuse to resume in a folder that has a run with another configuration.
 
         Returns:
             The record of the run in this folder; None without one.
@@ -156,14 +156,14 @@ class RunFolder:
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
-        """What verl will go on from; None if it starts from scratch."""
+        """What verl will resume from; None if it starts from scratch."""
         tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
         if self._mode == "auto" and tracker.is_file():
             return f"step {tracker.read_text().strip()}"
         return "trainer.resume_from_path" if self._mode == "resume_path" else None
 
     def _move_away(self) -> None:
-        """Keep an earlier run that does not go on."""
+        """Keep an earlier run that does not resume."""
         begun = (self.path / "metrics.jsonl").exists()
         target = self.path / "earlier" / f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"
         target.mkdir(parents=True)

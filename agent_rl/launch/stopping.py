@@ -38,7 +38,7 @@ class StoppedRun:
     Attributes:
         step: the last complete one.
         checkpoint: its folder; None when there is none, because no step was complete.
-        command: that goes on from there.
+        command: that resumes from there.
     """
 
     step: int

@@ -115,7 +115,7 @@ class GroupComponent(_Measuring):
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """One value for each, in order; an exception in place of a value for one that cannot be measured.
+        """One value for each, in order; an exception instead of a value for one that cannot be measured.
 
         Raises:
             UnscoredError: the whole group cannot be measured.

@@ -43,7 +43,7 @@ class Reward:
         settings: the section.
         max_response_tokens: the episodes' limit on response tokens; only the overlong penalty needs it.
         judged: whether each trajectory comes with a verdict.
-        custom: gives the verdict on a trajectory and further numbers for its notes, in place of a scorer.
+        custom: gives the verdict on a trajectory and further numbers for its notes, instead of a scorer.
         fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
 
     Attributes:

@@ -182,7 +182,7 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
     """What scorers get as `extra_info`: the row's own, the rest of its `reward_model`, and numbers of the episode.
 
-    The numbers win over entries of the row of the same names, unless no agent is known: then it is a request to a
+    The numbers override entries of the row of the same names, unless no agent is known: then it is a request to a
     reward service, whose own `extra_info` may have them. `num_turns` counts messages as verl does: the prompt, the
     policy's turns, and what the environment answered. `executed_calls` are those that went through, `{name, arguments}`
     in their order. `answer_marked` says that the answer is one that an agent gave as its final one, and not the whole

@@ -152,7 +152,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
 
     Args:
         config: the composed `DictConfig`.
-        given: keys of the command line, which win over those of YAML files.
+        given: keys of the command line, which override those of YAML files.
         file: the user's YAML file, for the line in an error.
 
     Returns:

@@ -20,7 +20,7 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
 
     Args:
         path: the file.
-        overrides: words such as `port=9000`, which win over the file.
+        overrides: words such as `port=9000`, which override the file.
 
     Raises:
         ConfigError: there is no such file, it is not YAML, or a value in it cannot be resolved.

@@ -98,7 +98,7 @@ def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateS
 
 
 def shortened(text: str, limit: int) -> str:
-    """The first `limit` characters of a text that is only quoted, and dots where it goes on."""
+    """The first `limit` characters of a text that is only quoted, and dots where it continues."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

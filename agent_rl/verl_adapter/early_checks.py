@@ -70,7 +70,7 @@ class _TrainersCase(RunCase):
 
 @contextmanager
 def as_one_line() -> Iterator[None]:
-    """In a trainer's command, print our errors in place of hydra's traceback, and exit with status 2."""
+    """In a trainer's command, print our errors instead of hydra's traceback, and exit with status 2."""
     try:
         yield
     except FatalError as error:

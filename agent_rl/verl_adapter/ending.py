@@ -5,7 +5,7 @@
   deadlock (verl#7990).
 - A file `stop` in the run's folder asks it to end; `agent-rl train` makes it at Ctrl-C or SIGTERM.
 
-In each case the last complete step is saved, and the command that goes on from there is named; after any error that is
+In each case the last complete step is saved, and the command that resumes from there is named; after any error that is
 not of agent_rl the trainer's state is unknown. The last step of a run that is asked to end is saved where verl saves,
 within its own loop; a validation is not waited for. With several updates in a step (`mode=separate_async`), the weights
 that are saved after an error may be some updates ahead of the step.
@@ -256,7 +256,7 @@ class LastStep:
             return f". Step {self._complete} is complete, but its checkpoint could not be written (see above)"
         folder = self._checkpoint()
         command = _command(self._trainer.config, folder)
-        return f". Step {self._complete} is saved in {folder}: go on from there, after a correction, with: {command}"
+        return f". Step {self._complete} is saved in {folder}: resume from there, after a correction, with: {command}"
 
     def _save_complete(self) -> None:
         """Save the last complete step of this start, unless verl has."""

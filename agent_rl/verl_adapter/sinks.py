@@ -2,8 +2,8 @@
 
 verl calls every logger within the training loop: one that raises ends the run, and one whose server does not answer
 holds each step (MLflow for minutes). Here each lives in a daemon thread, with verl's own code for it. What it raises is
-reported once, and so is that it does not keep up; the run goes on. `console` and `file` stay in the loop: the terminal
-follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+reported once, and so is that it does not keep up; the run continues. `console` and `file` stay in the loop: the
+terminal follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Sink:
 
 
 def _tried(name: str, problem: str, call: Callable[[], Any]) -> Any:
-    """What a call of a logger gives; None where it raises: the run goes on."""
+    """What a call of a logger gives; None where it raises: the run continues."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or whatever it is
@@ -148,7 +148,7 @@ def _report(name: str, problem: str, error: Exception | None = None) -> None:
     if name not in _reported:
         _reported.add(name)
         why = f" ({type(error).__name__}: {' '.join(str(error).split())[:300]})" if error else ""
-        print(f"agent_rl: the logger {name} {problem}{why}. Training goes on; metrics.jsonl is complete", flush=True)
+        print(f"agent_rl: the logger {name} {problem}{why}. Training continues; metrics.jsonl is complete", flush=True)
 
 
 def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:

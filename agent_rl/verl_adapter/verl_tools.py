@@ -40,7 +40,7 @@ def tool_loading(module: ModuleType) -> None:
 
 
 def load(path: str) -> list[Any]:
-    """Load a tool YAML for verl, in place of its own `initialize_tools_from_config`.
+    """Load a tool YAML for verl, instead of its own `initialize_tools_from_config`.
 
     Raises:
         ConfigError: naming file, entry and field.

@@ -1,4 +1,4 @@
-"""Files to which many processes append lines, and which go on in a next part when they have reached their size.
+"""Files to which many processes append lines, and which continue in a next part when they have reached their size.
 
 The parts of `trace.jsonl` are `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ... No file is ever renamed, so a
 reader's position in one stays right. Lines are written under an advisory lock, whole or not at all: of a full disk too.

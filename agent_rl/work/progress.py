@@ -29,7 +29,7 @@ def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Cal
         done: how many were done before.
 
     Returns:
-        To be called as `advance(count=1, note="")`; the note, for example a mean so far, stands in place of `what`.
+        To be called as `advance(count=1, note="")`; the note, for example a mean so far, stands instead of `what`.
     """
     from rich import progress as bars
     from rich.console import Console

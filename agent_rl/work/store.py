@@ -1,5 +1,5 @@
 """`Store`: results by key in an append-only file; `Cache`: equal calls are made once, also those at the same time;
-`pieces`: what a long command has done, kept until all is done, so that the same command goes on after an interruption.
+`pieces`: what a long command has done, kept until all is done, so that the same command resumes after an interruption.
 
 A line of the file is `[key, result]` as JSON. The processes of a machine may append to one file at the same time, and
 each finds what the others have appended. The incomplete line of a killed process does not count; of several lines with

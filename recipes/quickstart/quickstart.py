@@ -141,7 +141,7 @@ def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list
         f"agent_rl.run.folder={out}",
     ]
     if train(str(HERE), [*given, *overrides]) is not None:
-        sys.exit(STOPPED)  # the command that goes on has been printed
+        sys.exit(STOPPED)  # the command that resumes has been printed
     return read_metrics(out)
 
 

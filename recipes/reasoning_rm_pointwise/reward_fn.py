@@ -13,7 +13,7 @@ HelpfulnessTemplate = find_template(f"{Path(__file__).with_name('template.py')}:
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
-    """Verl's signature; `calculate_reward` in place of `pointwise_reward` is linear."""
+    """Verl's signature; `calculate_reward` instead of `pointwise_reward` is linear."""
     return score_verdict(
         data_source, solution_str, ground_truth, extra_info, template=HelpfulnessTemplate, reward=pointwise_reward
     )

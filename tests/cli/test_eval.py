@@ -124,7 +124,7 @@ def test_an_interrupt_is_one_line(tmp_path: Path, data: str, tools: str, server:
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (130, "")
-    said = f"interrupted: {lines(out)} of 96 episodes are kept in {out}. Go on with: agent-rl eval --data {data} "
+    said = f"interrupted: {lines(out)} of 96 episodes are kept in {out}. Resume with: agent-rl eval --data {data} "
     assert stderr.strip().startswith(said)
     assert stderr.strip().count("\n") == 0
     assert json.loads((out / "summary.json").read_text())["missing"] == 96 - lines(out)

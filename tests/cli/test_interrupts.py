@@ -1,4 +1,4 @@
-"""Ctrl-C: one line with what is kept and the command that goes on, which does nothing twice; exit code 130."""
+"""Ctrl-C: one line with what is kept and the command that resumes, which does nothing twice; exit code 130."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytes
     words = ["data", "check", "my rows.jsonl", "--script", "my_agents.py"]
     monkeypatch.setattr(sys, "argv", ["agent-rl", *words])
     done = CliRunner().invoke(app, words)
-    said = "interrupted: Nothing is kept. Go on with: agent-rl data check 'my rows.jsonl' --script my_agents.py"
+    said = "interrupted: Nothing is kept. Resume with: agent-rl data check 'my rows.jsonl' --script my_agents.py"
     assert (done.exit_code, done.stdout, done.stderr.strip()) == (130, "", said)
 
 
@@ -68,7 +68,7 @@ def test_a_check_of_data_goes_on_after_the_ground_truths_that_are_scored(folder:
     stopped = CliRunner().invoke(app, words)
     (file,) = Path("outputs/unfinished").iterdir()
     assert (stopped.exit_code, stopped.stdout) == (130, "")
-    assert f"interrupted: 4 of 8 truths are kept in {file}. Go on with: " in stopped.stderr
+    assert f"interrupted: 4 of 8 truths are kept in {file}. Resume with: " in stopped.stderr
     (folder / "stop").unlink()
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
@@ -86,7 +86,9 @@ def test_an_interrupted_command_goes_on(folder: Path, words: list[str], kept: st
     stopped = run(*words)
     assert (stopped.exit_code, stopped.stdout) == (130, "")
     (file,) = Path("outputs/unfinished").iterdir()
-    line = f"interrupted: {kept} are kept in {file}. Go on with: agent-rl reward {' '.join(words)} trace.jsonl agent_rl"
+    line = (
+        f"interrupted: {kept} are kept in {file}. Resume with: agent-rl reward {' '.join(words)} trace.jsonl agent_rl"
+    )
     assert stopped.stderr.strip().startswith(line)
     (folder / "stop").unlink()
     with open(file, "a") as torn:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PROMPTS, EPISODES = 4, 2
 """In each step; an episode that is trained on and a greedy one."""
 SHORT = {"response_format": None, "regex": r'\{"reason": "[a-z ]{1,40}", "score": [0-9]\}'}
-"""What SGLang is asked for in place of the JSON schema, which an untrained judge fills with whatever it allows."""
+"""What SGLang is asked for instead of the JSON schema, which an untrained judge fills with whatever it allows."""
 
 pytestmark = [pytest.mark.engine, pytest.mark.recipes, pytest.mark.timeout(900)]
 

@@ -185,7 +185,7 @@ def test_a_run_that_a_component_stops_is_saved_and_goes_on(mode: str, tmp_path: 
     assert "never retrieved" not in log
     assert "Repeat the call with: agent-rl reward score" in str(caught.value)
     said = re.search(
-        r"Step (\d) is saved in (\S+): go on from there, after a correction, with: (.+)", str(caught.value)
+        r"Step (\d) is saved in (\S+): resume from there, after a correction, with: (.+)", str(caught.value)
     )
     assert said
     complete = int(said[1])

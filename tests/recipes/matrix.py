@@ -26,7 +26,7 @@ class Entry:
     evidence: Evidence
     recipe: str = "gsm8k_calculator"
     script: str | None = None
-    """A training script beside this file, in place of verl's."""
+    """A training script beside this file, instead of verl's."""
     agent: str = "react_agent"
     tokens: int = 512
     """Limit of a response. An untrained model ends every second answer of 350 tokens, and few of 128."""

@@ -151,7 +151,7 @@ def test_algo_and_kl_are_one_line_overrides() -> None:
     assert config.algorithm.adv_estimator == "gae"
     assert config.actor_rollout_ref.actor.use_kl_loss is False
     config = compose(ROOT / "recipes/gsm8k_calculator", ["algo=dapo", "actor_rollout_ref.actor.clip_ratio_high=0.5"])
-    assert config.actor_rollout_ref.actor.clip_ratio_high == 0.5  # the command line wins over the group
+    assert config.actor_rollout_ref.actor.clip_ratio_high == 0.5  # the command line overrides the group
     assert config.agent_rl.reward.overlong.penalty == 1.0
     with pytest.raises(ConfigError, match="Did you mean 'ppo'"):
         compose(ROOT / "recipes/gsm8k_calculator", ["algo=pppo"])

@@ -1,4 +1,4 @@
-"""Programs that want to pass tests without computing the answer, or to make grading fail in place of themselves.
+"""Programs that want to pass tests without computing the answer, or to make grading fail instead of themselves.
 
 Each is graded against an answer that it cannot guess. It may do what it likes with its own process, including the
 channel that reports its value: a forged value is a value, and it is the wrong one.

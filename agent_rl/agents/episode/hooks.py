@@ -36,7 +36,7 @@ class Hooks:
         """After a turn that does not end the episode, once it has been answered; True ends it as `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
-        """Before a call is run; a returned result is used in place of the tool's."""
+        """Before a call is run; a returned result is used instead of the tool's."""
 
     async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
         """Before a result is shown to the policy; it may be changed."""

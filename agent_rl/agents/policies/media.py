@@ -41,7 +41,7 @@ class Media:
         return [*self.images[: len(parts)], *(part["image"] for part in parts[len(self.images) :])]
 
     def shown(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """The prompt's messages with its images as the policy is shown them, in place of paths and bytes."""
+        """The prompt's messages with its images as the policy is shown them, instead of paths and bytes."""
         left = iter(self.images)
 
         def part_of(part: dict[str, Any]) -> dict[str, Any]:

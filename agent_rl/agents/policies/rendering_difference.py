@@ -1,4 +1,4 @@
-"""In which way a conversation that is rendered anew differs from what was written turn by turn."""
+"""In which way a conversation that is rendered again differs from what was written turn by turn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def difference(template: ChatTemplate, written: str, later: str) -> str:
     Args:
         template: of both.
         written: the beginning of a conversation.
-        later: the whole, or the beginning, rendered anew.
+        later: the whole, or the beginning, rendered again.
     """
     if "".join(later.split()).startswith("".join(written.split())):
         return IN_WHITE_SPACE

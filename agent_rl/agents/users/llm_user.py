@@ -51,7 +51,7 @@ class LLMUserConfig(EndpointConfig):
     instructions: str | None = None
     """The model's system text, with `{goal}` and `{stop_word}` filled in; null: the default."""
     opens: bool = False
-    """Whether the model also writes the first message, in place of the last message of the row's prompt."""
+    """Whether the model also writes the first message, instead of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
     """Tokens of one message, thoughts included."""

@@ -1,7 +1,7 @@
 """`Experiment`: a recipe over seeds and values of keys, each a run of the trainer, with one receipt.
 
-A finished run is not started again, a killed one goes on from its checkpoint, and one that fails is reported while the
-others go on.
+A finished run is not started again, a killed one resumes from its checkpoint, and one that fails is reported while the
+others continue.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class Experiment:
         return receipt
 
     def _outcome(self, variant: Sequence[str], seed: int) -> RunOutcome:
-        """Of the run of a variant with a seed, which is started or goes on unless it is finished."""
+        """Of the run of a variant with a seed, which is started or resumed unless it is finished."""
         folder = self._run_folder(variant, seed)
         done = folder / "done"
         if not done.is_file():
             words = [*self._fixed, *variant, f"data.seed={seed}", f"agent_rl.run.folder={quoted(folder)}"]
             if train(self.recipe, words) is not None:
-                raise KeyboardInterrupt("the same command goes on after the last step")
+                raise KeyboardInterrupt("the same command resumes after the last step")
             done.touch()
         return read_outcome(folder)
 

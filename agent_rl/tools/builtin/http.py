@@ -69,7 +69,7 @@ class _HttpToolConfig(HttpConnection):
 
 
 class HttpTool(Tool):
-    """One endpoint; `Http.tools` makes its config, which has `request` in place of `endpoints`."""
+    """One endpoint; `Http.tools` makes its config, which has `request` instead of `endpoints`."""
 
     Config = _HttpToolConfig
     settings: _HttpToolConfig

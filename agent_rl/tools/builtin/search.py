@@ -9,7 +9,7 @@
           max_chars_per_document: 2000
 
 The index is built once, when the tool file is loaded (100,000 passages: about 10 s), and shared by the processes of a
-node. With `url` in place of `corpus` a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
+node. With `url` instead of `corpus` a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
 
         config:
           url: http://localhost:8000/retrieve

@@ -1,7 +1,7 @@
 """The trace: every trajectory as a line of JSON, and beside it the tokens and the batches that were trained on.
 
 `trace.jsonl` has the trajectories, `trace.tokens.jsonl` their token ids, masks and log-probs, `trace.batches.jsonl` the
-rows of every training batch in their order, with the advantages. Each of the three goes on in `<name>.1.jsonl`,
+rows of every training batch in their order, with the advantages. Each of the three continues in `<name>.1.jsonl`,
 `<name>.2.jsonl`, ... when it has reached its size; every function here takes the path of the first and follows them.
 `trace.images/` has the images.
 """

@@ -65,7 +65,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """The batches of a trace in the order of training; none where none were kept. Torn lines are left out.
 
-    A run that goes on from a checkpoint repeats the steps after it: the last batch of a step is the one that counts.
+    A run that resumes from a checkpoint repeats the steps after it: the last batch of a step is the one that counts.
     """
     for part in parts(beside(trace, "batches")):
         if not part.exists():

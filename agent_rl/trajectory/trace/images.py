@@ -75,7 +75,7 @@ def store_images(trace: str | os.PathLike[str], trajectory: Trajectory, *, most_
         most_bytes: of the folder, about; an image that comes later keeps its name and gets no file. None: no limit.
 
     Returns:
-        The trajectory with the names in place of the images; without those that cannot be read.
+        The trajectory with the names instead of the images; without those that cannot be read.
 
     Raises:
         OSError: when a file cannot be written.

@@ -1,8 +1,8 @@
 """`TraceWriter`: writes a run's trace, and never stops or delays the run.
 
-A thread writes one record after the other, and a trajectory goes on when its own is written: a killed process loses at
-most the one that it is writing. What fails (a full disk) or does not end (a network file system that hangs) is reported
-once, and the records are lost that come until writing works again.
+A thread writes one record after the other, and a trajectory continues when its own is written: a killed process loses
+at most the one that it is writing. What fails (a full disk) or does not end (a network file system that hangs) is
+reported once, and the records are lost that come until writing works again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TraceWriter:
         await self._written(lambda: append(self.path, trajectory, **sizes))
 
     async def images(self, trajectory: Trajectory) -> Trajectory:
-        """The trajectory with names in place of its images, which are written; unchanged where that fails."""
+        """The trajectory with names instead of its images, which are written; unchanged where that fails."""
         stored: list[Trajectory] = []
         if has_images(trajectory):
             store = partial(store_images, self.path, trajectory, most_bytes=self._image_bytes)
@@ -105,7 +105,7 @@ class TraceWriter:
             try:
                 write()
                 future.set_result(None)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on: `_judge` reports it
+            except Exception as error:  # noqa: BLE001 - whatever it is, the run continues: `_judge` reports it
                 future.set_result(error)
 
     def _judge(self, future: Future[Exception | None]) -> None:
@@ -119,7 +119,7 @@ class TraceWriter:
                 failure, self._overdue = f"no answer for {self._patience_s:g} s", future
             if failure and not self._failing:
                 what = f"the trace {self.path} cannot be written ({failure})"
-                print(f"agent_rl: {what}: what comes now is missing in it, and training goes on", flush=True)
+                print(f"agent_rl: {what}: what comes now is missing in it, and training continues", flush=True)
             elif self._failing and not failure:
                 print(f"agent_rl: the trace {self.path} is written again, {self.lost} records are missing", flush=True)
             self._failing = failure is not None

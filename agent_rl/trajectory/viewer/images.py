@@ -55,7 +55,7 @@ def image_type(place: Path, name: str) -> tuple[Path, str]:
 
 
 def thumbnail(place: Path, name: str) -> str | None:
-    """An image as it is put into a page that needs no other file, small and written anew; None: it is not shown."""
+    """An image as it is put into a page that needs no other file, small and written again; None: it is not shown."""
     try:
         file, _ = image_type(place, name)
         with _opened(file) as opened:

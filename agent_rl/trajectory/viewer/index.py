@@ -1,6 +1,6 @@
 """`TraceIndex`: a database on disk that finds trajectories by what they are and say; the files keep the trajectories.
 
-It is incremental: `refresh` reads what was appended since, and begins a file anew that has become shorter or another.
+It is incremental: `refresh` reads what was appended since, and starts again with a file that is shorter or another one.
 Nothing is ever written to the files or locked in their folders.
 The database lies in the user's cache folder, one for each set of files, and can be deleted at any time. Where that
 folder can hold none, it lies in a temporary one.

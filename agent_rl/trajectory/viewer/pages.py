@@ -144,7 +144,7 @@ class Pages:
         return {"before": before, "after": after, "back": _back(given)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        """Put addresses in place of the names of images, or why one is not shown."""
+        """Put addresses instead of the names of images, or why one is not shown."""
         folder, number = image_folder(self.index.path_of(columns)), 0
         for holder, names in names_of(record):
             shown = []
@@ -158,7 +158,7 @@ class Pages:
             holder["pictures"] = shown
 
     def _choices(self) -> tuple[int, dict[str, list[tuple[str, int]]]]:
-        """How many trajectories there are, and the values of all facets; counted anew only when more have come."""
+        """How many trajectories there are, and the values of all facets; counted again only when more have come."""
         with self._lock:
             total = self.index.count()
             if self._values[0] != total:

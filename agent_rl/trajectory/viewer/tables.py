@@ -38,7 +38,7 @@ INSERT INTO texts (texts, rank) VALUES ('hashsize', 16777216);
 
 
 class RowBatch:
-    """Rows of the database that are not written yet; `offset` is where the file goes on after them."""
+    """Rows of the database that are not written yet; `offset` is where the file continues after them."""
 
     def __init__(self, file: int, offset: int) -> None:
         self.file, self.offset, self._skipped = file, offset, 0

@@ -92,7 +92,7 @@ def switch_polling(module):
 
 
 def original(method, *args, **kwargs):
-    """SGLang's own, in place of a hook."""
+    """SGLang's own, instead of a hook."""
     return method(*args, **kwargs)
 
 

@@ -35,7 +35,7 @@ class MyAgentFormat(TextFormat):
 
 register_agent_loop(Agent("my_agent", format=lambda settings, limits: MyAgentFormat()))
 
-if __name__ == "__main__":  # --script runs this file in place of verl's trainer
+if __name__ == "__main__":  # --script runs this file instead of verl's trainer
     from verl.trainer.main_ppo import main
 
     main()

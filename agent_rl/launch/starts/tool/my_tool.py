@@ -25,5 +25,5 @@ class MyTool(Tool):
         """The arguments fit the schema: other calls are answered before they come here."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
-            raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and goes on
+            raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and continues
         return f"{price} dollars"
