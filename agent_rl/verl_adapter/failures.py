@@ -14,7 +14,7 @@ from typing import Any
 
 from hydra.errors import InstantiationException
 
-from agent_rl.errors import FatalError, UnscoredError
+from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import RepeatedBugs
 from agent_rl.verl_adapter.trained_samples import SampleFate
 
@@ -102,13 +102,26 @@ def measure(tokens: float, turns: float) -> None:
 def tag(error: BaseException, validate: bool) -> dict[str, Any]:
     """What a worker tells the trainer of the session of the current task, which has failed."""
     end = _end.get()
-    message = getattr(error, "cause", None) or error  # Ray's wrapper prints the remote traceback around the error's own
-    reason = {"error": f"{type(error).__name__}: {message}", "fatal": is_fatal(error), "validate": validate}
+    reason = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": is_fatal(error), "validate": validate}
     return {**reason, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
 
 
 def is_fatal(error: BaseException) -> bool:
     """Whether the run must stop: a fatal error, here or in a reward worker, or a loop that cannot be constructed."""
     causes = (error, getattr(error, "cause", None))
-    is_unregistered = isinstance(error, AssertionError) and "not registered" in str(error)  # verl's for an agent loop
-    return is_unregistered or any(isinstance(each, FatalError | InstantiationException) for each in causes)
+    return _is_unregistered(error) or any(isinstance(each, FatalError | InstantiationException) for each in causes)
+
+
+def _is_unregistered(error: BaseException) -> bool:
+    """Whether verl asserted that an agent loop is not registered."""
+    return isinstance(error, AssertionError) and "not registered" in str(error)
+
+
+def _reason(error: BaseException) -> str:
+    """The error's own message, around which Ray's wrapper prints the remote traceback."""
+    if not _is_unregistered(error):
+        return str(getattr(error, "cause", None) or error)
+    import verl.experimental.agent_loop.agent_loop as agent_loop
+
+    name = str(error).removeprefix("Agent loop ").split(" ")[0]
+    return f"agent loop {name!r} is not registered. {did_you_mean(name, agent_loop._agent_loop_registry)}"

@@ -16,6 +16,7 @@ LOST = AssertionError("Agent loop react_agnt not registered, registered agent lo
 def test_errors_of_every_owner_are_told_apart() -> None:
     assert all(map(is_fatal, [REMOTE, CAUSE, FatalError("x"), LOST]))
     assert not any(map(is_fatal, [UnscoredError("x"), ValueError("x")]))
+    assert "Did you mean 'react_agent'" in tag(LOST, validate=False)["error"]
     assert tag(CAUSE, validate=False)["error"].endswith(": key: wrong. Fix it")
 
 
