@@ -38,7 +38,7 @@ MOST_OF_VERIFIERS = 1 / 3
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.openai_server", str(CALLS), "0"]
+    command = [sys.executable, "-m", "tests.support.openai_server", str(CALLS), "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"

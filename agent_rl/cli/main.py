@@ -27,7 +27,6 @@ from typer.core import TyperGroup
 import agent_rl
 from agent_rl.cli import _arguments
 from agent_rl.errors import AgentRLError, ConfigError
-from agent_rl.settings.user_code import UserCodeError
 
 __all__ = ["GROUPS", "app", "main"]
 
@@ -164,7 +163,7 @@ def main() -> None:
     except (AgentRLError, OSError) as error:
         if debug or (isinstance(error, OSError) and error.filename is None and error.errno not in LIMITS):
             raise
-        trace = f"{error.trace}\n" if isinstance(error, UserCodeError) else ""
+        trace = f"{error.trace}\n" if hasattr(error, "trace") else ""  # of a UserCodeError
         print(f"{trace}error: {_line(error)}", file=sys.stderr)
         unusable = isinstance(error, ConfigError) or (isinstance(error, OSError) and error.errno not in LIMITS)
         sys.exit(2 if unusable else 1)

@@ -33,7 +33,7 @@ KILLS = times(4, full=10)
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.openai_server", "random", "0.02"]
+    command = [sys.executable, "-m", "tests.support.openai_server", "random", "0.02"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"

@@ -66,7 +66,7 @@ HERE = [command for command in ALL if elsewhere(command) is None]
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """The scripted policy of tests.openai_server, under any model's name."""
+    """The scripted policy of tests.support.openai_server, under any model's name."""
 
     def reply(handler: Any) -> None:
         models = {"data": [{"id": "Qwen2.5-3B-Instruct"}]}

@@ -14,13 +14,12 @@ CALL = 'Action: calculator\nAction Input: {"expression": "1+2"}'
 
 
 def test_it_trains_on_what_was_sampled(model_dir, tmp_path):
-    from agent_rl.verl_adapter.episode_data_set import EpisodeDataSet
-
     from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
     from agent_rl.agents.policies import Sampling
     from agent_rl.agents.policies.source import PolicyUsage
     from agent_rl.agents.react import ReactFormat
     from agent_rl.tools import ToolSession, load_tools
+    from agent_rl.verl_adapter.row_data_set import EpisodeDataSet
     from tests.agents.policies.test_tokens import Scripted
 
     async def run():
