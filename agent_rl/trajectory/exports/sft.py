@@ -1,8 +1,8 @@
 """Rejection sampling: the best trajectories of a trace as data for supervised fine-tuning.
 
 A row is a training sequence as the run had it: the tokens of prompt and response, and the mask of what was sampled. So
-nothing is rendered again, and `EpisodeDataSet` (`verl_adapter/row_data_set.py`) trains on exactly what was sampled. What
-cannot be written so is left out and counted.
+nothing is rendered again, and `EpisodeDataSet` (`verl_adapter/row_data_set.py`) trains on exactly what was sampled.
+What cannot be written so is left out and counted.
 """
 
 from __future__ import annotations
