@@ -48,9 +48,9 @@ def test_a_csv_with_two_columns_becomes_a_training_run_with_two_commands(tiny_mo
         writer = csv.writer(file)
         writer.writerow(["question", "answer"])
         writer.writerows((each.question, each.answer) for each in arithmetic.generate(0, 24))
-    convert, learn = [words for words in commands(PAGE) if "problems" in " ".join(words)]
-    assert convert[:2] == ["python", "data_preprocess/from_file.py"]
-    assert learn[:3] == ["agent-rl", "train", "gsm8k_calculator"]
+    convert, learn = [each.words for each in commands(PAGE) if "problems" in str(each)]
+    assert convert[:2] == ("python", "data_preprocess/from_file.py")
+    assert learn[:3] == ("agent-rl", "train", "gsm8k_calculator")
     script = [sys.executable, str(ROOT / convert[1]), *convert[2:]]
     subprocess.run(script, cwd=tmp_path, check=True, timeout=60, capture_output=True)
     named = dict(word.split("=", 1) for word in learn[3:])
