@@ -41,6 +41,7 @@ CHANGES = (
     "decode",
     "sample",
     "fetched_tensors",
+    "sorted_micro_batches",
 )
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from tensordict import NonTensorStack, TensorDict
+from verl.utils import tensordict_utils as tu
 from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.model import convert_weight_keys
+from verl.utils.seqlen_balancing import restore_dynamic_batch
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
 from agent_rl.cpu.profile import TRAINING_THREADS
 from agent_rl.cpu.shared_memory import full_tensor
+from agent_rl.cpu.speed import IMAGES
 
 __all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
 
@@ -27,6 +31,32 @@ class _OnCPU:
         if threads := os.environ.get(TRAINING_THREADS):
             torch.set_num_threads(int(threads))
         super().initialize()  # type: ignore[misc]
+
+    def forward_backward_batch(
+        self, data: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
+    ) -> dict[str, Any]:
+        """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
+
+        Of a batch without images their empty places are removed: verl would copy each for its micro-batch.
+
+        Losses are normalised over the whole mini-batch, so that its order does not matter. The model's output has the
+        original order.
+        """
+        if isinstance(images := data.get(IMAGES), NonTensorStack) and not any(images.tolist()):
+            data = data.exclude(IMAGES)
+        if (
+            tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
+            or tu.get_non_tensor_data(data, "force_group_size", 1) > 1
+        ):
+            unchanged: dict[str, Any] = super().forward_backward_batch(data, loss_function, forward_only)  # type: ignore[misc]
+            return unchanged
+        order = data["input_ids"].offsets().diff().argsort(stable=True)
+        ordered = tu.index_select_tensor_dict(data, order)
+        result: dict[str, Any] = super().forward_backward_batch(ordered, loss_function, forward_only)  # type: ignore[misc]
+        restored = {
+            key: restore_dynamic_batch(value, [order.tolist()]) for key, value in result["model_output"].items()
+        }
+        return {**result, "model_output": restored}
 
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
@@ -44,7 +74,7 @@ class _OnCPU:
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
+class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
     """Actor and reference policy."""
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -59,5 +89,5 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):
 
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
-class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):
+class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):  # type: ignore[misc]
     """Critic."""

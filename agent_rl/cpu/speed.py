@@ -15,6 +15,7 @@ from typing import Any
 from hydra.errors import InstantiationException
 
 __all__ = [
+    "IMAGES",
     "fetched_tensors",
     "loop_construction",
     "replay_buffer_polling",
@@ -24,7 +25,7 @@ __all__ = [
 
 POLL_INTERVAL_S = 0.05
 
-_IMAGES = "multi_modal_inputs"
+IMAGES = "multi_modal_inputs"
 """verl's field of what a model sees beside tokens: a dict for each row, empty without images."""
 
 
@@ -102,7 +103,7 @@ def trajectory_puts(module: ModuleType) -> None:
 
 
 def fetched_tensors(module: ModuleType) -> None:
-    """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and what its images are.
+    """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `IMAGES`.
 
     verl sends it all that is stored of a trajectory: prompts as messages, ground truths, reward components. To decode
     them, and to copy them for each mini-batch, was a tenth of an update.
@@ -114,7 +115,7 @@ def fetched_tensors(module: ModuleType) -> None:
         if isinstance(meta, module.KVBatchMeta):
             meta = await module.async_kv_batch_meta2batch_meta(meta)
         schema = meta.field_schema.items()
-        read = [name for name, field in schema if name == _IMAGES or not field.get("is_non_tensor")]
+        read = [name for name, field in schema if name == IMAGES or not field.get("is_non_tensor")]
         return await original(meta.select_fields(read))
 
     module._async_meta_to_realdata = to_data  # type: ignore[attr-defined]

@@ -104,3 +104,13 @@ def switch_attention(attention):
 @wrapt.when_imported("agent_rl.cpu.sampling")
 def switch_sampling(sampling):
     sampling.sample = either("sample", sampling.sample, original)
+
+
+@wrapt.when_imported("agent_rl.cpu.engine")
+def switch_engine(engine):
+    mixin = engine._OnCPU
+
+    def original(self, *args, **kwargs):
+        return super(mixin, self).forward_backward_batch(*args, **kwargs)
+
+    mixin.forward_backward_batch = either("sorted_micro_batches", mixin.forward_backward_batch, original)
