@@ -33,7 +33,7 @@ def boxed_answer(solution: str) -> str:
     r"""The content of the last `\boxed{}`, with those before it that only "and", "or" or a comma separates.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the solution has no box.
     """
     boxes = list(_boxes(solution))
     if not boxes:

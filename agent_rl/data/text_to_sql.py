@@ -102,7 +102,7 @@ def database_file(folder: Path, name: str) -> Path:
     """The file of a database: `name.sqlite`, or as in Spider and BIRD `name/name.sqlite`; also `.db`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder has no such file.
     """
     for ending in ("sqlite", "db", "sqlite3"):
         for path in (folder / f"{name}.{ending}", folder / name / f"{name}.{ending}"):

@@ -150,7 +150,7 @@ class ChatClient:
         """The answer to a first request.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: the endpoint does not answer.
         """
         try:
             return await self._remote.request("GET", path)

@@ -24,7 +24,7 @@ def load_world(name: str) -> World:
     """The world of a name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no world has this name.
     """
     if name not in world_names():
         raise ConfigError("agent_rl.cold_start.world", f"there is no world {name!r}", did_you_mean(name, world_names()))

@@ -114,7 +114,7 @@ class Experiment:
         return receipt
 
     def _outcome(self, variant: Sequence[str], seed: int) -> RunOutcome:
-        """Of the run of a variant with a seed, which is started or resumed unless it is finished."""
+        """Start or resume one seed of a variant, unless it is finished; return its outcome."""
         folder = self._run_folder(variant, seed)
         done = folder / "done"
         if not done.is_file():

@@ -59,7 +59,7 @@ class _Match:
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
     points: float | None = None
-    """Of the first of the pair; None: a verdict is missing."""
+    """What the first sample of the pair gets; None: a verdict is missing."""
     contradicted: bool = False
     """Whether the two orders disagree."""
     problem: UnscoredError | None = None

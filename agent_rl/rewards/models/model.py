@@ -159,7 +159,7 @@ class Model:
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
     def _fitted(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
-        """Both as far as the model may read them; what nothing is left of is no message of the prompt."""
+        """Cut both to what the model may read; messages of the prompt that are cut to nothing are dropped."""
         config, tokenizer = self.config, self._tokenizer
         cut = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
         left = [message for message, whole in cut if message["content"] or not whole["content"]]

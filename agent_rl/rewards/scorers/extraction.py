@@ -195,7 +195,7 @@ def marked_part(text: str, *, joined: bool = False) -> str | None:
 
 
 def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """The formula or number that a response answers with; None if there is none.
+    """The formula or number that is the answer of a response; None: it has no answer.
 
     With `ANY`, an unmarked one counts as well, and what the thoughts mark if nothing after them does.
     """

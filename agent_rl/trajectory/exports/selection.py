@@ -55,7 +55,7 @@ def trace_of(given: str | Path) -> Path:
     """The trace of a run's or an evaluation's folder, or the file itself.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder has no trace.
     """
     path = Path(given).expanduser()
     candidates = [path / name for name in _NAMES] if path.is_dir() else [path]

@@ -73,7 +73,7 @@ def newest_run(folder: Path) -> str:
         folder: of runs.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the folder has no run.
     """
     begun = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
     if not begun:

@@ -222,7 +222,7 @@ def accelerator(case: Case) -> Finding:
         return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
     if case.joins:
         return skipped("none here; the Ray cluster's machines are not checked")
-    return problem("there is none on this machine", "Set VERL_PLATFORM=cpu to use the CPU")
+    return problem("this machine has no GPU", "Set VERL_PLATFORM=cpu to use the CPU")
 
 
 @check("machine", "GPU memory in use", Needs.MACHINE)

@@ -56,7 +56,7 @@ def load_domain(name: str) -> type[Domain]:
     """The domain of a name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no domain has this name.
     """
     if name not in domain_names():
         raise ConfigError("domain", f"there is no domain {name!r}", did_you_mean(name, domain_names()))
