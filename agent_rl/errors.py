@@ -88,8 +88,15 @@ class ConfigError(FatalError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest known one, and the list of all."""
+    """A remedy for an unknown name: the nearest known ones, and the list of all unless it is long."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    listing = f"Known: {', '.join(names) or 'none'}."
-    return f"Did you mean '{near[0]}'? {listing}" if near else listing
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if len(names) <= MOST_LISTED:
+        listing = f"Known: {', '.join(names) or 'none'}."
+        return f"Did you mean '{near[0]}'? {listing}" if near else listing
+    if near:
+        return f"Did you mean {' or '.join(repr(each) for each in near)}?"
+    return f"None of the {len(names)} known names is similar."
+
+
+MOST_LISTED = 24

@@ -20,11 +20,31 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "data"
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show rows as the model sees them, and check them.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Make rows, show them as the model sees them, and check them."
+)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model: its template renders, its tokens count")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting agent_rl... of the run")]
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
+def convert(context: typer.Context) -> None:
+    r"""Write rows of your own data: CSV, JSON, JSON lines, parquet, or a data set of the hub.
+
+    \b
+      agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
+      agent-rl data convert --hub openai/gsm8k --prompt question --answer answer
+
+    It writes train.parquet and test.parquet to the folder --out. `agent-rl data convert --help` lists all options.
+    """
+    from agent_rl.data.conversion import run
+    from agent_rl.data.from_file import FROM_FILE
+
+    words = context.args
+    files = ["--input"] if words and not words[0].startswith("-") else []
+    run(FROM_FILE, "Write rows of your own data.", [*files, *words], "agent-rl data convert")
 
 
 @app.command()

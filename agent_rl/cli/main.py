@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 
 import agent_rl
 from agent_rl.cli import _arguments
-from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 
 __all__ = ["GROUPS", "app", "main"]
 
@@ -82,6 +82,12 @@ class _Folder(TyperGroup):
                 text = sentence if len(sentence) <= WIDEST else sentence.split(":")[0]
                 lines.append(f"  {group if name == names[0] else '':7}{name:11}{text}")
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the line names; an unknown one is an error with the nearest."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise ConfigError(args[0], "there is no such command", did_you_mean(args[0], self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -68,15 +68,18 @@ class RawSet:
     trial: Callable[[Mapping[str, Any]], str] | None = None
 
 
-def run(data_set: RawSet, description: str | None, arguments: Sequence[str] | None = None) -> None:
+def run(
+    data_set: RawSet, description: str | None, arguments: Sequence[str] | None = None, command: str | None = None
+) -> None:
     """The command line of a script; ends the process with status 2 and one message for anything that is wrong.
 
     Args:
         data_set: to convert.
         description: of the script, for `--help`.
         arguments: of the command line; None: the process's own.
+        command: its name, for `--help` and errors; None: the script's.
     """
-    common = vars(_parser(data_set, description).parse_args(arguments))
+    common = vars(_parser(data_set, description, command).parse_args(arguments))
     names = [option.removeprefix("--") for option in data_set.arguments]
     options = {name: common.pop(name) for name in names}
     try:
@@ -196,15 +199,15 @@ def json_of(example: Mapping[str, Any], name: str) -> Any:
         raise ConfigError(f"column {name}", f"it is not JSON ({error})", "Write JSON, as the data set does") from error
 
 
-def _parser(data_set: RawSet, description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description)
+def _parser(data_set: RawSet, description: str | None, command: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(command, description=description)
     add = parser.add_argument
     if data_set.generate is None:
         _add_inputs(parser, data_set)
     else:
         add("--train_size", type=int, default=5000, help="rows, default: %(default)s")
         add("--test_size", type=int, default=500, help="rows, default: %(default)s")
-    add("--local_save_dir", "--local_dir", default=f"~/data/{data_set.name}", help="default: %(default)s")
+    add("--local_save_dir", "--local_dir", "--out", default=f"~/data/{data_set.name}", help="default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="agent loop of the rows, default: %(default)s")
     add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")
     add("--limit", type=_positive, metavar="N", help="the first N rows of each split")

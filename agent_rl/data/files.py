@@ -68,7 +68,7 @@ def iterate_rows(path: str) -> Iterator[NumberedRow]:
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
         problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these endings'}"
-        remedy = "Make rows of it: python data_preprocess/from_file.py, or agent_rl.data.make_row and write_parquet"
+        remedy = "Make rows of it: agent-rl data convert, or agent_rl.data.make_row and write_parquet"
         raise ConfigError(path, problem, remedy)
     for number, raw in enumerate(read_raw(path)):
         row, changes = as_row(raw.value, number=number, place=raw.place)

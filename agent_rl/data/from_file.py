@@ -1,6 +1,6 @@
 """Rows from a data set of your own: CSV, JSON, JSON lines, parquet, or a set of the hub.
 
-    python data_preprocess/from_file.py --input problems.csv --prompt question --answer answer
+    agent-rl data convert problems.csv --prompt question --answer answer
 
 A mapping says which column is what; it stands on the command line or in a YAML file (`--mapping`), whose keys are the
 fields of `ColumnMapping`. Without `--prompt` and `--template` a row must be in a shape that `agent_rl.data.as_row`

@@ -1,8 +1,8 @@
 """`RunFolder`: everything that a run writes, `outputs/<experiment>` unless `agent_rl.run.folder` names another.
 
-`run.json` says what was started; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`, `rollouts/` and
-`checkpoints/` are the run's. The same configuration resumes there from the newest checkpoint; another one is refused. A
-run that starts from scratch moves what is there to `earlier/<time>/`.
+`run.json` says what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
+`rollouts/` and `checkpoints/` are the run's. The same configuration resumes there from the newest checkpoint; another
+one is refused. A run that starts from scratch moves what is there to `earlier/<time>/`.
 
 Not compared: code and tool files, which are often what was wrong (a change is reported), and what a run may change on
 its way (`FREE_TO_CHANGE`).
@@ -28,8 +28,9 @@ from omegaconf import DictConfig, OmegaConf
 import agent_rl
 from agent_rl.errors import ConfigError
 from agent_rl.launch import resolution
+from agent_rl.launch.stopping import Aborted, StoppedRun
 from agent_rl.settings.secrets import Redactor
-from agent_rl.trajectory.run_files import leaves
+from agent_rl.trajectory.run_files import leaves, this_process
 from agent_rl.work.store import file_digest
 
 __all__ = ["FREE_TO_CHANGE", "RunFolder", "folder_of", "versions"]
@@ -83,6 +84,8 @@ class RunFolder:
         self.path = folder_of(config)
         self.notes: list[str] = []
         """What the user should know about an earlier run here."""
+        self.stopped: StoppedRun | None = None
+        """Set before the block ends, if the run was asked to end early."""
         self._redact = Redactor(os.environ)
         plain = resolution.resolved(config)
         self._run: dict[str, Any] = {
@@ -114,8 +117,17 @@ class RunFolder:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Write how the run has ended."""
+        status = "trained" if self.stopped is None else "stopped"
+        if error is not None:
+            status = "aborted" if isinstance(error, Aborted | KeyboardInterrupt) else "failed"
+        text = f"ended by {error.by}" if isinstance(error, Aborted) else str(error or "")
+        end = {"status": status, "time": _now(), **({"error": text} if text else {})}
+        try:
+            self._write(end=end)
+        finally:
+            self._lock.release()
 
     def require_same(self) -> Any:
         """Refuse to resume in a folder that has a run with another configuration.
@@ -150,9 +162,12 @@ class RunFolder:
             started += (before or {}).get("started", [])
         elif before is not None:
             self._move_away()
-        started.append(time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+        self._run |= {"started": [*started, _now()], "process": this_process()}
+        self._write()
+
+    def _write(self, **end: Any) -> None:
         temporary = self.path / "run.tmp"
-        temporary.write_text(json.dumps({**self._run, "started": started}, indent=2) + "\n")
+        temporary.write_text(json.dumps({**self._run, **self._redact(end)}, indent=2) + "\n")
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
@@ -178,6 +193,10 @@ class RunFolder:
         key, sign, value = word.partition("=")
         hidden = self._redact({key.rpartition(".")[2].lstrip("-"): value})
         return f"{self._redact(key)}{sign}{next(iter(hidden.values()))}"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
 def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:

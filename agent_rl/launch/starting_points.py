@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,6 +54,8 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
     (folder / "size").mkdir()
     for size in ("0.5b", "cpu"):
         shutil.copy(share_folder() / SIZES / f"{size}.yaml", folder / "size")
+    if (script := folder / "make_rows.py").exists():
+        subprocess.run([sys.executable, script], check=True)
     page = (folder / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()
     return sorted(path for path in folder.rglob("*") if path.is_file()), commands

@@ -33,6 +33,7 @@ from agent_rl.launch.process import logger_environment, run_trainer
 from agent_rl.launch.recipes import model_remedy, rows_remedy
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
+from agent_rl.preflight import rows  # noqa: F401 - its checks register themselves
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check, refuse
 from agent_rl.settings import AgentRLSettings
@@ -44,6 +45,8 @@ __all__ = ["dry_run", "train"]
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
 """Numbers of processes in the whole run, whatever its number of nodes."""
+READ_ROWS = 200
+"""Rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
 """The policy in the recipes' sizes for a CPU; no hub has it."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
@@ -89,7 +92,8 @@ def train(
             return None
         if nodes is None:
             require_device()
-        refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides))
+        own = None if script is None else Path(script)
+        refuse("launch", RunCase(config=config, recipe=recipe, overrides=overrides, script=own, most_rows=READ_ROWS))
         _make_tiny_models(config)
         display = display or Display(AgentRLSettings.from_config(config).run.progress)
         words += _merged_checkpoint(config, display)
@@ -99,7 +103,8 @@ def train(
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
             command = trainer_command(recipe, words, script)
-            return _run(run, config, command, nodes, nodes_timeout_s, display, stopping)
+            run.stopped = _run(run, config, command, nodes, nodes_timeout_s, display, stopping)
+        return run.stopped
 
 
 def _run(

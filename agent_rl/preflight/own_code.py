@@ -9,11 +9,10 @@ problem of the code, and is left to the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from agent_rl.agents.episode.hooks import Hooks
@@ -38,15 +37,6 @@ from agent_rl.work.concurrency import OutOfTime, within
 __all__ = ["function_problems", "own_code_problems"]
 
 Row = Mapping[str, Any]
-
-
-@check("data", at=("trainer",))
-def readable_rows(case: RunCase) -> Iterator[ConfigError]:
-    """Files of rows that exist can be read."""
-    for key, files in (("data.train_files", case.train), ("data.val_files", case.val)):
-        for file in files if case.has_rows_of_ours else ():
-            if file.error is not None and Path(file.path).exists():
-                yield ConfigError(key, f"{file.error.key}: {file.error.problem}", file.error.remedy)
 
 
 @check("tools", at=("trainer",))

@@ -28,7 +28,7 @@ from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.work.concurrency import together
 
-__all__ = ["Reward", "extra_info"]
+__all__ = ["Reward", "answers_of", "extra_info"]
 
 SECTION = "agent_rl.reward"
 
@@ -177,6 +177,20 @@ class Reward:
             raise UnscoredError(f"the total is {total}, of {measured.values}")
         components = {name: measured.values.get(name, 0.0) for name in self._names}
         return Score(total=total + 0.0, components=components, weights=weights)
+
+
+def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None:
+    """What scores the answers of a data source, without making the components; None: nothing does.
+
+    Raises:
+        ConfigError: there is no such scorer.
+    """
+    key, name = SECTION, next((each for each in settings.per_data_source if fnmatchcase(data_source, each)), None)
+    if name is not None:
+        key = f"{SECTION}.per_data_source.{name}"
+        settings = _overridden(settings, name, key)
+    answers = Correctness(settings, key)
+    return None if answers.nothing or settings.reward_api is not None else answers
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:

@@ -68,10 +68,8 @@ def route(data_source: str) -> Scorer:
     """
     found = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
     if not found:
-        remedy = (
-            "Set agent_rl.reward.correctness.scorer, or register one for it with @agent_rl.rewards.scorer. "
-            + did_you_mean(data_source, known_sources())
-        )
+        named = "agent_rl.reward.correctness.scorer=NAME, such as math, qa_em or my_reward.py:score"
+        remedy = f"Set {named}, or correct the data source. {did_you_mean(data_source, known_sources())}"
         raise ConfigError("data_source", f"no scorer is known for {data_source!r}", remedy)
     return _routes[max(found, key=lambda pattern: (pattern == data_source, _literal(pattern)))]
 

@@ -2,12 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import platform
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["leaves", "read_metrics"]
+__all__ = ["RunState", "leaves", "read_metrics", "read_state", "this_process"]
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run has come, and how it ended.
+
+    Attributes:
+        status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
+            `killed` (its process is gone, and wrote no end), or `unknown` (of a machine that cannot be asked from here,
+            or of a version that wrote no end).
+        step: the last one that was logged; None: none was.
+        time: when it ended; without an end, when it last logged a step or a line; ISO 8601.
+        error: why it failed.
+    """
+
+    status: str
+    step: int | None = None
+    time: str = ""
+    error: str = ""
+
+    def __str__(self) -> str:
+        after = "before the first step" if self.step is None else f"after step {self.step}"
+        text = f"running, {after}" if self.status == "running" else f"{self.status} {after}"
+        return f"{text}, {self.time}" if self.time else text
+
+
+def this_process() -> dict[str, Any]:
+    """What `run.json` has about the process that trains: another one may get its number later."""
+    import psutil
+
+    return {"host": platform.node(), "pid": os.getpid(), "created": psutil.Process().create_time()}
+
+
+def read_state(folder: Path, about: Mapping[str, Any] | None = None) -> RunState:
+    """The state of a run.
+
+    Args:
+        folder: of the run.
+        about: its `run.json`; None: it is read, and may be missing.
+    """
+    if about is None:
+        file = folder / "run.json"
+        about = json.loads(file.read_text()) if file.is_file() else {}
+    step = None
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        step = read_metrics(folder)[-1]["step"]
+    if end := about.get("end"):
+        return RunState(end["status"], step, end["time"], end.get("error") or "")
+    written = [file.stat().st_mtime for name in ("metrics.jsonl", "train.log") if (file := folder / name).is_file()]
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(max(written))) if written else ""
+    return RunState(_status(about.get("process")), step, moment)
+
+
+def _status(process: Mapping[str, Any] | None) -> str:
+    """The status of a run that has no end."""
+    import psutil
+
+    if process is None or process["host"] != platform.node():
+        return "unknown"
+    try:
+        same = psutil.Process(process["pid"]).create_time() == process["created"]
+    except psutil.Error:
+        same = False
+    return "running" if same else "killed"
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
-from agent_rl.preflight import values
+from agent_rl.preflight import rows, values  # noqa: F401 - the checks of `rows` register themselves
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import Finding, Needs, check, ok, reason, refuse
 from agent_rl.preflight.own_code import function_problems

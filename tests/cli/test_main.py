@@ -55,7 +55,7 @@ def test_help_lists_the_commands() -> None:
     [
         (["data", "chek"], "error: No such command 'chek'. Did you mean 'check'? See agent-rl data --help"),
         (["data", "check"], "error: Missing argument 'FILE...'. See agent-rl data check --help"),
-        (["score", "rollouts"], "error: No such command 'score'. See agent-rl --help"),
+        (["trian", "x"], "error: trian: there is no such command. Did you mean 'train'? Known: audit, "),
         (["view", "a", "--port", "x"], "error: Invalid value for '--port': "),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_recipe_that_is_no_yaml_is_named_and_its_traceback_is_shown_on_demand(
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    (tmp_path / "rows.jsonl").write_text("{}")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1?", "ground_truth": "2", "data_source": "gsm8k"}')
     place = ["agent_rl.run.folder=/dev/null/run", "actor_rollout_ref.model.path=none"]
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
     with pytest.raises(NotADirectoryError) as caught:

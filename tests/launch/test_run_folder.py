@@ -1,4 +1,6 @@
 import json
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.run_folder import RunFolder, folder_of
+from agent_rl.launch.stopping import Aborted, StoppedRun
 
 SECRET = "sk-0123456789abcdef"
 
@@ -92,6 +95,33 @@ def test_starting_from_scratch_keeps_the_earlier_run(tmp_path: Path) -> None:
     assert run.notes == [f"the earlier run is in {earlier}"]
     assert {path.name for path in earlier.iterdir()} == {"run.json", "metrics.jsonl", "checkpoints", *traces}
     assert json.loads((tmp_path / "run.json").read_text())["configuration"]["data"]["seed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (None, "trained", None),
+        (ConfigError("data.seed", f"no {SECRET}", "Change it"), "failed", "data.seed: no [redacted]. Change it"),
+        (Aborted(signal.SIGTERM), "aborted", "ended by SIGTERM"),
+    ],
+)
+def test_run_json_says_how_the_run_ended(
+    error: BaseException | None, status: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", SECRET)
+    with suppress(ConfigError, Aborted), RunFolder(config(tmp_path)):
+        assert "end" not in json.loads((tmp_path / "run.json").read_text())
+        if error is not None:
+            raise error
+    end = json.loads((tmp_path / "run.json").read_text())["end"]
+    assert (end["status"], end.get("error")) == (status, text)
+    begin(tmp_path, trainer__total_epochs=2)  # the end is not compared
+
+
+def test_a_run_that_was_asked_to_end_has_stopped(tmp_path: Path) -> None:
+    with RunFolder(config(tmp_path)) as run:
+        run.stopped = StoppedRun(3, "checkpoints/global_step_3", "agent-rl train")
+    assert json.loads((tmp_path / "run.json").read_text())["end"]["status"] == "stopped"
 
 
 def test_a_run_without_a_step_or_a_checkpoint_is_no_obstacle(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             _, COMMANDS[kind] = make_start(
                 kind, f"own_{kind}", Path("agents/own" if kind == "agent" else f"own_{kind}")
             )
-        subprocess.run([sys.executable, "own_recipe/make_rows.py"], check=True)
     finally:
         os.chdir(before)
     return folder

@@ -77,7 +77,8 @@ def newest_run(folder: Path) -> str:
     """
     begun = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
     if not begun:
-        raise ConfigError("RUN", f"none is named, and {folder}/ has none", "Name a run's folder, or a file")
+        remedy = "Name a run's folder or a file of trajectories, or train first: agent-rl train RECIPE"
+        raise ConfigError("RUN", f"no run is named, and there is no run below {folder.absolute()}", remedy)
     return str(begun[-1].parent)
 
 

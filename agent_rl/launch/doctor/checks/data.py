@@ -40,7 +40,7 @@ def files(case: Case) -> Iterator[Finding]:
                 yield problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
             elif file.changes:
                 text = f"{shown}: rows are read in another shape: {'; '.join(file.changes)}"
-                yield warning(text, "Check this, or write them so with data_preprocess/from_file.py", key)
+                yield warning(text, "Check this, or write them so with agent-rl data convert", key)
             else:
                 some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
                 yield ok(f"{shown}: {file.count} rows{some}", key)

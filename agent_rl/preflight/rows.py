@@ -1,0 +1,64 @@
+"""Checks of the rows that take less than a second: before anything is started, and before Ray."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_rl.agents.users.user import gives_verdict, load_user
+from agent_rl.data.files import RowsFile
+from agent_rl.errors import ConfigError
+from agent_rl.preflight.case import RunCase
+from agent_rl.preflight.check import check
+from agent_rl.rewards.compose import answers_of
+from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+
+AT = ("launch", "trainer")
+QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")
+ANSWERS = ("answer", "solution", "output", "response", "label", "target")
+"""Columns that probably hold the question and the right answer, for the remedy."""
+
+
+@check("data", at=AT)
+def readable_rows(case: RunCase) -> Iterator[ConfigError]:
+    """Files of rows that exist can be read, and have prompts."""
+    for key, files in (("data.train_files", case.train), ("data.val_files", case.val)):
+        for file in files if case.has_rows_of_ours else ():
+            if file.error is not None and Path(file.path).exists():
+                yield ConfigError(key, f"{file.error.key}: {file.error.problem}", file.error.remedy)
+            elif file.rows and case.get("data.prompt_key", "prompt") not in file.rows[0]:
+                yield _without_prompt(key, case.shown(file.path), file)
+
+
+@check("reward", "scorers", at=("launch",))
+def built_in_scorers(case: RunCase) -> None:
+    """As `scorers`, where no code of the user that the trainer will import can register one."""
+    kinds = [its.kind for its in case.settings.reward.components.values()]
+    own = case.script or case.environ.get("VERL_USE_EXTERNAL_MODULES") or any("." in kind for kind in kinds)
+    if not own:
+        _require_scorers(case)
+
+
+@check("reward", "scorers", at=("trainer",))
+def scorers(case: RunCase) -> None:
+    """The scorer that the settings name exists, or each data source of the rows has one."""
+    _require_scorers(case)
+
+
+def _require_scorers(case: RunCase) -> None:
+    if not case.scored_by_ours or case.get(f"{CUSTOM_FUNCTION}.path"):
+        return
+    rows = case.rows if case.has_rows_of_ours else []
+    user = load_user(case.settings.user_sim.user, case.settings.user_sim.config)
+    for source in sorted({str(row.get("data_source") or "") for row in rows if not gives_verdict(user, row)}):
+        if (answers := answers_of(case.settings.reward, source)) is not None:
+            answers.require(source)
+
+
+def _without_prompt(key: str, path: str, file: RowsFile) -> ConfigError:
+    columns = file.schema.names if file.schema is not None else list(file.rows[0])
+    question, answer = (next((name for name in names if name in columns), None) for names in (QUESTIONS, ANSWERS))
+    command = ["agent-rl", "data", "convert", path, "--prompt", question or "COLUMN", "--answer", answer or "COLUMN"]
+    problem = f"{path} has no column prompt, but {', '.join(map(str, columns))}"
+    return ConfigError(key, problem, f"Make rows of it with: {shlex.join(command)}")

@@ -1,0 +1,76 @@
+"""Rows and scorers that no run can use are refused before anything is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.data import make_row, write_parquet
+from agent_rl.errors import FatalError
+from agent_rl.preflight import rows
+from agent_rl.preflight.check import checks_at
+from tests.launch.doctor.conftest import MakeCase
+
+SCORER = "agent_rl.reward.correctness.scorer"
+
+
+def refusals(case: Any, at: str = "launch") -> list[str]:
+    """The errors of this module's checks."""
+    checks = [each for each in checks_at(at) if each.function.__module__ == rows.__name__]
+    return [str(error) for each in checks for error in each.found(case) if isinstance(error, FatalError)]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    """Rows of a data source that has no scorer."""
+    row = make_row(question="1+1?", data_source="own/from_file", ground_truth=2, split="train", index=0)
+    write_parquet([row], tmp_path / "own.parquet")
+    return str(tmp_path / "own.parquet")
+
+
+@pytest.mark.parametrize("at", rows.AT)
+def test_rows_without_a_prompt_are_refused_with_the_command_that_makes_one(
+    at: str, make_case: MakeCase, tmp_path: Path
+) -> None:
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text(json.dumps({"question": "1+1?", "answer": "2", "level": 1}) + "\n")
+    (error,) = refusals(make_case({"data.train_files": str(raw)}), at)
+    assert error.startswith(f"data.train_files: {raw} has no column prompt, but question, answer, level.")
+    assert error.endswith(f"agent-rl data convert {raw} --prompt question --answer answer")
+
+
+def test_a_file_that_cannot_be_read_is_refused(make_case: MakeCase, tmp_path: Path) -> None:
+    (tmp_path / "broken.jsonl").write_text('{"prompt": \n')
+    (error,) = refusals(make_case({"data.val_files": str(tmp_path / "broken.jsonl")}))
+    assert error.startswith(f"data.val_files: {tmp_path}/broken.jsonl, line 1")
+
+
+@pytest.mark.parametrize("at", rows.AT)
+def test_a_data_source_without_a_scorer_is_refused_in_one_line(at: str, make_case: MakeCase, own: str) -> None:
+    keys = {"data.train_files": own, SCORER: "auto"}
+    (error,) = refusals(make_case(keys), at)
+    assert error.startswith("data_source: no scorer is known for 'own/from_file'. Set agent_rl.reward.correctness.sc")
+    assert len(error) < 300
+    for settled in ({SCORER: "math"}, {SCORER: "none"}, {"agent_rl.reward.reward_api": "http://localhost:1/"}):
+        assert refusals(make_case({**keys, **settled}), at) == []
+
+
+def test_a_scorer_of_an_unknown_name_is_refused(make_case: MakeCase, own: str) -> None:
+    (error,) = refusals(make_case({SCORER: "gsm8k_mark"}))
+    assert error.startswith(f"{SCORER}: there is no scorer 'gsm8k_mark'. Did you mean 'gsm8k_marked'?")
+    override = {"agent_rl.reward.per_data_source": {"own/*": {"correctness": {"scorer": "maths"}}}}
+    (error,) = refusals(make_case({"data.train_files": own, **override}))
+    assert error.startswith("agent_rl.reward.per_data_source.own/*.correctness.scorer: there is no scorer 'maths'")
+
+
+def test_code_of_the_user_may_register_a_scorer_until_the_trainer_has_imported_it(
+    make_case: MakeCase, own: str
+) -> None:
+    keys = {"data.train_files": own, SCORER: "auto"}
+    with_component = {"agent_rl.reward.components": {"mine": {"kind": "mine.py:Mine", "weight": 1}}}
+    for case in (make_case(keys | with_component), make_case(keys, environ={"VERL_USE_EXTERNAL_MODULES": "mine"})):
+        assert refusals(case) == []
+        assert refusals(case, "trainer")
