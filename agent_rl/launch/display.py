@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from typing_extensions import override
 
-from agent_rl.launch.output import bare, step_line
+from agent_rl.launch.output import bare, command, step_line
 from agent_rl.launch.panel import RunPanel
 from agent_rl.launch.run_progress import RunProgress
 from agent_rl.launch.stopping import STOPPED, StoppedRun
@@ -123,7 +123,9 @@ class Display:
         """The trainer has ended without an error."""
         self.close()
         if stopped is None:
-            self._print(f"done: {self.progress.folder}")
+            folder = str(self.progress.folder)
+            short = os.path.relpath(folder) if self.progress.folder.is_relative_to(Path.cwd()) else folder
+            self._print(f"done: {folder}", *(f"  {command(each, short)}" for each in ("view", "report")))
         elif stopped.checkpoint is None:
             self._print(f"stopped before step {stopped.step + 1}: there is nothing to save")
         else:

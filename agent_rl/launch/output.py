@@ -6,8 +6,12 @@ verl, Ray and the engine write more than a thousand lines to the log before the 
 from __future__ import annotations
 
 import errno
+import os
 import re
+import shlex
+import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,12 +21,15 @@ from agent_rl.work.text import named
 
 __all__ = [
     "MESSAGE",
+    "SHARE",
     "TOTAL",
     "bare",
+    "command",
     "failure",
     "process_end",
     "step_line",
     "validations",
+    "written",
 ]
 
 MESSAGE = "agent_rl: "
@@ -52,9 +59,11 @@ _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During hand
 """What stands above a traceback; hydra leaves the first of these out."""
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
 """In a line of verl's log."""
+SHARE = "{:.0%}"
+"""The form of a share of trajectories."""
 _FIELDS = {
     "critic/score/mean": "reward {:+.3f}",
-    "agent/acc": "accuracy {:.0%}",
+    "agent/acc": f"accuracy {SHARE}",
     "agent/tool_calls": "{:.1f} tool calls",
     "agent/turns": "{:.1f} turns",
     "agent/malformed_rate": "{:.0%} malformed",
@@ -70,12 +79,25 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
     """A step in one line: reward, accuracy, tool calls, turns, length, seconds, and the validation if there was one."""
     found = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
-    parts = [form.format(value) for key, form, value in found if value or (value is not None and key not in _QUIET)]
+    parts = [written(form, value) for key, form, value in found if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():
-        forms = {"reward": "reward {:+.3f}", "acc": "accuracy {:.0%}"}
-        shown = [form.format(values[name]) for name, form in forms.items() if name in values]
+        forms = {"reward": "reward {:+.3f}", "acc": f"accuracy {SHARE}"}
+        shown = [written(form, values[name]) for name, form in forms.items() if name in values]
         parts.append(f"validation on {named(source)}: {', '.join(shown)}")
     return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
+
+
+def written(form: str, value: float) -> str:
+    """A number in its form; a share outside of 0 to 1, of a scorer with other bounds, as a number."""
+    return (form if 0 <= value <= 1 else form.replace(SHARE, "{:.3g}")).format(value)
+
+
+def command(*words: str) -> str:
+    """A command line that works in the user's shell, also where the environment is not activated."""
+    program = "agent-rl"
+    if shutil.which(program) is None:
+        program = os.path.relpath(Path(sys.executable).parent / program)
+    return shlex.join([program, *words])
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from zlib import crc32
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -23,9 +23,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.launch.output import validations
+from agent_rl.launch.output import SHARE, command, validations, written
 from agent_rl.launch.run_progress import REWARD, RunProgress
 from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory.run_files import leaves
 from agent_rl.trajectory.trace import parts
 from agent_rl.trajectory.viewer.warnings import components, run_warnings, series
 from agent_rl.work.text import named, one_line
@@ -35,24 +36,24 @@ __all__ = ["RunPanel", "last_trajectory", "sparkline"]
 PERIOD_S = 0.9
 """Seconds from one frame to the next: every second look at the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-LARGEST_LINE = 1 << 18
-"""Bytes of the trace's end that are looked at."""
-LOOKED_AT = 8
-"""Trajectories at the trace's end from which one is taken."""
+TAIL = 1 << 24
+"""Bytes of the trace's end among whose trajectories one is drawn."""
 MOST_CHARACTERS = 500
 """Characters of a line that are kept before the terminal's width cuts it."""
 LONGEST_CHART = 60
-LABEL, VALUE = 14, 8
-"""Columns of a name and of a number."""
+LABEL, VALUE = 14, 19
+"""Columns of a name, and of the first and the last number."""
+ABOUT = ("actor_rollout_ref.model.path", "algorithm.adv_estimator")
+"""Keys whose values say what is trained, and how."""
 METRICS = {
-    "success": ("agent/acc", "{:.0%}"),
+    "success": ("agent/acc", SHARE),
     "tool calls": ("agent/tool_calls", "{:.2f}"),
     "tool errors": ("agent/tool_errors", "{:.2f}"),
 }
 """Rows below the reward and its components: name, metric of verl, and how the number is written."""
 
 Row = tuple[str, str, list[float]]
-"""Name, last value, and the values of all steps."""
+"""Name, first and last value, and the values of all steps."""
 
 
 class RunPanel:
@@ -71,6 +72,8 @@ class RunPanel:
         self._drawn = 0.0
         self._size = console.size
         self._request = ""
+        self._about = ""
+        self._has_ended = False
         self._rows: list[Row] = []
         self._validations: list[str] = []
         self._warnings: list[str] = []
@@ -79,6 +82,8 @@ class RunPanel:
     def start(self) -> None:
         """Draw the first frame."""
         self._rows, self._validations = _rows(self.progress), _validations(self.progress)
+        keys = dict(leaves(self.progress.configuration))
+        self._about = "".join(f"{keys[key]}, " for key in ABOUT if keys.get(key))
         self._live.start(refresh=True)
 
     def step(self, step: int) -> None:
@@ -107,6 +112,7 @@ class RunPanel:
 
     def stop(self) -> None:
         """Leave the last frame in the terminal."""
+        self._has_ended = True
         if self._live.is_started:
             self._live.stop()
             self.console.print(self)
@@ -125,7 +131,8 @@ class RunPanel:
         """What is shown, from the top down, each with its rank: the highest ones go where lines are missing."""
         progress = self.progress
         return [
-            (0, [_head(progress)]),
+            (0, [_ended(progress) if self._has_ended else _head(progress)]),
+            (6, [_line(f"{self._about}{_time(progress.seconds)} so far", "dim")] if not self._has_ended else []),
             (3, _started(progress)),
             (1, _charts(self._rows, width)),
             (1, _failures(progress)),
@@ -134,17 +141,16 @@ class RunPanel:
             (5, _conversation(self._trajectory)),
             (2, [_line(f"! {text}", "yellow") for text in self._warnings[:3]]),
             (6, [_line(f"  {text}", "dim") for text in [*progress.notes, *progress.messages[-3:]]]),
-            (7, [Text()] if progress.training else []),
-            (0, [_line(self._foot(), "bold yellow" if self._request else "dim")]),
-            (1, _places(progress)),
+            *([] if self._has_ended else self._foot()),
         ]
 
-    def _foot(self) -> str:
-        if self._request:
-            return self._request
+    def _foot(self) -> list[tuple[int, list[RenderableType]]]:
+        """How to end the run, and where to read on."""
+        text = "Ctrl-C: end now, before the first step; nothing is trained yet"
         if self.progress.is_training:
-            return "Ctrl-C: end after this step, saved; twice: at once"
-        return "Ctrl-C: end at once, nothing is trained yet"
+            text = "Ctrl-C: end after this step and save; a second time: end now"
+        line = _line(self._request or text, "bold yellow" if self._request else "dim")
+        return [(7, [Text()] if self.progress.training else []), (0, [line]), (1, _places(self.progress))]
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -165,24 +171,22 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def last_trajectory(path: Path, step: int) -> Trajectory | None:
-    """One of the last few trajectories of a trace, of this step if there is one.
+    """A trajectory of a step, drawn from all that are near the trace's end; None where it has none.
 
-    The first of them, as the last ones of a step are its longest. None where there is none, or where lines are longer
-    than `LARGEST_LINE` bytes.
+    The draw does not depend on the order: the last ones of a step are its longest.
     """
     try:
         with open(parts(path)[-1], "rb") as file:
-            begin = max(0, file.seek(0, os.SEEK_END) - LARGEST_LINE)
+            begin = max(0, file.seek(0, os.SEEK_END) - TAIL)
             file.seek(begin)
             lines = file.read().split(b"\n")
     except OSError:
         return None
-    found: list[Trajectory] = []
-    for line in lines[bool(begin) : -1][-LOOKED_AT:]:
+    for line in sorted(lines[bool(begin) : -1], key=crc32):
         with contextlib.suppress(ValueError):  # of another version
-            found.append(Trajectory.from_json(line))
-    of_step = [each for each in found if each.info.get("step") == step]
-    return next(iter(of_step or found[-1:]), None)
+            if (found := Trajectory.from_json(line)).info.get("step") == step:
+                return found
+    return None
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:
@@ -215,11 +219,23 @@ def _head(progress: RunProgress) -> RenderableType:
     text = f"step {progress.step_number}" + (f" of {total}" if total else "") + f": {progress.stage.what}"
     if left is not None:
         text += f", {_time(left)} left"
+    return _with_bar(text, progress)
+
+
+def _ended(progress: RunProgress) -> RenderableType:
+    """How far the run has come."""
+    if not progress.training:
+        return _line("ended before the first step", "bold")
+    text = f"step {progress.training[-1]['step']}" + (f" of {progress.total}" if progress.total else "")
+    return _with_bar(f"{text}, {_time(progress.seconds)}", progress)
+
+
+def _with_bar(text: str, progress: RunProgress) -> RenderableType:
     done = progress.training[-1]["step"] if progress.training else 0
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_column(ratio=1, no_wrap=True)
-    table.add_row(_line(text, "bold"), ProgressBar(total=total or 1, completed=done, complete_style="green"))
+    table.add_row(_line(text, "bold"), ProgressBar(total=progress.total or 1, completed=done, complete_style="green"))
     return table
 
 
@@ -238,16 +254,22 @@ def _rows(progress: RunProgress) -> list[Row]:
     rows: list[Row] = []
     for name, (key, form) in {"reward": (REWARD, "{:+.3f}"), **found, **METRICS}.items():
         if values := [value for _, value in series(steps, key)]:
-            rows.append((name, form.format(values[-1]), values))
+            rows.append((name, _change(values, form), values))
     seconds = dict(series(steps, "timing_s/step"))
     tokens = series(steps, "perf/total_num_tokens")
     if rates := [count / seconds[step] for step, count in tokens if seconds.get(step)]:  # of all devices together
-        rows.append(("tokens/s", f"{rates[-1]:,.0f}", rates))
+        rows.append(("tokens/s", _change(rates, "{:,.0f}"), rates))
     return rows
 
 
+def _change(values: Sequence[float], form: str) -> str:
+    """The first and the last value."""
+    first, last = (written(form, value) for value in (values[0], values[-1]))
+    return f"{first} \u2192 {last}" if len(values) > 1 else last
+
+
 def _charts(rows: Sequence[Row], width: int) -> list[RenderableType]:
-    """A line for each metric: name, last value, bars."""
+    """A line for each metric: name, first and last value, bars."""
     chart = min(width - LABEL - VALUE - 2, LONGEST_CHART)
     return [
         Text.assemble(_entry(name, "", LABEL), f"{shown:>{VALUE}}  ", (sparkline(values, chart), "cyan"), no_wrap=True)
@@ -275,7 +297,7 @@ def _validations(progress: RunProgress) -> list[str]:
 
 
 def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
-    """A trajectory in three lines below a heading."""
+    """A trajectory in four lines below a heading."""
     if trajectory is None:
         return []
     reward = f"reward {trajectory.score.total:+.2f}" if trajectory.score else "unscored"
@@ -289,14 +311,22 @@ def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
     said = trajectory.answer or (trajectory.turns[-1].text if trajectory.turns else "")
     turns = len(trajectory.turns)
     counts = f"{turns} turn{'s' * (turns != 1)}, {len(calls)} call{'s' * (len(calls) != 1)}"
-    head = _line(f"one of step {trajectory.info.get('step', '?')}: {reward}, {counts}", "bold")
-    return [head, _entry("  asked", asked, 8), _entry("  did", did, 8), _entry("  said", said, 8)]
+    head = _line(f"example from step {trajectory.info.get('step', '?')}: {reward}, {counts}", "bold")
+    lines = [head, _entry("  asked", asked, 8), _entry("  did", did, 8), _entry("  said", said, 8)]
+    if trajectory.ground_truth is not None:
+        lines.append(_entry("  truth", f"{trajectory.ground_truth}{_verdict(trajectory)}", 8))
+    return lines
+
+
+def _verdict(trajectory: Trajectory) -> str:
+    correctness = trajectory.score and trajectory.score.components.get("correctness")
+    return "" if correctness is None else f": the answer is {'right' if correctness >= 1 else 'wrong'}"
 
 
 def _places(progress: RunProgress) -> list[RenderableType]:
     """Where to read on."""
     folder = os.path.relpath(progress.folder) if progress.folder.is_relative_to(Path.cwd()) else str(progress.folder)
-    return [_entry("log", f"{folder}/train.log", 6), _entry("look", f"agent-rl view {shlex.quote(folder)}", 6)]
+    return [_entry("log", f"{folder}/train.log", 6), _entry("look", command("view", folder), 6)]
 
 
 def _time(seconds: float) -> str:

@@ -54,6 +54,12 @@ class RunProgress:
         self.is_training = False
         """Whether a step of this start has begun."""
         self._last_end: float | None = None
+        self._begin = clock()
+
+    @property
+    def seconds(self) -> float:
+        """Since this start of the run."""
+        return self._clock() - self._begin
 
     @property
     def training(self) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from agent_rl.data.worlds import load_world
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.evaluation.experiments.cold_start import MADE, ColdStart
 from agent_rl.launch.command import quoted
+from agent_rl.launch.output import command
 from agent_rl.launch.stopping import STOPPED
 from agent_rl.launch.training import train
 from agent_rl.settings.cold_start import ColdStartSettings
@@ -190,7 +191,7 @@ def _show_result(out: Path, summary: dict[str, Any], evaluations: Sequence[Traje
     _show("before training, wasteful", max(before, key=lambda t: t.tool_calls))
     _show("after training", next((t for t in after if t.score and t.score.total > 0.5), after[0]))
     console.print(f"{summary['seconds']:.0f} s in all. Summary: {out / 'summary.json'}", highlight=False)
-    console.print(f"Curves: {out / 'report.html'}. Every trajectory: agent-rl view {out}", highlight=False)
+    print(f"Curves: {out / 'report.html'}\nEvery trajectory: {command('view', str(out))}")
 
 
 def _show(title: str, trajectory: Trajectory) -> None:

@@ -72,8 +72,8 @@ def test_what_is_started_is_shown_until_the_first_step(tmp_path: Path) -> None:
         shown.progress.line(stage(what, 0))
     lines = drawn(shown)
     assert lines[1] == "starting: engine, 0:00:00"
-    assert [line.split()[0] for line in lines[2:4]] == ["libraries", "Ray"]
-    assert "Ctrl-C: end at once, nothing is trained yet" in lines
+    assert [line.split()[0] for line in lines[3:5]] == ["libraries", "Ray"]
+    assert "Ctrl-C: end now, before the first step; nothing is trained yet" in lines
     shown.progress.line(stage("sampling", 1))
     assert drawn(shown)[1].startswith("step 1: sampling")
 
@@ -89,15 +89,15 @@ def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
     lines = drawn(shown)
     text = "\n".join(lines)
     assert lines[1].startswith("step 1001 of 1200: update, 0:0")
-    assert lines[2].startswith("reward          +1.000")
-    assert lines[2].split()[-1] == "".join(panels.BARS[round(number * 7 / 59)] for number in range(60))
-    assert [line.split()[0] for line in lines[3:5]] == ["correctness", "style"]  # `format` is 0 throughout
+    assert lines[3].startswith("reward            +0.001 \u2192 +1.000")
+    assert lines[3].split()[-1] == "".join(panels.BARS[round(number * 7 / 59)] for number in range(60))
+    assert [line.split()[0] for line in lines[4:6]] == ["correctness", "style"]  # `format` is 0 throughout
     for words in (
-        "success            25%",
-        "tokens/s         2,500",
+        "25% \u2192 25%",
+        "2,500 \u2192 2,500",
         "4% of turns malformed, 2 trajectories unscored",
         "validation math: 0.00 (step 1), 0.50 (step 998)",
-        "one of step 1000: reward +0.50, 1 turn, 1 call",
+        "example from step 1000: reward +0.50, 1 turn, 1 call",
         'did   calculator({"expression": "three"}) = three',
         "! The component style is 0.5 in all 1000 steps",
     ):
@@ -121,7 +121,7 @@ def test_nothing_of_a_model_a_tool_or_a_data_set_is_obeyed(tmp_path: Path, monke
     display.step(1, {**metrics(1), f"val-core/{HOSTILE[:30]}/acc/mean@1": 1.0})
     display.tick(HOSTILE)
     written = terminal.getvalue()
-    assert "one of step 1" in written
+    assert "example from step 1" in written
     display.close()
     for obeyed in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\u202e", "\ud800"):
         assert obeyed not in written
@@ -136,20 +136,36 @@ def test_a_chart_is_as_wide_as_it_may_be() -> None:
     assert len(sparkline([math.sin(x) for x in range(1000)], 60)) == 60
 
 
-def test_the_newest_trajectory_is_read_from_the_end_of_a_trace(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
+def test_an_example_is_drawn_from_all_trajectories_of_the_step(tmp_path: Path) -> None:
+    """Whatever their order: the last ones of a step are its longest."""
+    path, longest = tmp_path / "trace.jsonl", 0
     assert last_trajectory(path, 1) is None
-    for step in (1, 2, 3):
-        append(path, trajectory(f"of step {step}", step))
-    append(path, trajectory("x" * panels.LARGEST_LINE, 4))
-    assert last_trajectory(path, 3) is None
-    for step in (5, 6):
-        append(path, trajectory(f"of step {step}", step))
+    for step in range(1, 41):
+        for number in range(8):
+            append(path, trajectory(f"{'long' * (number > 3)} {number} of step {step}", step))
+        found = last_trajectory(path, step)
+        assert found is not None
+        assert found.info["step"] == step
+        longest += (found.answer or "").startswith("long")
+    assert 8 <= longest <= 32
     with open(path, "ab") as file:
         file.write(b'{"torn')
-    for step, expected in ((5, 5), (6, 6), (7, 6)):
-        assert (found := last_trajectory(path, step))
-        assert found.answer == f"of step {expected}"
+    assert last_trajectory(path, 40)
+    assert last_trajectory(path, 41) is None
+
+
+def test_the_last_frame_says_how_far_the_run_came_and_asks_for_nothing(tmp_path: Path) -> None:
+    shown = panel(tmp_path)
+    shown.progress.line("INFO: Total training steps: 2")
+    shown.progress.line(stage("sampling", 1))
+    for step in (1, 2):
+        shown.progress.step(step, {**metrics(step), "agent/acc": 3.0 * step})
+        shown.step(step)
+    shown.stop()
+    lines = drawn(shown)
+    assert lines[1].startswith("step 2 of 2, 0:00:0")
+    assert not any("Ctrl-C" in line or " left" in line for line in lines)
+    assert any(line.startswith("success") and "3 \u2192 6" in line for line in lines)  # no share
 
 
 def test_it_is_drawn_once_a_second_and_at_once_when_it_is_asked_to_end(
