@@ -270,7 +270,7 @@ def _change(values: Sequence[float], form: str) -> str:
 
 def _charts(rows: Sequence[Row], width: int) -> list[RenderableType]:
     """A line for each metric: name, first and last value, bars."""
-    chart = min(width - LABEL - VALUE - 2, LONGEST_CHART)
+    chart = max(0, min(width - LABEL - VALUE - 2, LONGEST_CHART))
     return [
         Text.assemble(_entry(name, "", LABEL), f"{shown:>{VALUE}}  ", (sparkline(values, chart), "cyan"), no_wrap=True)
         for name, shown, values in rows
