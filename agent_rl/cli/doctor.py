@@ -40,11 +40,12 @@ def doctor(
     save_machine: Annotated[
         Path | None, typer.Option(help="Write the facts of this machine to a file, and check nothing")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Print every finding, also those that are ok")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Find what would stop a run before a GPU is used.
 
-    It says what to change. Exit code 1: there is a problem.
+    It prints problems, then warnings, each with what to change. Exit code 1: there is a problem.
 
     A run for another machine is checked with its facts, written there:
 
@@ -72,5 +73,5 @@ def doctor(
     if as_json:
         print_json(table.to_dict(findings))
     else:
-        table.show(findings, Console())
+        table.show(findings, Console(), every)
     raise typer.Exit(table.has_problem(findings))

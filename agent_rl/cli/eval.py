@@ -27,9 +27,14 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def evaluate(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN] KEY=VALUE", help="A run's folder; sampling.temperature=0, concurrency=128, ..."),
+    ] = None,
     model: Annotated[
-        str, typer.Option(help="Its name at the endpoint; without one a model's folder, or a checkpoint of training")
-    ],
+        str | None,
+        typer.Option(help="Its name at --endpoint; else a model's folder, or a checkpoint; default: the run's last"),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -55,15 +60,12 @@ def evaluate(
         Path | None,
         typer.Option("--write-difficulty", help="Write the rows, with the share of wrong samples, to this file"),
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="sampling.temperature=0, concurrency=128, agent_rl.reward..., ..."),
-    ] = None,
     as_json: Json = False,
 ) -> None:
     r"""Evaluate a model with training's agent, tools and reward.
 
     \b
+      agent-rl eval outputs/gsm8k_calculator
       agent-rl eval --recipe gsm8k_calculator --model outputs/gsm8k_calculator/checkpoints
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --endpoint http://127.0.0.1:8000 --model Qwen2.5-3B-Instruct -n 4 sampling.temperature=0.7
@@ -88,10 +90,14 @@ def evaluate(
       api_key_env               environment variable that holds the endpoint's API key
       tokenizer                 of the policies over tokens
     """
-    flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
-    if recipe is None and data is None and not any(word.startswith("data=") for word in overrides or []):
+    named = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
+    flags = {key: value for key, value in named.items() if value is not None}
+    run, overrides = _split(words or [])
+    if run is None and model is None and not any(word.startswith("model=") for word in overrides):
+        raise ConfigError("--model", "no model is named", "Give --model NAME, or the folder of a run")
+    if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):
         raise ConfigError("--data", "no rows are named", "Give --data FILE, or --recipe NAME for its validation data")
-    evaluation, ledger = _opened(flags, recipe, overrides or [], out)
+    evaluation, ledger = _opened(flags, run, recipe, overrides, out)
     with ledger:
         _run(evaluation, ledger, as_json)
         if difficulty is not None:
@@ -101,19 +107,31 @@ def evaluate(
             print(f"{count} rows with a difficulty: {difficulty}")
 
 
-def _opened(flags: dict[str, Any], recipe: str | None, words: list[str], out: Path | None) -> tuple[Evaluation, Ledger]:
+def _split(words: list[str]) -> tuple[Path | None, list[str]]:
+    """The run's folder, and the settings."""
+    runs = [word for word in words if "=" not in word]
+    if len(runs) > 1:
+        raise ConfigError("RUN", f"several are named: {', '.join(runs)}", "Evaluate one at a time")
+    return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
+
+
+def _opened(
+    flags: dict[str, Any], run: Path | None, recipe: str | None, words: list[str], out: Path | None
+) -> tuple[Evaluation, Ledger]:
     """The evaluation that the command line asks for, with its folder."""
     from agent_rl.evaluation.ledger import Ledger
-    from agent_rl.evaluation.recipe import recipe_values, split_words
+    from agent_rl.evaluation.recipe import recipe_values, run_values, split_words
     from agent_rl.evaluation.runner import Evaluation
     from agent_rl.evaluation.settings import read_settings
     from agent_rl.verl_adapter.checkpoints import model_folder
 
     values = None
+    if run is not None:
+        values = run_values(run, with_model="model" not in flags)
     if recipe is not None:
         choices, words = split_words(recipe, words)
         values = recipe_values(recipe, choices)
-    settings = read_settings({key: value for key, value in flags.items() if value is not None}, words, values)
+    settings = read_settings(flags, words, values)
     evaluation = Evaluation.load(settings)
     at_endpoint = settings.endpoint or settings.policy == "vllm"
     weights = None if at_endpoint else model_folder(settings.model, "model")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.prompt_keys import TRAINING_ONLY, refuse_training_only, rendering_values
@@ -11,7 +15,7 @@ from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch import resolution
 from agent_rl.launch.composition import compose, groups
 
-__all__ = ["recipe_values", "split_words", "values_of"]
+__all__ = ["recipe_values", "run_values", "split_words", "values_of"]
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -34,6 +38,31 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     config = compose(recipe, overrides)
     refuse_training_only(resolution.resolved(config))
     return values_of(config)
+
+
+def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
+    """The settings with which a run was trained, and its newest checkpoint as the model.
+
+    Args:
+        folder: of the run, with `run.json`.
+        with_model: whether the checkpoint is wanted.
+
+    Raises:
+        ConfigError: it is not a run, it has saved no checkpoint, and as `values_of`.
+    """
+    try:
+        about = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError) as error:
+        problem = f"no run.json can be read there ({error})"
+        raise ConfigError(str(folder), problem, "Name a run's folder, or a model with --model") from error
+    config = OmegaConf.create(about["configuration"])
+    checkpoints = Path(str(config.trainer.default_local_dir))
+    if with_model and not (checkpoints / "latest_checkpointed_iteration.txt").is_file():
+        remedy = "Train with trainer.save_freq=N, which saves every N steps and the last one; or name --model"
+        raise ConfigError("RUN", f"the run {folder} has saved no checkpoint", remedy)
+    refuse_training_only(about["configuration"])
+    script = [file["path"] for file in about["files"].get("--script", ())]
+    return {**values_of(config), "model": str(checkpoints), **({"script": script[0]} if script else {})}
 
 
 def values_of(config: Any) -> dict[str, Any]:

@@ -89,6 +89,13 @@ class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
         self.name = name
         self.config = config
 
+    async def reach(self) -> None:  # noqa: B027 - most ask nobody
+        """Send a first request to each service that the component uses, without a trajectory; the doctor does.
+
+        Raises:
+            ConfigError: one of them does not answer, or refuses the key or the model.
+        """
+
     async def close(self) -> None:  # noqa: B027 - most hold nothing
         """Release resources; called once, after the last measurement."""
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist, fmean, stdev
 from typing import Any
 
-__all__ = ["LEVEL", "Estimate", "estimate_mean", "estimate_rate"]
+__all__ = ["LEVEL", "Change", "Estimate", "estimate_change", "estimate_mean", "estimate_rate"]
 
 LEVEL = 0.95
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
@@ -62,3 +62,30 @@ def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
     centre = (rate + _Z**2 / (2 * effective)) / shrink
     half = _Z * math.sqrt(rate * (1 - rate) / effective + _Z**2 / (4 * effective**2)) / shrink
     return Estimate(rate, max(0.0, centre - half), min(1.0, centre + half), plain.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The difference of two sides on the same rows, with its confidence interval, and a sign test over the rows."""
+
+    difference: Estimate
+    better: int
+    """Rows whose mean is higher on the second side."""
+    worse: int
+    p: float
+    """Probability of a split at least as uneven if neither side were better; rows that are equal do not count."""
+
+
+def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:
+    """Compare two sides by each row's means, `(one, other)`."""
+    differences = [other - one for one, other in pairs]
+    better, worse = (sum(sign * each > 0 for each in differences) for sign in (1, -1))
+    return Change(estimate_mean([[each] for each in differences]), better, worse, _sign_test(better, worse))
+
+
+def _sign_test(better: int, worse: int) -> float:
+    """Two-sided; exact, or by the normal distribution for more than a thousand rows."""
+    rows, least = better + worse, min(better, worse)
+    if rows > 1000:
+        return min(1.0, 2 * NormalDist(rows / 2, math.sqrt(rows) / 2).cdf(least + 0.5))
+    return min(1.0, sum(math.comb(rows, count) for count in range(least + 1)) / 2 ** max(0, rows - 1))

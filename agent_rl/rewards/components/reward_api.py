@@ -98,6 +98,14 @@ class RewardApi(Component, kind="reward_api"):
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._answered = False
 
+    async def reach(self) -> None:
+        """Send a request that the service may refuse."""
+        try:
+            await self._remote.request("GET", self.config.url)
+        except RemoteError as error:
+            key = f"agent_rl.reward ({self.name}): url"
+            raise ConfigError(key, f"{self._host} does not answer ({error.problem})", "Start the service") from None
+
     async def measure(self, trajectory: Trajectory) -> Value:
         """The value that the service returns.
 

@@ -97,6 +97,10 @@ class Judge(Component, kind="judge"):
         self.panel = Panel(config, key, template)
         self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
 
+    async def reach(self) -> None:
+        """Ask the endpoint for its models."""
+        await self.panel.reach()
+
     async def measure(self, trajectory: Trajectory) -> Value:
         """The value of the votes, from 0 to 1.
 

@@ -84,6 +84,10 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         )
         self.panel = Panel(config, key, self._template)
 
+    async def reach(self) -> None:
+        """Ask the endpoint for its models."""
+        await self.panel.reach()
+
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
         """The values of a group, from 0 to 1; an `UnscoredError` for a trajectory without a comparison.
 

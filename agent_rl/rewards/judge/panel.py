@@ -101,6 +101,11 @@ class Panel:
         self._cache = Cache(config.cache_path if config.cache else None, f"{key}.cache_path", "verdicts")
         self._quorum = config.quorum or config.votes // 2 + 1
 
+    async def reach(self) -> None:
+        """As `Component.reach`."""
+        async with self.client:
+            await self.client.check()
+
     async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
         """The verdicts on a question.
 

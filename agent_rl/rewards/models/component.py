@@ -77,6 +77,11 @@ class RewardModel(Component, kind="reward_model"):
         self._cuts = any(model.prompt_length or model.response_length for model in config.models.values())
         self.logs = (*config.models, *((TRUNCATED,) if self._cuts else ()))
 
+    async def reach(self) -> None:
+        """Ask each endpoint for its models; a model that the run serves is not there yet."""
+        for model in self._models:
+            await model.reach()
+
     async def measure(self, trajectory: Trajectory) -> Value:
         """The combined score.
 

@@ -132,6 +132,16 @@ class Model:
         self._range = config.range or own or ((0.0, 10.0) if generative and self._postprocess is None else None)
         self._client = None if config.url is None else ChatClient(config, key)
 
+    async def reach(self) -> None:
+        """Ask the endpoint, if it has one, for its models.
+
+        Raises:
+            ConfigError: it does not answer, or refuses the key or the model.
+        """
+        if self._client is not None:
+            async with self._client as client:
+                await client.check()
+
     async def score(self, trajectory: Trajectory) -> tuple[float, bool]:
         """The model's score, mapped to 0 and 1 where there is a range, and whether it read a shortened conversation.
 

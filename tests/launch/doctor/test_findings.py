@@ -30,6 +30,7 @@ UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 SAVED = {"trainer.save_freq": 1, "trainer.total_training_steps": 1_000_000}
 HELPERS = {"own": {"path": "a", "n_gpus_per_node": 2}, "polite": {"path": "b", "placement": "shared"},
            "terse": {"path": "c", "placement": "shared"}}  # fmt: skip
+JUDGE = {"kind": "judge", "config": {"url": f"http://{ADDRESS}", "model": "m", "total_s": 0.2}}
 EIGHT = {f"{MODELS}.a": {"path": "a/b", "n_gpus_per_node": 2}, "trainer.n_gpus_per_node": 6}
 
 
@@ -167,6 +168,10 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
      "warning", "(data sources shop)"),
     ("reward.giving_up", {f"{EFFICIENCY}.gate": "format <= 0", "agent_rl.reward.correctness.scorer": "none"}, {}, None,
      "", ""),
+    ("reward.endpoints", {}, {}, None, "", ""),
+    ("reward.endpoints", {"agent_rl.reward.components.nice": JUDGE}, {}, None, "problem",
+     "config.url: http://127.0.0.1:1/v1 does not answer"),
+    ("reward.endpoints", {"agent_rl.reward.components.nice": JUDGE}, {}, GPUS, "", ""),
     ("reward.models", {f"{MODELS}.nice.path": "<model>"}, {}, None, "warning", "gives no score but a hidden state"),
     ("reward.models", {f"{MODELS}.nice": {"path": "recipes/quickstart/model", "kind": "generative"}}, {},
      None, "ok", "115,392"),

@@ -39,6 +39,15 @@ def test_the_last_line_sums_up() -> None:
     assert last == "0 problems, 2 warnings, 1 ok, 1 skipped: ready."
 
 
+def test_only_what_needs_a_change_is_shown_problems_first() -> None:
+    file = io.StringIO()
+    show(FINDINGS, Console(file=file, width=80), every=False)
+    text = file.getvalue()
+    assert text.index("problem ") < text.index("warning ")
+    assert "Python" not in text
+    assert text.splitlines()[-2:] == ["1 problem, 1 warning, 1 ok, 1 skipped: not ready.", "--all shows every finding"]
+
+
 def test_json_has_every_finding_with_status_and_remedy() -> None:
     answer = to_dict(FINDINGS)
     assert answer["ok"] is False

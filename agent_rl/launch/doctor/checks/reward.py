@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
+from agent_rl.errors import ConfigError
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.configuration import complete
 from agent_rl.launch.doctor.model_files import find_model
 from agent_rl.preflight.check import Finding, Status, check, ok, problem, warning
+from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
@@ -17,6 +21,8 @@ MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that give a score."""
 TIGHT = 0.9
+REACH_S = 10.0
+"""Seconds within which a judge or a service must answer a first request."""
 
 
 @check("reward", "reward weights")
@@ -49,6 +55,15 @@ def giving_up(case: Case) -> Finding | None:
     return ok("giving up at once pays no more than honest work")
 
 
+@check("reward", "endpoints")
+def endpoints(case: Case) -> list[Finding]:
+    """The judges and services that the components ask answer now."""
+    if not case.scored_by_ours or case.given is not None:
+        return []
+    asked = [each for each in case.reward.components if type(each).reach is not Component.reach]
+    return asyncio.run(_reached(asked))
+
+
 @check("reward", "reward models")
 def models(case: Case) -> list[Finding]:
     """Every reward model is complete, and of the configured kind."""
@@ -76,6 +91,24 @@ def shares(case: Case) -> Finding | None:
     if total > TIGHT:
         return warning(f"{text}: that leaves little for the trainer", remedy)
     return ok(f"{text}, while they score")
+
+
+async def _reached(components: Sequence[Component | GroupComponent]) -> list[Finding]:
+    return await asyncio.gather(*map(_reach, components))
+
+
+async def _reach(component: Component | GroupComponent) -> Finding:
+    subject = f"endpoint of {component.name}"
+    try:
+        await asyncio.wait_for(component.reach(), REACH_S)
+    except asyncio.TimeoutError:
+        text = f"no answer within {REACH_S:g} s"
+        return problem(text, "Start the server, or correct the url", subject)
+    except ConfigError as error:
+        return problem(f"{error.key}: {error.problem}", error.remedy, subject)
+    finally:
+        await component.close()
+    return ok("it answers", subject)
 
 
 def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:

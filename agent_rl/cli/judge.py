@@ -1,0 +1,109 @@
+"""The command `agent-rl judge try`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json, recipe_names
+from agent_rl.cli._reward_inputs import configured
+from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from agent_rl.rewards.component import Component, GroupComponent
+    from agent_rl.trajectory import Trajectory
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "reward"
+
+app = typer.Typer(help="Try the judges of a reward.", no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _judge() -> None:
+    """Try the judges of a reward."""
+
+
+@app.command("try")
+def try_judges(
+    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL of a run or of agent-rl eval")],
+    config: Annotated[str, typer.Option(help="A recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
+    trajectory: Annotated[str | None, typer.Option(help="Its id; default: the first with an answer")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward....")] = None,
+    as_json: Json = False,
+) -> None:
+    r"""Ask the judges of a reward about one stored trajectory, and print what they answer.
+
+    \b
+      agent-rl judge try outputs/llm_judge/trace.jsonl --config llm_judge
+      agent-rl judge try trajectories.jsonl --config llm_judge --trajectory 0_1
+
+    Every component that asks a model or a service is tried, whatever its gate. A component that compares the samples
+    of a prompt gets them all. Exit code 1: one of them gave no value.
+
+    --json: `id`, `question`, `answer`, `ground_truth`, and by component `value`, `seconds`, `logged`, `notes`, or
+    `error`.
+    """
+    from agent_rl.rewards.component import Component
+    from agent_rl.rewards.lab.groups import grouped, read_trajectories
+
+    found, reward = read_trajectories(trajectories), configured(Path(config), overrides or [])
+    chosen = _chosen(found, trajectory)
+    group = next(group for group in grouped(found) if chosen in group)
+    asking = [each for each in reward.components if type(each).reach is not Component.reach]
+    if not asking:
+        remedy = "Name the configuration that has a judge, such as --config llm_judge"
+        raise ConfigError("--config", f"the reward of {config} asks no model and no service", remedy)
+    answers = asyncio.run(_answers(asking, chosen, group))
+    question = next((each.content for each in reversed(chosen.prompt) if each.role == "user"), "")
+    about = {"id": chosen.id, "question": question, "answer": chosen.answer, "ground_truth": chosen.ground_truth}
+    if as_json:
+        print_json({**about, **answers})
+    else:
+        for name, value in about.items():
+            print(f"{name.replace('_', ' '):13} {value}")
+        for name, answer in answers.items():
+            print(f"\n{name}")
+            for key, value in answer.items():
+                print(f"  {key:11} {value}")
+    if any("error" in answer for answer in answers.values()):
+        raise typer.Exit(1)
+
+
+def _chosen(found: list[Trajectory], id: str | None) -> Trajectory:
+    """The trajectory of this id, or the first with an answer."""
+    if id is None:
+        return next((each for each in found if each.answer is not None), found[0])
+    named = next((each for each in found if each.id == id), None)
+    if named is None:
+        raise ConfigError("--trajectory", f"there is none with the id {id!r}", did_you_mean(id, [t.id for t in found]))
+    return named
+
+
+async def _answers(
+    components: list[Component | GroupComponent], chosen: Trajectory, group: list[Trajectory]
+) -> dict[str, dict[str, Any]]:
+    """What each component says of the trajectory."""
+    return {each.name: await _answer(each, chosen, group) for each in components}
+
+
+async def _answer(component: Component | GroupComponent, chosen: Trajectory, group: list[Trajectory]) -> dict[str, Any]:
+    from agent_rl.rewards.component import Component, as_value
+
+    begin = time.monotonic()
+    try:
+        if isinstance(component, Component):
+            value = as_value(await component.measure(chosen))
+        else:
+            value = as_value((await component.measure_group(group))[group.index(chosen)])
+    except AgentRLError as error:
+        return {"error": str(error), "seconds": round(time.monotonic() - begin, 2)}
+    finally:
+        await component.close()
+    seconds = round(time.monotonic() - begin, 2)
+    return {"value": value.value, "seconds": seconds, "logged": dict(value.logged), "notes": dict(value.notes)}
