@@ -37,7 +37,8 @@ def compare(
       agent-rl compare outputs/gsm8k_calculator
 
     The samples of a row are averaged; rows that only one side has do not count. The interval is that of the mean
-    difference, 95 %. The sign test counts rows: p is the probability of so uneven a split by chance.
+    difference, 95 %. `better` and `worse` count rows, and `p` is their sign test: the probability of so uneven a split
+    by chance.
 
     --json: `a`, `b`, and by measure `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`.
     """
@@ -60,14 +61,13 @@ def _table(one: Side, other: Side, found: dict[str, tuple[float, float, Change]]
     from rich.table import Table
 
     rows = max(change.difference.rows for _, _, change in found.values())
-    table = Table(
-        box=box.SIMPLE_HEAD, title=escape(f"A: {one.name}\nB: {other.name}\n{rows} rows"), title_justify="left"
-    )
-    for name in ("", "A", "B", "B - A", "95 % interval", "rows better, worse", "sign test p"):
-        table.add_column(name, justify="right" if name else "left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table.title = escape(f"A: {one.name}\nB: {other.name}\n{rows} rows")
+    for name in ("", "A", "B", "B - A", "95 % interval", "better", "worse", "p"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for name, (a, b, change) in found.items():
         mean, low, high = change.difference.mean, change.difference.low, change.difference.high
-        interval = "" if low is None or high is None else f"{low:+.3f} to {high:+.3f}"
-        split = f"{change.better}, {change.worse}"
-        table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{mean:+.3f}", interval, split, f"{change.p:.3g}")
+        interval = "" if low is None or high is None else f"{low:+.3g} to {high:+.3g}"
+        counts = (f"{change.better}", f"{change.worse}", f"{change.p:.2g}")
+        table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{mean:+.3f}", interval, *counts)
     return table

@@ -65,7 +65,7 @@ def compare(one: Side, other: Side) -> dict[str, tuple[float, float, Change]]:
         ConfigError: they share no row.
     """
     means = [each.trajectories.groupby(ROW, dropna=False)[list(MEASURES.values())].mean() for each in (one, other)]
-    both = means[0].join(means[1], how="inner", lsuffix=" one", rsuffix=" other")
+    both = means[0].merge(means[1], left_index=True, right_index=True, suffixes=(" one", " other"))
     if both.empty:
         remedy = "Evaluate both on the same data: agent-rl eval RUN"
         raise ConfigError("A B", f"{one.name} and {other.name} have no row in common", remedy)

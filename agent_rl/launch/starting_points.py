@@ -53,7 +53,9 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
         (folder / path.name.replace(f"my_{kind}", name)).write_text(text, encoding="utf-8")
     (folder / "size").mkdir()
     for size in ("0.5b", "cpu"):
-        shutil.copy(share_folder() / SIZES / f"{size}.yaml", folder / "size")
+        text = (share_folder() / SIZES / f"{size}.yaml").read_text(encoding="utf-8")
+        text = text.replace("save_freq: -1", "save_freq: 2 # the last step: agent-rl eval evaluates it")
+        (folder / f"size/{size}.yaml").write_text(text, encoding="utf-8")
     if (script := folder / "make_rows.py").exists():
         subprocess.run([sys.executable, script], check=True)
     page = (folder / "README.md").read_text(encoding="utf-8")

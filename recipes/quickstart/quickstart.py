@@ -138,6 +138,7 @@ def _train(out: Path, model: Path, steps: int, overrides: Sequence[str]) -> list
         f"actor_rollout_ref.model.path={model}",
         f"trainer.total_training_steps={steps}",
         f"trainer.test_freq={steps}",
+        f"trainer.save_freq={steps}",
         "trainer.resume_mode=disable",
         f"agent_rl.run.folder={out}",
     ]

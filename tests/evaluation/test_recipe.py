@@ -1,4 +1,5 @@
 import asyncio
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,10 +8,12 @@ import pytest
 
 from agent_rl.data import arithmetic
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.recipe import recipe_values, split_words
+from agent_rl.evaluation.recipe import recipe_values, run_values, split_words
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.settings import EvaluationSettings, read_settings
+from agent_rl.launch.composition import compose
 from agent_rl.launch.recipes import copy_recipe
+from agent_rl.launch.resolution import resolved
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
 
@@ -50,6 +53,22 @@ def test_flags_and_words_win_over_the_recipe(recipe: Path) -> None:
     assert (settings.data, settings.n, settings.limit, settings.sampling.temperature) == ("other.parquet", 4, 2, 1)
     reward = settings.agent_rl.reward
     assert (reward.efficiency.free_calls, reward.efficiency.penalty) == (1, 0.1)
+
+
+def test_a_run_is_evaluated_as_it_was_trained(recipe: Path, tmp_path: Path) -> None:
+    words = ["agent_rl.reward.efficiency.free_calls=7", f"trainer.default_local_dir={tmp_path}/checkpoints"]
+    about = {"configuration": resolved(compose(str(recipe), words)), "files": {"--script": [{"path": "mine.py"}]}}
+    with pytest.raises(ConfigError, match=r"no run\.json can be read there"):
+        run_values(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    with pytest.raises(ConfigError, match=r"has saved no checkpoint.*trainer\.save_freq=N"):
+        run_values(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/latest_checkpointed_iteration.txt").write_text("2")
+    settings = read_settings({"n": 3}, ["limit=2"], run_values(tmp_path))
+    assert (settings.model, settings.n, settings.limit) == (f"{tmp_path}/checkpoints", 3, 2)
+    assert (settings.data, settings.script) == (str(recipe / "test.parquet"), "mine.py")
+    assert settings.agent_rl.reward.efficiency.free_calls == 7
 
 
 def test_words_that_choose_an_option_of_the_recipe_compose_it() -> None:

@@ -1,0 +1,87 @@
+"""Two evaluations, runs or steps, compared row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_rl.cli.main import app
+from agent_rl.errors import ConfigError
+from agent_rl.evaluation.comparison import compare, sides_of
+from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, trace
+
+Values = dict[int, list[float]]
+"""The correctness of each row's samples."""
+
+
+def write(file: Path, values: Values, split: str = "test", step: int | None = None) -> None:
+    for row, samples in values.items():
+        for number, value in enumerate(samples):
+            info = {"index": row, "split": split, **({} if step is None else {"step": step})}
+            score = Score(value, {"correctness": value}, {"correctness": 1.0})
+            one = Trajectory([Message("user", f"{row}?")], StopReason.ANSWERED, [Turn("x")], score=score, info=info)
+            one.id, one.data_source = f"{step}_{row}_{number}", "sums"
+            trace.append(file, one)
+
+
+@pytest.fixture
+def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ten rows with two samples each, of which the second side has nine and another one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("before", "after"):
+        Path(name).mkdir()
+    write(Path("before/trajectories.jsonl"), {row: [0, row % 2] for row in range(10)})
+    write(Path("after/trajectories.jsonl"), {row: [1, row % 2] if row < 7 else [0, row % 2] for row in range(1, 11)})
+    return ["before", "after"]
+
+
+def test_samples_are_averaged_and_only_shared_rows_count(evaluations: list[str]) -> None:
+    one, other, change = compare(*sides_of(evaluations))["correctness"]
+    assert (one, other) == (pytest.approx(5 / 18), pytest.approx(11 / 18))
+    assert (change.better, change.worse, change.difference.rows) == (6, 0, 9)
+    assert change.difference.mean == pytest.approx(1 / 3)
+    assert change.p == pytest.approx(2 * 0.5**6)
+    assert change.difference.low is not None
+    assert 0 < change.difference.low < 1 / 3
+
+
+def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> None:
+    result = CliRunner().invoke(app, ["compare", *evaluations], env={"COLUMNS": "100"})
+    assert "9 rows" in result.output
+    row = next(line for line in result.output.splitlines() if "correctness" in line).split()
+    assert row[:4] == ["correctness", "0.278", "0.611", "+0.333"]
+    data = json.loads(CliRunner().invoke(app, ["compare", *evaluations, "--json"]).stdout)
+    assert data["measures"]["turns"]["difference"]["mean"] == 0
+    assert data["b"] == "after"
+
+
+def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> None:
+    run = tmp_path / "trace.jsonl"
+    for step, value in ((0, 0.0), (1, 0.3), (2, 1.0)):
+        write(run, {row: [value] for row in range(4)}, step=step)
+        write(run, {100 + step: [0.5]}, "train", step)
+    sides = sides_of([str(run)])
+    assert [each.name for each in sides] == [f"{run}@0", f"{run}@2"]
+    assert compare(*sides)["correctness"][:2] == (0, 1)
+    assert compare(*sides_of([f"{run}@1", str(run)]))["correctness"][:2] == (pytest.approx(0.3), 1)
+
+
+@pytest.mark.parametrize(
+    ("places", "problem"),
+    [
+        (["before"], "its trajectories are of 0 steps"),
+        (["before", "after", "before"], "3 are named"),
+        (["before@3", "after"], "there is no step 3. It has no steps"),
+        (["before", "elsewhere"], "elsewhere: the folder has no trace"),
+        (["before", "other"], "no row in common"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evaluations: list[str]) -> None:
+    Path("elsewhere").mkdir()
+    Path("other").mkdir()
+    write(Path("other/trajectories.jsonl"), {50: [1]})
+    with pytest.raises(ConfigError, match=problem):
+        compare(*sides_of(places))
