@@ -61,7 +61,7 @@ def _table(one: Side, other: Side, found: dict[str, tuple[float, float, Change]]
     from rich.table import Table
 
     rows = max(change.difference.rows for _, _, change in found.values())
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
     table.title = escape(f"A: {one.name}\nB: {other.name}\n{rows} rows")
     for name in ("", "A", "B", "B - A", "95 % interval", "better", "worse", "p"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
@@ -69,5 +69,5 @@ def _table(one: Side, other: Side, found: dict[str, tuple[float, float, Change]]
         mean, low, high = change.difference.mean, change.difference.low, change.difference.high
         interval = "" if low is None or high is None else f"{low:+.3g} to {high:+.3g}"
         counts = (f"{change.better}", f"{change.worse}", f"{change.p:.2g}")
-        table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{mean:+.3f}", interval, *counts)
+        table.add_row(name, f"{a:.3g}", f"{b:.3g}", f"{mean:+.3g}", interval, *counts)
     return table

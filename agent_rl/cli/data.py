@@ -83,10 +83,8 @@ def show(
         named = str(row.get("agent_name") or agent)
         columns = {key: value for key, value in row.items() if key not in ("prompt", "images", "videos")}
         shown: dict[str, Any] = {"place": place, "read_as": changes, "agent": named, "columns": columns}
-        if tokenizer is None:
-            shown["prompt"] = "\n".join(f"[{each['role']}]\n{each['content']}" for each in row["prompt"])
-        else:
-            shown["prompt"] = render_prompt(row, named, setup, tokenizer)
+        shown["prompt"] = render_prompt(row, named, setup, tokenizer)
+        if tokenizer is not None:
             shown["tokens"] = len(tokenizer.encode(shown["prompt"], add_special_tokens=False))
         rows.append(shown)
     if as_json:
@@ -97,7 +95,7 @@ def show(
         for change in shown["read_as"]:
             console.print(f"[yellow]read as[/]: {escape(change)}")
         console.print(escape(json.dumps(shown["columns"], indent=2, ensure_ascii=False, default=repr)), soft_wrap=True)
-        characters = f"{len(shown['prompt'])} characters; --model renders it and counts tokens"
+        characters = f"{len(shown['prompt'])} characters; --model renders them as its template does, and counts tokens"
         counted = f"{shown['tokens']} tokens" if "tokens" in shown else characters
         console.print(f"[bold]prompt for {escape(shown['agent'])}[/], {counted}:")
         console.print(escape(shown["prompt"]), soft_wrap=True)

@@ -95,6 +95,9 @@ def test_a_row_is_shown_with_the_agents_instructions(agent_rl: Any, files: dict[
     assert "calculator: Evaluate an arithmetic expression" in found.stdout
     assert "<|im_start|>user" in found.stdout
     assert "tokens:" in found.stdout
+    without_model = agent_rl("data", "show", "train.parquet", "--tools", str(TOOLS)).stdout
+    assert "[system]\nAnswer the question." in without_model
+    assert "calculator: Evaluate an arithmetic expression" in without_model
     with pytest.raises(ConfigError, match=r"--row: train\.parquet has no row 12"):
         agent_rl("data", "show", "train.parquet", "--row", "12")
 

@@ -49,10 +49,10 @@ def test_samples_are_averaged_and_only_shared_rows_count(evaluations: list[str])
 
 
 def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> None:
-    result = CliRunner().invoke(app, ["compare", *evaluations], env={"COLUMNS": "100"})
+    result = CliRunner().invoke(app, ["compare", *evaluations], env={"COLUMNS": "80"})
     assert "9 rows" in result.output
     row = next(line for line in result.output.splitlines() if "correctness" in line).split()
-    assert row[:4] == ["correctness", "0.278", "0.611", "+0.333"]
+    assert row == ["correctness", "0.278", "0.611", "+0.333", "+0.17", "to", "+0.497", "6", "0", "0.031"]
     data = json.loads(CliRunner().invoke(app, ["compare", *evaluations, "--json"]).stdout)
     assert data["measures"]["turns"]["difference"]["mean"] == 0
     assert data["b"] == "after"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ def render_prompt(
         row: with `prompt`, and the tools that it chooses.
         agent: name of its loop; one that is not ours is shown as verl's loops show it.
         setup: with the tools of the run.
-        tokenizer: of the model, with its template.
+        tokenizer: of the model, with its template; None: each message below its role, then the tools for the template.
         options: further arguments of the template.
     """
     info = row.get("extra_info") or {}
@@ -37,6 +38,9 @@ def render_prompt(
         messages, tools = format.prompt(messages, specs), format.template_tools(specs) or None
     elif agent != WITHOUT_TOOLS:
         tools = [spec.schema() for spec in specs] or None
+    if tokenizer is None:
+        parts = [f"[{each['role']}]\n{each['content']}" for each in messages]
+        return "\n".join([*parts, *(["[tools]", *map(json.dumps, tools)] if tools else [])])
     text = tokenizer.apply_chat_template(
         messages, tokenize=False, add_generation_prompt=True, tools=tools, **(options or {})
     )
