@@ -27,8 +27,8 @@ from agent_rl.launch.output import SHARE, command, validations, written
 from agent_rl.launch.run_progress import REWARD, RunProgress
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.run_files import leaves
+from agent_rl.trajectory.symptoms import components, run_warnings, series
 from agent_rl.trajectory.trace import parts
-from agent_rl.trajectory.viewer.warnings import components, run_warnings, series
 from agent_rl.work.text import named, one_line
 
 __all__ = ["RunPanel", "last_trajectory", "sparkline"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_rl.launch.output import MESSAGE, TOTAL, bare
 from agent_rl.trajectory.run_files import read_metrics
-from agent_rl.trajectory.viewer.warnings import series
+from agent_rl.trajectory.symptoms import series
 from agent_rl.verl_adapter.stages import SAMPLING, Stage, read_stage
 from agent_rl.work.text import named
 

@@ -18,8 +18,8 @@ from agent_rl.rewards.judge.kinds import PointwiseTemplate
 from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
+from agent_rl.trajectory.symptoms import series
 from agent_rl.trajectory.viewer.report import Run, read_run
-from agent_rl.trajectory.viewer.warnings import series
 
 __all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "success"]
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
 from agent_rl.trajectory.run_files import leaves, read_metrics
+from agent_rl.trajectory.symptoms import components, run_warnings, series
 from agent_rl.trajectory.trace import image_folder
 from agent_rl.trajectory.viewer.charts import COLOURS, Chart
 from agent_rl.trajectory.viewer.images import names_of, thumbnail
@@ -22,7 +23,6 @@ from agent_rl.trajectory.viewer.index import TraceIndex
 from agent_rl.trajectory.viewer.query import Query
 from agent_rl.trajectory.viewer.records import find_sources
 from agent_rl.trajectory.viewer.rendering import environment
-from agent_rl.trajectory.viewer.warnings import components, run_warnings, series
 
 __all__ = ["Run", "charts", "facts", "read_run", "report"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.trajectory.viewer.warnings import run_warnings
+from agent_rl.trajectory.symptoms import run_warnings
 
 HEALTHY: dict[str, Callable[[int], float]] = {
     "critic/score/mean": lambda step: step / 40,

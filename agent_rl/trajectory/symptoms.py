@@ -1,0 +1,363 @@
+"""What a run's metrics, and its end, say that its user should know: the symptoms of docs/symptoms.md, with remedies.
+
+Panel, report, viewer and `agent-rl why` show the same warnings. Each comes with the first step that can show it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from agent_rl.trajectory.run_files import RunState
+
+__all__ = ["SYMPTOMS", "Symptom", "Warned", "components", "end_warnings", "run_warnings", "series"]
+
+Metrics = Mapping[str, Any]
+Point = tuple[int, float]
+
+TERMS = ("efficiency", "format", "overlong")
+"""Built-in components, which are 0 where nothing is wrong."""
+FEWEST = 10
+"""Steps below which a trend is no trend."""
+FEW = 3
+"""Steps below which a state may be chance."""
+FALL = 0.02
+"""Of correctness, from the first third of a run to the last."""
+LARGEST_KL = 10.0
+COLLAPSED = 0.1
+"""Of the entropy at the start."""
+CUT_OFF = 0.1
+"""Rise of the share of responses that reach the limit on tokens."""
+HALF = 0.5
+DRIFT = 0.01
+"""Mean difference of the engine's and the trainer's probabilities of a token."""
+MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
+
+
+class Warned(NamedTuple):
+    """One warning.
+
+    Attributes:
+        text: what was seen, with its step.
+        remedy: what to change.
+        symptom: its title in docs/symptoms.md.
+    """
+
+    text: str
+    remedy: str
+    symptom: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Found = Iterator[tuple[str, str]]
+"""Texts and remedies."""
+Run = Mapping[str, Any]
+"""The configuration of a run, whole."""
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A section of docs/symptoms.md.
+
+    Attributes:
+        title: of the section.
+        shown: how a user would put it.
+        when: what is warned about.
+        find: finds it in the metrics of the steps.
+    """
+
+    title: str
+    shown: str
+    when: str
+    find: Callable[[Sequence[Metrics], Run], Found]
+
+
+def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[Warned]:
+    """Warnings about a run; none when nothing stands out.
+
+    Args:
+        steps: the metrics of each step of training, with its number as `step`.
+        configuration: of the run, whole.
+    """
+    return [
+        Warned(text, remedy, symptom.title)
+        for symptom in SYMPTOMS
+        for text, remedy in symptom.find(steps, configuration)
+    ]
+
+
+def end_warnings(state: RunState) -> list[Warned]:
+    """Warnings about how a run ended."""
+    if state.status not in ("failed", "killed"):
+        return []
+    cause = " ".join(state.error.split("\n| ")[0].split())[:400] or "its process is gone, and left no error"
+    if MEMORY.search(state.error):
+        text = f"The run ran out of memory: {cause}"
+        remedy = (
+            "Lower actor_rollout_ref.rollout.gpu_memory_utilization or the tokens per GPU of an update; the doctor "
+        )
+        return [Warned(text, f"{remedy}estimates both", "Out of memory")]
+    if state.step is None:
+        remedy = "Read train.log; agent-rl doctor RECIPE finds most causes before a start"
+        return [Warned(f"The run {state.status} before the first step: {cause}", remedy, "Before the first step")]
+    return []
+
+
+def components(steps: Sequence[Metrics], configuration: Run) -> list[str]:
+    """Names of the components that say anything, in the order of the configuration."""
+    found = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
+    return [
+        name for name, points in found.items() if any(value for _, value in points) or (points and name not in TERMS)
+    ]
+
+
+def series(steps: Sequence[Metrics], key: str) -> list[Point]:
+    """The steps in which a metric has a finite value, with it."""
+    found = [(int(each["step"]), each.get(key)) for each in steps]
+    return [(step, float(value)) for step, value in found if isinstance(value, int | float) and math.isfinite(value)]
+
+
+def _sections(configuration: Run) -> Mapping[str, Any]:
+    """The sections of the user's components."""
+    return ((configuration.get("agent_rl") or {}).get("reward") or {}).get("components") or {}
+
+
+def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
+    """Nothing is right, nothing differs, nothing can be read, or no tool works."""
+    correct = series(steps, "agent/correctness")
+    if len(correct) >= FEW and not any(value for _, value in correct):
+        yield (
+            f"No answer was right in {len(correct)} steps.",
+            "Look whether right answers are not recognized: agent-rl view, agent-rl reward score with another scorer",
+        )
+    highest, lowest = series(steps, "critic/advantages/max"), series(steps, "critic/advantages/min")
+    if len(highest) >= FEW and all(value == 0 for _, value in [*highest[-FEW:], *lowest[-FEW:]]):
+        yield (
+            f"All samples of each prompt have the same reward since step {_since(highest)}: nothing is learned.",
+            "Easier or harder rows, algo=dapo, or a larger actor_rollout_ref.rollout.n",
+        )
+    malformed = series(steps, "agent/malformed_rate")
+    if (share := _recent(malformed)) > HALF:
+        yield (
+            f"{share:.0%} of the turns do not have the agent's format, in step {malformed[-1][0]} and before.",
+            "Another agent, examples in its instructions, or supervised training first",
+        )
+    calls, errors = _recent(series(steps, "agent/tool_calls")), _recent(series(steps, "agent/tool_errors"))
+    if calls > 0.2 and errors > 0.8 * calls:
+        yield (
+            f"{min(1, errors / calls):.0%} of the tool calls fail.",
+            "agent-rl tools call repeats one; look at its error",
+        )
+    yield from _constant(steps, configuration)
+    yield from _unused(steps)
+
+
+def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
+    """A component that should tell trajectories apart does not."""
+    sections = {**((configuration.get("agent_rl") or {}).get("reward") or {}), **_sections(configuration)}
+    for name in components(steps, configuration):
+        section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
+        has_weight = section.get("penalty", section.get("weight", 1)) != 0
+        none_is_right = name == "correctness" and values[0][1] == 0  # another warning says so
+        if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not none_is_right:
+            yield (
+                f"The component {name} is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
+                "Look at its values in agent-rl view; a scorer or a judge that always says the same is of no use",
+            )
+
+
+def _unused(steps: Sequence[Metrics]) -> Found:
+    values = series(steps, "agent/tool_calls")
+    if values and not any(value for _, value in values):
+        yield (
+            "No tool was ever called.",
+            "Look at a trajectory's prompt, or whether the run has a tool file",
+        )
+    elif len(values) >= FEWEST and values[0][1] > 0.2 and _thirds(values)[1] < 0.05:
+        step = next(step for step, value in values if value < 0.05)
+        yield (
+            f"Tools are not called any more since step {step} ({values[0][1]:.2f} calls per trajectory at the start).",
+            "Charge right answers only: agent_rl.reward.efficiency.gate='correctness >= 1'",
+        )
+
+
+def _wrong_thing(steps: Sequence[Metrics], _: Run) -> Found:
+    """The reward rises while correctness falls."""
+    reward, correctness = series(steps, "critic/score/mean"), series(steps, "agent/correctness")
+    if len(reward) < FEWEST or len(correctness) < FEWEST:
+        return
+    (reward_first, reward_last), (first, last) = _thirds(reward), _thirds(correctness)
+    if reward_last > reward_first and last < first - FALL:
+        peak = max(correctness, key=lambda point: point[1])[0]
+        yield (
+            f"Since step {peak} correctness falls ({first:.2f} in the first third of the run, {last:.2f} in the last) "
+            f"while the reward rises ({reward_first:.2f}, {reward_last:.2f}): another component is learned.",
+            "Lower its weight, or give it gate: correctness >= 1",
+        )
+
+
+def _drops(steps: Sequence[Metrics], _: Run) -> Found:
+    """The reward has lost more than half of what it had gained, or the policy has collapsed."""
+    reward = series(steps, "critic/score/mean")
+    width = max(FEW, len(reward) // 5)
+    if len(reward) >= FEWEST:
+        means = [
+            (reward[at][0], fmean(value for _, value in reward[at : at + width]))
+            for at in range(len(reward) - width + 1)
+        ]
+        best, first, last = max(means, key=lambda point: point[1]), means[0][1], means[-1][1]
+        if best[1] - first > 0.1 and best[1] - last > max(0.1, HALF * (best[1] - first)):
+            yield (
+                f"The reward was {best[1]:.2f} around step {best[0]}, and is {last:.2f} now.",
+                "A smaller actor_rollout_ref.actor.optim.lr, kl=loss; resume from an earlier checkpoint",
+            )
+    for key in ("actor/kl_loss", "actor/reward_kl_penalty", "actor/ppo_kl"):
+        if above := next((point for point in series(steps, key) if point[1] > LARGEST_KL), None):
+            since = f"since step {above[0]} ({above[1]:.3g})"
+            yield (
+                f"{key} is above {LARGEST_KL:g} {since}: the policy has left its reference.",
+                "A smaller actor_rollout_ref.actor.optim.lr, or kl=loss with a larger coefficient",
+            )
+    values = series(steps, "actor/entropy")
+    if len(values) < 4 or values[-1][0] - values[0][0] < FEWEST - 1 or values[0][1] <= 0:
+        return  # it is not in every step: `agent_rl.run.log_probs_every`
+    start = fmean(value for _, value in values[:3])
+    if values[-1][1] < COLLAPSED * start:
+        step = next(step for step, value in values if value < COLLAPSED * start)
+        yield (
+            f"The entropy is below a tenth of its start ({start:.3g}) since step {step}: samples become alike.",
+            "algo=dapo, a higher actor_rollout_ref.rollout.temperature, or kl=loss",
+        )
+
+
+def _loops(steps: Sequence[Metrics], _: Run) -> Found:
+    calls, repeated = series(steps, "agent/tool_calls"), _recent(series(steps, "agent/repeated_calls"))
+    if (count := _recent(calls)) > 1 and repeated > HALF * count:
+        yield (
+            f"{repeated / count:.0%} of the tool calls repeat an earlier call of the same trajectory.",
+            "agent_rl.budget.max_repeats ends such an episode; agent_rl.reward.efficiency.penalty charges its calls",
+        )
+
+
+def _cut_off(steps: Sequence[Metrics], _: Run) -> Found:
+    values = series(steps, "response_length/clip_ratio")
+    remedy = "A larger data.max_response_length, shorter tool results, or agent_rl.reward.overlong.penalty"
+    if (share := _recent(values)) > HALF:
+        yield f"{share:.0%} of the responses reach data.max_response_length.", remedy
+    elif len(values) >= FEWEST:
+        first, last = _thirds(values)
+        if last > first + CUT_OFF:
+            step = next(step for step, value in values if value > first + CUT_OFF)
+            yield (
+                f"More responses reach data.max_response_length since step {step}: {first:.0%} in the first third of "
+                f"the run, {last:.0%} in the last.",
+                remedy,
+            )
+
+
+def _unscored(steps: Sequence[Metrics], _: Run) -> Found:
+    lost = [point for point in series(steps, "agent/unscored") if point[1]]
+    if lost:
+        since = f"since step {lost[0][0]}" if len(lost) > 1 else f"in step {lost[0][0]}"
+        yield (
+            f"{sum(value for _, value in lost):.0f} trajectories went unscored {since}.",
+            "agent-rl view, filter error, shows why; look at the server, its timeout_s and max_concurrency",
+        )
+
+
+def _drift(steps: Sequence[Metrics], _: Run) -> Found:
+    if above := next((point for point in series(steps, "training/rollout_probs_diff_mean") if point[1] > DRIFT), None):
+        yield (
+            f"Engine and trainer disagree since step {above[0]}: probabilities of a token differ by {above[1]:.3g}.",
+            "The same dtype on both sides; actor_rollout_ref.rollout.enforce_eager=true; algorithm.rollout_correction",
+        )
+
+
+def _idle(steps: Sequence[Metrics], _: Run) -> Found:
+    step, sampling = _recent(series(steps, "timing_s/step")), _recent(series(steps, "timing_s/gen"))
+    tools, writing = (_recent(series(steps, f"agent/{name}_seconds")) for name in ("tool", "generation"))
+    if step and sampling > HALF * step and tools > max(writing, 1.0):
+        yield (
+            f"Episodes wait {tools:.1f} s for tools, and {writing:.1f} s for the model: the GPU is idle meanwhile.",
+            "The tool's max_concurrency, timeout_s and cache; a faster server; mode=colocate_async",
+        )
+    scoring = _recent(series(steps, "timing_s/reward"))
+    if step and scoring > HALF * step:
+        yield (
+            f"Scoring takes {scoring / step:.0%} of a step.",
+            "More reward.num_workers; a judge with a larger max_concurrency",
+        )
+
+
+def _never(*_: object) -> Found:
+    """A symptom of a run's end: `end_warnings`."""
+    yield from ()
+
+
+SYMPTOMS = (
+    Symptom("Before the first step", "it does not start", "the run failed before a step, with the error", _never),
+    Symptom(
+        "The reward does not rise",
+        "the reward stays 0, or the same",
+        f"no answer was right in {FEW} steps; all samples of a prompt are worth the same; turns are malformed; tools "
+        "fail, or are not called; a component has one value",
+        _does_not_rise,
+    ),
+    Symptom(
+        "The wrong thing is rewarded",
+        "the reward rises, the agent gets no better",
+        "correctness falls while the reward rises",
+        _wrong_thing,
+    ),
+    Symptom(
+        "The reward drops",
+        "the reward rises and then drops",
+        f"more than half of the gain is lost; the KL is above {LARGEST_KL:g}; the entropy is a tenth of its start",
+        _drops,
+    ),
+    Symptom(
+        "The agent loops on a tool",
+        "the same call again and again",
+        "more than half of the calls repeat an earlier one",
+        _loops,
+    ),
+    Symptom(
+        "Responses reach the limit",
+        "answers are cut off",
+        "more than half of the responses reach the limit, or ten points more than at the start",
+        _cut_off,
+    ),
+    Symptom("Trajectories go unscored", "`unscored` is not 0", "a step has unscored trajectories", _unscored),
+    Symptom("Out of memory", "CUDA or host out of memory", "the run's error says so", _never),
+    Symptom("Drift", "log-probs of engine and trainer differ", f"their mean difference is above {DRIFT:g}", _drift),
+    Symptom(
+        "The GPU is idle",
+        "steps are slow",
+        "episodes wait longer for tools than for the model; scoring takes half of a step",
+        _idle,
+    ),
+)
+"""The sections of docs/symptoms.md, whose first table `make docs` writes from these."""
+
+
+def _recent(values: Sequence[Point]) -> float:
+    """The mean of the last steps; 0 before there are enough of them."""
+    return fmean(value for _, value in values[-FEW:]) if len(values) >= FEW else 0.0
+
+
+def _since(values: Sequence[Point]) -> int:
+    """The first of the last steps in which a value is 0."""
+    different = [place for place, (_, value) in enumerate(values) if value != 0]
+    return values[different[-1] + 1 if different else 0][0]
+
+
+def _thirds(values: Sequence[Point]) -> tuple[float, float]:
+    """Means of the first and the last third."""
+    third = max(1, len(values) // 3)
+    return fmean(value for _, value in values[:third]), fmean(value for _, value in values[-third:])
