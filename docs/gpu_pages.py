@@ -202,9 +202,9 @@ With `--save-machine` and `--machine` you can check a run for another machine, a
 
 MEMORY = """## Memory of one GPU, in GiB
 
-The table is for Qwen2.5 on H100 GPUs with 80 GB, with gsm8k_calculator's `size=3b` and the model's path. P is the number
-of parameters, G of GPUs, TP of GPUs per engine, and T of tokens in a micro-batch. B is 4 bytes per number (2 with
-`fsdp_config.model_dtype=bf16`), and F the card's free memory.
+The table is for Qwen2.5 on H100 GPUs with 80 GB. All rows use gsm8k_calculator's `size=3b` and change the model. P is the
+number of parameters, G of GPUs, TP of GPUs per engine, and T of tokens in a micro-batch. B is 4 bytes per number (2
+with `fsdp_config.model_dtype=bf16`), and F the card's free memory.
 
 - states = 4 B P / G (weights, gradients, two moments; with LoRA only the weights; a critic needs as much again)
 - activations = 2 T x hidden x layers (17 times as much without gradient checkpointing)
