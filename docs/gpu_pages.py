@@ -202,9 +202,9 @@ With `--save-machine` and `--machine` you can check a run for another machine, a
 
 MEMORY = """## Memory of one GPU, in GiB
 
-The table is for Qwen2.5 on H100 GPUs with 80 GB. All rows use gsm8k_calculator's `size=3b` and change the model. P is the
-number of parameters, G of GPUs, TP of GPUs per engine, and T of tokens in a micro-batch. B is 4 bytes per number (2
-with `fsdp_config.model_dtype=bf16`), and F the card's free memory.
+The table is for Qwen2.5 on H100 GPUs with 80 GB. All rows use gsm8k_calculator's `size=3b` and change the model. P is
+the number of parameters, G of GPUs, TP of GPUs per engine, and T of tokens in a micro-batch. B is 4 bytes per number
+(2 with `fsdp_config.model_dtype=bf16`), and F the card's free memory.
 
 - states = 4 B P / G (weights, gradients, two moments; with LoRA only the weights; a critic needs as much again)
 - activations = 2 T x hidden x layers (17 times as much without gradient checkpointing)
@@ -216,9 +216,9 @@ with `fsdp_config.model_dtype=bf16`), and F the card's free memory.
 - rollout = engine + the states that stay on the GPU + 1.5 + 1.5
 """
 
-AGREEMENT = """The engine's estimate agrees to 1 % with the figures that SGLang printed for Qwen3-30B-A3B (weights 56.98,
-204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263). The bytes per token also agree
-for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
+AGREEMENT = """The engine's estimate agrees to 1 % with the figures that SGLang printed for Qwen3-30B-A3B (weights
+56.98, 204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263). The bytes per token also
+agree for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
 The next table compares the trainer's estimate, without graphs and contexts, with verl's output in public runs:
 """
 
@@ -226,8 +226,8 @@ RECIPES = """`tests/launch/doctor/checks/test_memory.py` computes these estimate
 
 ## Recipes on other numbers of GPUs
 
-On one or two nodes with 8 GPUs of 80 GB, recipes need no overrides. With the overrides below, the doctor finds no problem
-on 1 or 4 GPUs:
+On one or two nodes with 8 GPUs of 80 GB, recipes need no overrides. With the overrides below, the doctor finds no
+problem on 1 or 4 GPUs:
 """
 
 
@@ -240,7 +240,7 @@ def gpu_page(note: str, table: Any) -> str:
     """
     rows = ((row.subject, row.wanted, row.otherwise, row.source) for row in STACK)
     layouts = ((recipe, f"`{told['1']}`", f"`{told['4']}`") for recipe, told in sorted(LAYOUTS.items()))
-    columns = ("model", "GPUs", "overrides", "states", "activations", "logits", "update", "engine", "its cache", "rollout")
+    columns = ("model", "GPUs", "overrides", "states", "activations", "logits", "update", "engine", "cache", "rollout")
     return "\n".join(
         [
             f"{note}\n{FIRST_RUN}",
