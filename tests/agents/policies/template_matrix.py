@@ -259,9 +259,10 @@ def page(rows: dict[str, dict[tuple[str, str], Cell]]) -> str:
 TEXT = """# Chat templates
 
 This page shows which agents work with the chat templates of {templates} published models, over {episodes} scripted
-episodes: {works} of {all} cells work. Training never renders a turn twice: it keeps turns as they were sampled and appends what follows. So a
-template that rewrites earlier turns does not break training. But a server that renders the conversation again shows the
-policy prompts that it was not trained on. `agent-rl doctor` reports this for a recipe's model.
+episodes: {works} of {all} cells work. Training never renders a turn twice: it keeps turns as they were sampled and
+appends what follows. So a template that rewrites earlier turns does not break training. But a server that renders the
+conversation again shows the policy prompts that it was not trained on. `agent-rl doctor` reports this for a recipe's
+model.
 
 - *calls*: the syntax of the template's native calls, which `multi_turn.format=auto` detects; `-` means that agent_rl
   parses none. If a template shows no tools (SmolLM3, Gemma 2, Phi 3.5), the first message lists them and asks for calls
