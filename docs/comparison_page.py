@@ -43,11 +43,11 @@ def comparison_page(note: str, table: Any) -> str:
         f"""{note}
 # How it compares
 
-With other frameworks that train tool-using agents by reinforcement learning, or that such trainers use. The claims
-come from their public repositories, documentation and packages, in the versions below. They change quickly: look there
-before you decide. "Not found" names the files that were searched; it does not mean that there is none. Nothing here was
-measured against them, except the rows of `make bench` that name TRL 1.16.0 and verifiers 0.4.0. The place of each claim
-is in `docs/comparison.yaml`.
+This page compares agent_rl with other frameworks for reinforcement learning of tool-using agents, and with libraries
+that such trainers use. The claims come from public repositories, documentation and packages, in the versions below.
+These projects change quickly, so check them before you decide. "Not found" lists the files that were searched; the
+feature may exist elsewhere. Only the rows of `make bench` for TRL 1.16.0 and verifiers 0.4.0 are measurements.
+`docs/comparison.yaml` has the source of each claim.
 """,
         table(("", "what it is", "version", "read on"), read),
         "## In a table\n",

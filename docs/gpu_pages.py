@@ -27,7 +27,7 @@ __all__ = ["CARD", "LAYOUTS", "SHAPES", "SIZES", "gpu_page", "needs"]
 
 ROOT = Path(__file__).parents[1]
 CARD = 79 * GIB
-"""What an H100 of 80 GB has to give."""
+"""Usable memory of an H100 with 80 GB."""
 
 SHAPES: dict[str, dict[str, Any]] = {
     name: {
@@ -60,7 +60,7 @@ SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("32B", 8, ("tuning=lora", f"{ROLLOUT}.tensor_model_parallel_size=4")),
     ("32B", 16, (f"{ROLLOUT}.tensor_model_parallel_size=4", f"{ROLLOUT}.gpu_memory_utilization=0.5")),
 )
-"""Model, GPUs, and what gsm8k_calculator with `size=3b` is told beside them."""
+"""Model, GPUs, and the overrides of gsm8k_calculator with `size=3b`."""
 
 LORA = "tuning=lora actor_rollout_ref.actor.optim.lr=1e-5"
 SMALLER = " ".join((OFFLOAD, *ONE_GPU_TOKENS))
@@ -127,7 +127,7 @@ def _layouts() -> dict[str, dict[str, str]]:
 
 
 LAYOUTS = _layouts()
-"""What a recipe is told on a node with 1 or 4 GPUs of 80 GB; with 8, and on two such nodes, nothing."""
+"""A recipe's overrides on a node with 1 or 4 GPUs of 80 GB; 8 GPUs, or two such nodes, need none."""
 
 
 def needs(model: str, gpus: int, overrides: Iterable[str]) -> tuple[Case, GpuNeed]:
@@ -147,7 +147,7 @@ def needs(model: str, gpus: int, overrides: Iterable[str]) -> tuple[Case, GpuNee
 
 @functools.cache
 def _composed(groups: tuple[str, ...]) -> DictConfig:
-    """The recipe for GPUs, whatever this process was told."""
+    """The recipe's configuration for GPUs, whatever platform this process uses."""
     with mock.patch.dict(os.environ):
         os.environ.pop("VERL_PLATFORM", None)
         return compose("gsm8k_calculator", ["size=3b", *groups])
@@ -155,9 +155,9 @@ def _composed(groups: tuple[str, ...]) -> DictConfig:
 
 FIRST_RUN = """# A GPU node
 
-Nobody has run agent_rl on a GPU yet. What this and all other pages say about GPUs is derived: from the sources that are
-named, by formulas, or by dry runs. [tests/gpu](../../tests/gpu/README.md) measures it on one GPU, also on a machine
-where nothing can be installed.
+agent_rl has not been run on a GPU yet. All GPU figures in this documentation come from the named sources, formulas or
+dry runs. [tests/gpu](../../tests/gpu/README.md) measures the package on one GPU, even on a machine where you cannot
+install anything.
 
 ## The first run
 
@@ -166,18 +166,18 @@ python -m venv .venv                       # Python 3.10, 3.11 or 3.12
 . .venv/bin/activate
 pip install uv
 uv pip install "agent-rl[sglang] @ git+<this repository>"  # 5 GB to download, 11 GB on the disk
-agent-rl doctor quickstart                 # what would stop a run on this machine, and how to fix it
-agent-rl sft quickstart                    # makes rows and a model of 0.1 M parameters
-agent-rl train quickstart                  # one GPU: does the whole loop work here?
-agent-rl train gsm8k_calculator size=0.5b  # a real model, one GPU with 24 GB or more
+agent-rl doctor quickstart                 # reports what would stop a run on this machine, and how to fix it
+agent-rl sft quickstart                    # makes rows and a model with 0.1 M parameters
+agent-rl train quickstart                  # tests the whole loop on one GPU
+agent-rl train gsm8k_calculator size=0.5b  # trains a real model on one GPU with 24 GB or more
 ```
 
-Installing takes 5 to 15 minutes where the download is fast. At its first start on a machine the engine compiles
-kernels, for 2 to 4 minutes, and the run says so. `VERL_PLATFORM=cpu` before a command tries it without the GPUs, in the
-same installation.
+Installing takes 5 to 15 minutes with a fast connection. The first time that the engine starts on a machine, it compiles
+kernels for 2 to 4 minutes, and the run reports this. To try a command without the GPUs, in the same installation, put
+`VERL_PLATFORM=cpu` before it.
 
-Installing needs an index of packages; of the commands only the last one needs the hub, for rows and model. For a node
-without internet, fill the cache on another machine, in a folder that both see:
+Installing needs a package index. Of the commands, only the last one needs the hub, for rows and model. If the node has
+no internet access, fill the cache from another machine, in a folder that both can see:
 
 ```bash
 export HF_HOME=/shared/huggingface
@@ -185,47 +185,49 @@ hf download Qwen/Qwen2.5-0.5B-Instruct
 python data_preprocess/gsm8k_multiturn_w_tool.py
 ```
 
-On the node, set the same `HF_HOME` and `HF_HUB_OFFLINE=1`. The doctor asks the hub, for at most 3 seconds, where a
-model is in no cache, and names the model if it does not answer.
+On the node, set the same `HF_HOME` and `HF_HUB_OFFLINE=1`. If a model is not in the cache, the doctor queries the hub
+for at most 3 seconds, and names the model if the hub does not answer.
 
 ## What the launcher sets
 
-`agent-rl train` gives its processes, and those of a Ray cluster that it joins, `LD_LIBRARY_PATH` with the folder of
-`libcudart.so.13` in the wheels, `CUDA_HOME` with the newest complete toolkit in `/usr/local` or on `PATH`, and the
-environment's `bin` on `PATH`. What you have set stays. `--dry-run` prints them before the command.
+`agent-rl train` sets three variables for its processes and for a Ray cluster that it joins. `LD_LIBRARY_PATH` gets the
+folder of `libcudart.so.13` in the wheels, `CUDA_HOME` the newest complete toolkit in `/usr/local` or on `PATH`, and
+`PATH` the environment's `bin`. Values that you have set are kept. `--dry-run` prints the variables before the command.
 
 ## What the node needs
 
-[`agent-rl doctor`](../guides/doctor.md) checks each row, beside packages, memory, disk, `/dev/shm`, cores and
-GPUs; `--save-machine` and `--machine` check a run for another machine, in a SLURM task too.
+[`agent-rl doctor`](../guides/doctor.md) checks each row, and also packages, memory, disk, `/dev/shm`, cores and GPUs.
+With `--save-machine` and `--machine` you can check a run for another machine, also from a SLURM task.
 """
 
 MEMORY = """## Memory of one GPU, in GiB
 
-Of Qwen2.5 on H100 with 80 GB, for gsm8k_calculator with `size=3b` and the model's path. With P parameters, G GPUs,
-T tokens of a micro-batch, B = 4 bytes a number (2 with `fsdp_config.model_dtype=bf16`), and F = the card's free memory:
+The table is for Qwen2.5 on H100 GPUs with 80 GB. All rows use gsm8k_calculator's `size=3b` and change the model. P is
+the number of parameters, G of GPUs, TP of GPUs per engine, and T of tokens in a micro-batch. B is 4 bytes per number
+(2 with `fsdp_config.model_dtype=bf16`), and F the card's free memory.
 
-- states = 4 B P / G (weights, gradients, two moments; LoRA: weights alone; a critic as much again)
+- states = 4 B P / G (weights, gradients, two moments; with LoRA only the weights; a critic needs as much again)
 - activations = 2 T x hidden x layers (17 times as much without gradient checkpointing)
 - logits = 8 T x vocabulary (none with `use_fused_kernels=true`)
 - update = states + activations + logits + 4 x vocabulary x hidden bytes (each GPU gathers that matrix and its gradient)
-  + 1.5 for the engine's CUDA graphs + 1.5 for CUDA's contexts and NCCL
-- engine = `gpu_memory_utilization` x (F - B P / G - 1.5); its cache = engine - 2 P / TP, a token of it = 4 x layers
-  x key-value heads x head / TP bytes, with TP GPUs of an engine
-- rollout = engine + what of the states stays + 1.5 + 1.5
+  + 1.5 for the engine's CUDA graphs + 1.5 for CUDA contexts and NCCL
+- engine = `gpu_memory_utilization` x (F - B P / G - 1.5), cache = engine - 2 P / TP,
+  bytes per token in the cache = 4 x layers x key-value heads x head size / TP
+- rollout = engine + the states that stay on the GPU + 1.5 + 1.5
 """
 
-AGREEMENT = """The engine's part agrees to 1 % with what SGLang printed at its start for Qwen3-30B-A3B (weights 56.98,
-204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263), and in the bytes of a token
-for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
-The trainer's part, without graphs and contexts, against what verl has printed in runs that are public:
+AGREEMENT = """The engine's estimate agrees to 1 % with the figures that SGLang printed for Qwen3-30B-A3B (weights
+56.98, 204.63 left of 287.18 x 0.911, 1,669,816 tokens in 152.88; sglang's pull request 18263). The bytes per token also
+agree for Qwen3-235B-A22B on four H100 (367,404 tokens in 16.46 GiB; vllm's issue 21348).
+The next table compares the trainer's estimate, without graphs and contexts, with verl's output in public runs:
 """
 
-RECIPES = """tests/launch/doctor/checks/test_memory.py computes them.
+RECIPES = """`tests/launch/doctor/checks/test_memory.py` computes these estimates.
 
 ## Recipes on other numbers of GPUs
 
-With 8 GPUs of 80 GB, and on two such nodes, a recipe is told nothing. The doctor finds no problem with these:
+On one or two nodes with 8 GPUs of 80 GB, recipes need no overrides. With the overrides below, the doctor finds no
+problem on 1 or 4 GPUs:
 """
 
 
@@ -238,7 +240,7 @@ def gpu_page(note: str, table: Any) -> str:
     """
     rows = ((row.subject, row.wanted, row.otherwise, row.source) for row in STACK)
     layouts = ((recipe, f"`{told['1']}`", f"`{told['4']}`") for recipe, told in sorted(LAYOUTS.items()))
-    columns = ("model", "GPUs", "told", "states", "activations", "logits", "update", "engine", "its cache", "rollout")
+    columns = ("model", "GPUs", "overrides", "states", "activations", "logits", "update", "engine", "cache", "rollout")
     return "\n".join(
         [
             f"{note}\n{FIRST_RUN}",

@@ -258,21 +258,22 @@ def page(rows: dict[str, dict[tuple[str, str], Cell]]) -> str:
 
 TEXT = """# Chat templates
 
-What works with the chat templates of {templates} published models, over {episodes} scripted episodes: {works} of {all}
-cells work. In training nothing is rendered twice (turns stay as they were sampled, what follows is appended), so that a
-template that rewrites earlier turns does not break training; a server that renders the conversation again then shows
-the policy other prompts than it was trained on. `agent-rl doctor` says the same of the model of a recipe.
+This page shows which agents work with the chat templates of {templates} published models, over {episodes} scripted
+episodes: {works} of {all} cells work. Training never renders a turn twice: it keeps turns as they were sampled and
+appends what follows. So a template that rewrites earlier turns does not break training. But a server that renders the
+conversation again shows the policy prompts that it was not trained on. `agent-rl doctor` reports this for a recipe's
+model.
 
-- *calls*: the syntax in which the template writes native calls, which `multi_turn.format=auto` finds; `-`: none that is
-  read here. For a template that shows no tools (SmolLM3, Gemma 2, Phi 3.5) the tools stand in the first message, which
-  asks for calls in the form of Hermes.
-- *yes*: the agent works, and every prompt has the tokens of a fresh rendering. With letters, a fresh rendering differs
-  from what the policy saw: **w** in white space only; **t** in thoughts and their marks only; **o** in the place of the
-  system message or the tools only; **r** otherwise: the template leaves something out (Mistral Nemo the system message
-  where a tool's result is last, R1-Distill-Llama calls after a correction).
-- *yes / yes t*: the first with `agent_rl.thinking.history=keep`, the second with `template`, where the context drops
-  thoughts as the template does, in a new training sequence.
-- *images*: the same of images in questions and results, for a template that has a place for them.
+- *calls*: the syntax of the template's native calls, which `multi_turn.format=auto` detects; `-` means that agent_rl
+  parses none. If a template shows no tools (SmolLM3, Gemma 2, Phi 3.5), the first message lists them and asks for calls
+  in the Hermes form.
+- *yes*: the agent works, and every prompt has the tokens of a fresh rendering. With letters, the agent works, but a
+  fresh rendering differs from what the policy saw: **w** only in white space; **t** only in thoughts and their marks;
+  **o** only in the position of the system message or the tools. **r** means that the template omits something: Mistral
+  Nemo the system message if a tool's result is last, R1-Distill-Llama calls after a correction.
+- *yes / yes t*: the first applies to `agent_rl.thinking.history=keep`, the second to `template`. With `template`, the
+  context drops thoughts as the template does, in a new training sequence.
+- *images*: the same for images in questions and results, if the template has a place for them.
 - *no*: the reasons are below the table.
 
 {table}
@@ -282,7 +283,7 @@ the policy other prompts than it was trained on. `agent-rl doctor` says the same
 {reasons}
 
 Written by `python -m tests.agents.policies.template_matrix` with agent_rl {version} and transformers {transformers}
-from the templates of a folder next to the repository (SHA-256 of their texts: `{hash}`), each with the special tokens
+from templates in a folder next to the repository (SHA-256 of their texts: `{hash}`), each with the special tokens
 that it writes and the first 20,000 tokens of a real vocabulary.
 """
 

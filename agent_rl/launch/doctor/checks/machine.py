@@ -117,7 +117,7 @@ STACK = (
         "compute capability",
         "8.0 or newer (Ampere)",
         "no bf16, and flashinfer has no kernels",
-        "https://docs.flashinfer.ai/installation.html (sm75 at least); bf16 matrix units begin with 8.0",
+        "https://docs.flashinfer.ai/installation.html (sm75 at least); bf16 matrix units need 8.0",
         lambda case: _at_least(min((gpu.capability for gpu in case.gpus), key=_version), "8.0"),
         "Use an A100, L40, RTX 30 or newer",
     ),
@@ -125,7 +125,7 @@ STACK = (
         "glibc",
         "2.34 or newer",
         "libraries of the wheels do not load: version `GLIBC_2.34' not found",
-        "symbols of CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself asks 2.28",
+        "symbols of CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself needs 2.28",
         lambda case: _at_least(case.machine.glibc or "another C library", "2.34"),
         "Use a container or distribution with it: Ubuntu 22.04, Debian 12, RHEL 9",
     ),
@@ -148,17 +148,17 @@ STACK = (
     NodeRequirement(
         "CUDA toolkit",
         f"nvcc, lib64/libcudart.so and headers of CUDA {CUDA}",
-        "the engine ends at its first kernel: SGLang 0.5.13 compiles some, whatever its backends are",
-        "sglang 0.5.13's jit_kernel (rope, silu_and_mul), by tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
+        "the engine ends at its first kernel: SGLang 0.5.13 compiles some with any backend",
+        "sglang 0.5.13's jit_kernel (rope, silu_and_mul), with tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
         _toolkit,
         "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
         "CUDA_HOME or set it to the toolkit's folder",
     ),
     NodeRequirement(
         "compiling",
-        "ninja, and three lines with CUDA and three with Python.h that compile and link",
+        "ninja, and a compiler that builds three lines with CUDA and three with Python.h",
         "the engine ends at its first kernel, or Triton cannot build its launcher",
-        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels so; triton/runtime/build.py",
+        "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels this way; triton/runtime/build.py",
         _compiling,
         "Install Python's headers and a C++ compiler that this nvcc accepts (apt-get install g++ python3-dev, for this "
         "Python's version)",
@@ -174,7 +174,7 @@ STACK = (
     NodeRequirement(
         "cupy",
         "cupy-cuda13x 14.0.1",
-        "weights cannot be sent to engines on GPUs of their own",
+        "weights cannot be sent to engines on separate GPUs",
         "verl 0.9.1's extra cupy-cu130; verl/plugin/platform/platform_cuda.py imports cupy.cuda.nccl",
         _cupy,
         "Run pip install cupy-cuda13x==14.0.1",
@@ -182,7 +182,7 @@ STACK = (
     NodeRequirement(
         "allocator",
         "no expandable_segments in the environment",
-        "torch_memory_saver refuses it, and the engine keeps its memory during the update; verl switches it itself",
+        "torch_memory_saver rejects it, and the engine keeps its memory during the update; verl sets it itself",
         "https://github.com/fzyzcjy/torch_memory_saver/issues/24; verl/workers/engine_workers.py",
         _allocator,
         "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
