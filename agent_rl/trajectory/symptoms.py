@@ -212,7 +212,7 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
             for at in range(len(reward) - width + 1)
         ]
         best, first, last = max(means, key=lambda point: point[1]), means[0][1], means[-1][1]
-        if best[1] - first > 0.1 and best[1] - last > max(0.1, HALF * (best[1] - first)):
+        if best[1] - last > max(0.2, HALF * (best[1] - first)):
             yield (
                 f"The reward was {best[1]:.2f} around step {best[0]}, and is {last:.2f} now.",
                 "A smaller actor_rollout_ref.actor.optim.lr, kl=loss; resume from an earlier checkpoint",

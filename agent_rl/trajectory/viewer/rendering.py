@@ -15,6 +15,7 @@ __all__ = ["MOST_CHARACTERS", "environment", "visible"]
 MOST_CHARACTERS = 20_000
 """Of one text on a page; `?full=1` shows all."""
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
+_STATUS = {"trained": "good", "failed": "bad", "killed": "bad", "aborted": "warn", "stopped": "warn"}
 _TONES = {"answered": "good", "stopped": "", "": ""}
 
 
@@ -29,6 +30,7 @@ def environment() -> Environment:
         "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
         "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
         "tone": lambda reason: _TONES.get(reason or "", "warn" if str(reason).startswith("max_") else "bad"),
+        "status": lambda status: _STATUS.get(status, ""),
         "short": lambda text: text if len(text) <= 16 else f"{text[:8]}\u2026{text[-5:]}",
         "thoughts": _thoughts,
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=repr),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -14,8 +15,8 @@ from markupsafe import Markup
 
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
-from agent_rl.trajectory.run_files import leaves, read_metrics
-from agent_rl.trajectory.symptoms import components, run_warnings, series
+from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, read_state
+from agent_rl.trajectory.symptoms import Warned, components, end_warnings, run_warnings, series
 from agent_rl.trajectory.trace import image_folder
 from agent_rl.trajectory.viewer.charts import COLOURS, Chart
 from agent_rl.trajectory.viewer.images import names_of, thumbnail
@@ -24,7 +25,7 @@ from agent_rl.trajectory.viewer.query import Query
 from agent_rl.trajectory.viewer.records import find_sources
 from agent_rl.trajectory.viewer.rendering import environment
 
-__all__ = ["Run", "charts", "facts", "read_run", "report"]
+__all__ = ["Run", "charts", "facts", "read_run", "report", "run_facts"]
 
 CHARTS: dict[str, dict[str, str]] = {
     "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
@@ -55,6 +56,13 @@ COMPARED = {
     "perf/throughput": "Tokens a second a GPU",
 }
 """Metrics of the tables, and a chart each where several runs are compared."""
+FACTS = {
+    "model": "actor_rollout_ref.model.path",
+    "data": "data.train_files",
+    "algorithm": "algorithm.adv_estimator",
+    "seed": "data.seed",
+}
+"""What a run's heading shows of its configuration."""
 ENDS = 3
 """Steps at the start and at the end that the tables average, where there are twice as many."""
 MOST_SHOWN = 3
@@ -109,21 +117,31 @@ class Run:
         """The steps of training, without a validation before it."""
         return [each for each in self.steps if "critic/score/mean" in each]
 
+    @cached_property
+    def state(self) -> RunState:
+        """How far it has come, and how it ended."""
+        return read_state(self.path, self.about)
+
+    @property
+    def warnings(self) -> list[Warned]:
+        """What its user should look at, the end first."""
+        return [*end_warnings(self.state), *run_warnings(self.training, self.about.get("configuration") or {})]
+
 
 def read_run(folder: str) -> Run:
     """Read a run's folder.
 
     Raises:
-        ConfigError: it has no metrics.
+        ConfigError: it has neither metrics nor `run.json`, or they cannot be read.
     """
-    path = Path(folder)
+    path, about = Path(folder), Path(folder) / "run.json"
     try:
-        steps = read_metrics(path)
+        read = json.loads(about.read_text()) if about.is_file() else {}
+        steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not read else []
     except (OSError, ValueError, KeyError) as error:
         problem = f"no metrics can be read there ({error})"
         raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
-    about = path / "run.json"
-    return Run(path.resolve().name, path, steps, json.loads(about.read_text()) if about.is_file() else {})
+    return Run(path.resolve().name, path, steps, read)
 
 
 def facts(run: Run) -> dict[str, Any]:
@@ -140,6 +158,18 @@ def facts(run: Run) -> dict[str, Any]:
         "validation": dict(_validation(run)),
         "metrics": {key: points for key in keys if (points := series(run.training, key))},
     }
+
+
+def run_facts(run: Run) -> dict[str, str]:
+    """Model, data, algorithm, seed and time of a run, for its heading."""
+    keys = dict(leaves(run.about.get("configuration") or {}))
+    found = {name: keys.get(key) for name, key in FACTS.items()}
+    if started := run.about.get("started"):
+        found["started"] = started[-1]
+        found["ended"] = run.state.time if run.state.status != "running" else None
+    seconds = [value for _, value in series(run.training, "timing_s/step")]
+    found["steps took"] = f"{sum(seconds) / 60:.1f} min" if seconds else None
+    return {name: ", ".join(value) if isinstance(value, list) else str(value) for name, value in found.items() if value}
 
 
 def report(runs: Sequence[Run], cache: Path | None = None) -> str:
@@ -207,7 +237,9 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
     return {
         "name": run.name,
         "steps": len(run.training),
-        "warnings": run_warnings(run.training, configuration),
+        "warnings": run.warnings,
+        "state": run.state,
+        "facts": run_facts(run),
         "charts": _drawn(_charts_of(run, trajectories)),
         "ends": ends,
         "table": [

@@ -128,7 +128,7 @@ def test_the_page_needs_and_runs_nothing(tmp_path: Path) -> None:
     allowed = (
         "html head meta title style body main h1 h2 p code section table thead tbody tr th td div span br b pre ul li"
     )
-    allowed += " figure figcaption svg g path text polyline polygon circle i details summary h3 h4 meter"
+    allowed += " dl dt dd figure figcaption svg g path text polyline polygon circle i details summary h3 h4 meter"
     for tag, attributes in Elements(page).found:
         assert tag in allowed.split(), tag
         assert not any(name.startswith("on") or name in ("href", "src", "style") for name in attributes), attributes
