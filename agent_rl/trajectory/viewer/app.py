@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
@@ -61,7 +61,8 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.mount("/static", StaticFiles(directory=Path(__file__).with_name("static")), name="static")
-    app.get("/", response_class=HTMLResponse)(pages.table)
+    app.get("/", response_class=HTMLResponse)(pages.runs)
+    app.get("/trajectories", response_class=HTMLResponse)(pages.table)
     app.get("/t/{number:int}", response_class=HTMLResponse)(pages.trajectory)
     app.get("/t/{number:int}/group", response_class=HTMLResponse)(pages.group)
     app.get("/t/{number:int}/tokens", response_class=HTMLResponse)(pages.tokens)
@@ -69,6 +70,10 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
     app.get("/t/{number:int}/json")(pages.raw)
     app.get("/compare", response_class=HTMLResponse)(pages.compare)
     app.get("/count")(pages.count)
+
+    @app.exception_handler(404)
+    async def missing(request: Request, error: HTTPException) -> Response:
+        return pages.missing(request, str(error.detail))
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:

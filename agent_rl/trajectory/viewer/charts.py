@@ -76,13 +76,17 @@ class Chart:
         """For a file: of the title's letters and digits alone."""
         return re.sub(r"[^a-z0-9]+", "_", self.title.lower()).strip("_")[:_LONGEST] or "chart"
 
-    def svg(self) -> str:
-        """The figure as HTML with an SVG, empty without a point; its colours are the page's own."""
+    def svg(self, link: str = "") -> str:
+        """The figure as HTML with an SVG, empty without a point; its colours are the page's own.
+
+        Args:
+            link: where a click on a step leads: the address before its number; empty: nowhere.
+        """
         if not self:
             return ""
         lines = list(self._drawn())
         return environment().get_template("chart.html").render(
-            chart=self, lines=lines, scale=_Scale.around(lines), colours=COLOURS, few=_FEW,
+            chart=self, lines=lines, scale=_Scale.around(lines), colours=COLOURS, few=_FEW, link=link,
             width=WIDTH, height=HEIGHT, left=_LEFT, right=WIDTH - _RIGHT,
         )  # fmt: skip
 

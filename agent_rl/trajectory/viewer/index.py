@@ -22,18 +22,20 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from filelock import FileLock
 
 from agent_rl.trajectory import trace
+from agent_rl.trajectory.estimates import estimate_change
 from agent_rl.trajectory.viewer.query import FACETS, Query
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
 
 __all__ = ["PAGE", "TraceIndex", "cache_folder"]
 
-VERSION = 2
+VERSION = 3
 PAGE = 50
 _BATCH = 2_000
 
@@ -163,28 +165,34 @@ class TraceIndex:
     def compare(
         self, one: tuple[str, int | None], other: tuple[str, int | None]
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The prompts that both sides have, those first whose mean rewards differ most; and a count of them all.
+        """The prompts that both sides have, the 200 first whose mean rewards differ most; their number, and `changes`.
+
+        A change has, by measure, the means of both sides and a `Change`.
 
         Args:
             one: name of a file, and a step of it; None: all.
             other: the other side.
         """
         side = (
-            "SELECT prompt_key, avg(reward) AS reward, count(*) AS samples, min(id) AS id, min(question) AS question "
+            "SELECT prompt_key, avg(reward) AS reward, avg(correctness) AS correct, count(*) AS samples, min(id) AS id, "
+            "min(question) AS question, min(truth) AS truth "
             "FROM trajectories WHERE file = ?{} AND reward IS NOT NULL GROUP BY prompt_key"
         )
         sides = [side.format("" if step is None else " AND step = ?") for _, step in (one, other)]
         values = [value for pair in (one, other) for value in pair if value is not None]
         joined = f"({sides[0]}) a JOIN ({sides[1]}) b USING (prompt_key)"
         found = (
-            f"SELECT a.prompt_key, a.question, a.reward AS before, b.reward AS after, a.samples AS samples_before, "
-            f"b.samples AS samples_after, a.id AS id_before, b.id AS id_after FROM {joined}"
+            f"SELECT a.prompt_key, a.question, a.truth, a.reward AS before, b.reward AS after, a.correct AS right_before, "
+            f"b.correct AS right_after, a.samples AS samples_before, b.samples AS samples_after, a.id AS id_before, "
+            f"b.id AS id_after FROM {joined} ORDER BY abs(b.reward - a.reward) DESC, prompt_key"
         )
-        total = "count(*) AS prompts, avg(before) AS before, avg(after) AS after, sum(after > before) AS better"
-        first = "abs(after - before) DESC, prompt_key LIMIT 200"
-        rows = self._rows(f"SELECT * FROM ({found}) ORDER BY {first}", values)
-        (summary,) = self._rows(f"SELECT {total}, sum(after < before) AS worse FROM ({found})", values)
-        return rows, summary
+        rows = self._rows(found, values)
+        changes = {}
+        for name, keys in (("correctness", ("right_before", "right_after")), ("reward", ("before", "after"))):
+            pairs = [(row[keys[0]], row[keys[1]]) for row in rows if None not in (row[keys[0]], row[keys[1]])]
+            if pairs:
+                changes[name] = (*(fmean(side) for side in zip(*pairs, strict=True)), estimate_change(pairs))
+        return rows[:200], {"prompts": len(rows), "changes": changes}
 
     def skipped(self) -> int:
         """Lines that are no trajectory."""

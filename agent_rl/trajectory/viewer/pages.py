@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
+from markupsafe import Markup
 
 from agent_rl.trajectory.trace import image_folder, read_trained_rows
+from agent_rl.trajectory.viewer.charts import COLOURS
 from agent_rl.trajectory.viewer.images import image_type, names_of
 from agent_rl.trajectory.viewer.index import PAGE, TraceIndex
 from agent_rl.trajectory.viewer.query import FACETS, NUMBERS, Query, read_int
 from agent_rl.trajectory.viewer.rendering import environment, visible
+from agent_rl.trajectory.viewer.report import read_run, run_charts, run_facts
 from agent_rl.trajectory.viewer.rewards import components, mean_advantage, read_breakdown, read_group
 from agent_rl.trajectory.viewer.tokens import find_tokenizer, shaded
 
@@ -35,6 +39,16 @@ class Pages:
         self._values: tuple[int, dict[str, list[tuple[str, int]]]] = (-1, {})
         self._environment = environment()
 
+    def runs(self, request: Request) -> Response:
+        """The runs that the files are of, how they stand and how they go; the table where there is none."""
+        folders = dict.fromkeys(source.path.parent for source in self.index.sources)
+        found = [folder for folder in folders if (folder / "run.json").is_file() or (folder / "metrics.jsonl").is_file()]
+        if not found or request.query_params:
+            return self.table(request)
+        names = {source.path.parent: source.name for source in self.index.sources}
+        runs = [self._run(folder, names[folder]) for folder in found]
+        return self._page("run.html", runs=runs, style="".join(f".c{n}{{background:{c}}}" for n, c in enumerate(COLOURS)))
+
     def table(self, request: Request) -> HTMLResponse:
         """The trajectories that a query finds."""
         query, given = Query(request.query_params), _given(request)
@@ -44,7 +58,7 @@ class Pages:
             "table.html", query=query, given=given, count=count, rows=rows, pages=max(1, -(-count // PAGE)),
             values=values, numbers=NUMBERS, facets=FACETS, total=total,
             skipped=self.index.skipped(), link=_linker(given), live=query.page == 0,
-            filtered=[(key, value) for key, value in given.items() if value and key not in ("sort", "order", "page")],
+            filtered=query.filters(),
         )  # fmt: skip
 
     def trajectory(self, request: Request, number: int) -> HTMLResponse:
@@ -104,14 +118,33 @@ class Pages:
         """Two files, or two steps, on the prompts that they share."""
         given, (_, choices) = _given(request), self._choices()
         files = [name for name, _ in choices["file"]]
-        sides = [
-            (given.get(f"{side}_file", files[0] if files else ""), read_int(given.get(f"{side}_step"))) for side in "ab"
-        ]
-        rows, summary = self.index.compare(*sides) if given else ([], {})
+        sides = [(given.get(f"{side}_file", ""), read_int(given.get(f"{side}_step"))) for side in "ab"]
+        if not given and files:
+            sides = self._first_and_last(files, [read_int(step) for step, _ in choices["step"]])
+        rows, summary = self.index.compare(*sides) if files else ([], {})
         return self._page(
             "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, summary=summary, given=given,
             back=_back(given),
         )  # fmt: skip
+
+    def _first_and_last(self, files: list[str], steps: Sequence[int | None]) -> list[tuple[str, int | None]]:
+        """Two files, or of one its first and its last step: of validations where there are two, which share prompts."""
+        if len(files) > 1:
+            return [(files[0], None), (files[-1], None)]
+        numbers = sorted(step for step in steps if step is not None)
+        held_out = [step for step in numbers if self.index.count(Query({"step": str(step), "split": "test"}))]
+        ends = held_out if len(held_out) > 1 else numbers or [None]
+        return [(files[0], ends[0]), (files[0], ends[-1])]
+
+    def _run(self, folder: Path, file: str) -> dict[str, Any]:
+        """What the page of runs shows of one."""
+        run = read_run(str(folder))
+        link = f"/trajectories?{urlencode({'file': file})}&step="
+        figures = [figure for figure in run_charts(run) if figure]
+        return {
+            "run": run, "file": file, "facts": run_facts(run), "link": link, "count": self.index.count(Query({"file": file})),
+            "charts": Markup("".join(figure.svg(link) for figure in figures)),
+        }  # fmt: skip
 
     def image(self, number: int, place: int) -> Response:
         """An image of a trajectory, by its place among them."""
@@ -126,6 +159,11 @@ class Pages:
     def raw(self, number: int) -> Response:
         """One trajectory as JSON."""
         return Response(json.dumps(self._found(number)[1]), media_type="application/json")
+
+    def missing(self, request: Request, problem: str) -> Response:
+        """A page that is not there."""
+        page = self._page("missing.html", problem=problem if problem != "Not Found" else f"{request.url.path} is no page")
+        return HTMLResponse(page.body, status_code=404)
 
     def count(self, request: Request) -> JSONResponse:
         """How many trajectories a query finds now."""

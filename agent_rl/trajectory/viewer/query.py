@@ -30,6 +30,12 @@ class Query:
         self.descending = self._given.get("order") != "asc"
         self.page = max(0, min(read_int(self._given.get("page")) or 0, 10**6))
 
+    def filters(self) -> list[tuple[str, str]]:
+        """The values that choose trajectories, by the keys of an address."""
+        ranges = [f"{name}_{end}" for name in (*NUMBERS, "component") for end in ("min", "max")]
+        known = (*FACETS, *ranges, "tool", "component", "error", "text")
+        return [(key, value) for key, value in self._given.items() if value and key in known]
+
     def condition(self) -> tuple[str, list[Any]]:
         """The part `WHERE ...` of a query of `trajectories t`, and its values."""
         parts, given = list[str](), self._given

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
 from agent_rl.work.text import named
 
@@ -16,7 +17,7 @@ MOST_CHARACTERS = 20_000
 """Of one text on a page; `?full=1` shows all."""
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _STATUS = {"trained": "good", "failed": "bad", "killed": "bad", "aborted": "warn", "stopped": "warn"}
-_TONES = {"answered": "good", "stopped": "", "": ""}
+_TONES = {"answered": "", "stopped": "", "": ""}
 
 
 def environment() -> Environment:
@@ -30,6 +31,7 @@ def environment() -> Environment:
         "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
         "sign": lambda value: "" if not value else "good" if value > 0 else "bad",
         "tone": lambda reason: _TONES.get(reason or "", "warn" if str(reason).startswith("max_") else "bad"),
+        "mark": _mark,
         "status": lambda status: _STATUS.get(status, ""),
         "short": lambda text: text if len(text) <= 16 else f"{text[:8]}\u2026{text[-5:]}",
         "thoughts": _thoughts,
@@ -52,7 +54,16 @@ def _thoughts(text: Any) -> list[tuple[str, str]]:
     return [(kind, part) for kind, part in found if part.strip()] or [("text", str(text))]
 
 
+def _mark(correctness: float | None) -> Markup:
+    """Whether an answer is right, in a sign, a colour and a word; nothing where no scorer has judged it."""
+    if correctness is None:
+        return Markup()
+    kind, sign = ("right", "\u2713") if correctness >= 1 else ("wrong", "\u2717") if correctness <= 0 else ("partly right", "\u25d0")
+    tone = {"right": "good", "wrong": "bad"}.get(kind, "warn")
+    return Markup('<span class="mark {}" role="img" aria-label="{}" title="{}">{}</span>').format(tone, kind, kind, sign)
+
+
 def _number(value: Any) -> str:
     if value is None:
         return "\u2013"
-    return f"{value + 0.0:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return f"{value + 0.0:.3f}" if isinstance(value, float) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,7 @@ from agent_rl.trajectory.viewer.query import Query
 from agent_rl.trajectory.viewer.records import find_sources
 from agent_rl.trajectory.viewer.rendering import environment
 
-__all__ = ["Run", "charts", "facts", "read_run", "report", "run_facts"]
+__all__ = ["Run", "charts", "facts", "read_run", "report", "run_charts", "run_facts"]
 
 CHARTS: dict[str, dict[str, str]] = {
     "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
@@ -33,16 +33,25 @@ CHARTS: dict[str, dict[str, str]] = {
     "Tools": {"agent/tool_calls": "calls", "agent/tool_errors": "errors", "agent/repeated_calls": "repeated calls"},
     "Turns": {"agent/turns": "turns", "agent/malformed_turns": "malformed"},
     "Response tokens": {"response_length/mean": "mean", "response_length/max": "longest"},
-    "Seconds of a step": {
+    "Seconds per step": {
         "timing_s/step": "step", "timing_s/gen": "generation", "timing_s/old_log_prob": "old log-probs",
         "timing_s/ref": "reference", "timing_s/update_actor": "update", "timing_s/update_weights": "weights",
     },
-    "Tokens a second": {"perf/throughput": "tokens a second a GPU"},
+    "Tokens per second": {"perf/throughput": "tokens per second and GPU"},
     "Unscored": {"agent/unscored": "trajectories"},
     "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},
     "Gradient norm": {"actor/grad_norm": "actor"},
 }  # fmt: skip
 """Each chart's metrics of verl, and what they are called there."""
+RUN_CHARTS = {
+    "Reward": {"critic/score/mean": "mean"},
+    "Correctness": {"agent/correctness": "training"},
+    "Response tokens": CHARTS["Response tokens"],
+    "Tool calls per trajectory": CHARTS["Tools"],
+    "Entropy": {"actor/entropy": "entropy"},
+    "Seconds per step": {"timing_s/step": "step", "timing_s/gen": "generation", "timing_s/update_actor": "update"},
+}
+"""The curves of the viewer's first page."""
 COMPARED = {
     "critic/score/mean": "Reward",
     "agent/acc": "Success",
@@ -52,8 +61,8 @@ COMPARED = {
     "agent/malformed_rate": "Malformed turns, share",
     "response_length/mean": "Response tokens",
     "agent/unscored": "Unscored trajectories",
-    "timing_s/step": "Seconds of a step",
-    "perf/throughput": "Tokens a second a GPU",
+    "timing_s/step": "Seconds per step",
+    "perf/throughput": "Tokens per second and GPU",
 }
 """Metrics of the tables, and a chart each where several runs are compared."""
 FACTS = {
@@ -203,6 +212,17 @@ def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
     return _compared(runs) if len(runs) > 1 else _charts_of(runs[0], _trajectories(runs[0], cache))
 
 
+def run_charts(run: Run) -> list[Chart]:
+    """The six curves of the viewer's first page."""
+    validations = {
+        f"validation {name.split('/')[0]}": [(step, value, None, None) for step, value in points]
+        for name, points in _validation(run)
+        if "/acc/" in name
+    }
+    found = [Chart(title, _lines(run.training, keys)) for title, keys in RUN_CHARTS.items()]
+    return [found[0], replace(found[1], marks=validations), *found[2:]]
+
+
 def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
     """The charts of one run that have a point."""
     names = components(run.training, run.about.get("configuration") or {})
@@ -236,10 +256,9 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
     ends = max(1, min(ENDS, len(run.training) // 2))
     return {
         "name": run.name,
-        "steps": len(run.training),
-        "warnings": run.warnings,
-        "state": run.state,
+        "run": run,
         "facts": run_facts(run),
+        "steps": len(run.training),
         "charts": _drawn(_charts_of(run, trajectories)),
         "ends": ends,
         "table": [

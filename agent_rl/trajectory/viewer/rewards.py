@@ -24,7 +24,7 @@ __all__ = [
     "read_group",
 ]
 
-TRAINED = "as it was trained with"
+TRAINED = "as used in training"
 COMPUTED = "its reward's distance from the group's mean in standard deviations: the trace has none of the training"
 
 
@@ -94,6 +94,22 @@ class SampleGroup:
     def names(self) -> list[str]:
         """Of the components, in their order."""
         return list(dict.fromkeys(name for sample in self.samples for name in components(sample.record)))
+
+    @property
+    def varying(self) -> list[str]:
+        """The components whose values differ between the samples; all of a group of one."""
+        values = {name: {components(each.record).get(name) for each in self.samples} for name in self.names}
+        return [name for name, found in values.items() if len(found) > 1 or len(self.samples) == 1]
+
+    @property
+    def different_first(self) -> list[Sample]:
+        """The samples, those first whose advantages are farthest from 0."""
+        return sorted(self.samples, key=lambda sample: -abs(sample.advantage or 0.0))
+
+    @property
+    def trained(self) -> bool:
+        """Whether the advantages are those of the training."""
+        return self.source == TRAINED
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
         """How far a sample's component lies from the mean of its group; None: there is nothing to compare with."""

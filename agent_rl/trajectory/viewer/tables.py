@@ -25,7 +25,7 @@ CREATE TABLE trajectories (
     step INTEGER, split TEXT, data_source TEXT, agent TEXT, stop_reason TEXT, reward REAL, correctness REAL,
     turns INTEGER,
     calls INTEGER, errors INTEGER, malformed INTEGER, tokens INTEGER, seconds REAL, error TEXT, prompt_key TEXT,
-    question TEXT, answer TEXT);
+    question TEXT, answer TEXT, truth TEXT);
 CREATE TABLE tools (name TEXT, id INTEGER, PRIMARY KEY (name, id)) WITHOUT ROWID;
 CREATE TABLE components (name TEXT, id INTEGER, value REAL, PRIMARY KEY (name, id)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail=none, columnsize=0);
@@ -86,6 +86,7 @@ class RowBatch:
                 record.get("seconds") or 0.0,
                 None if record.get("error") is None else _stored(record["error"]),
                 _prompt_key(record, question, info), _stored(question[:_SHOWN]), _stored(str(answer or "")[:_SHOWN]),
+                _stored(_truth(record.get("ground_truth"))[:_SHOWN]),
             )
         )  # fmt: skip
         self._tools += [(tool, number) for tool in {visible(call.get("name")) for call in calls}]
@@ -103,6 +104,11 @@ class RowBatch:
         changed = [self.offset, self._skipped, self.file]
         database.execute("UPDATE files SET offset = ?, skipped = skipped + ? WHERE id = ?", changed)
         database.commit()
+
+
+def _truth(value: Any) -> str:
+    """The right answer in a line; empty without one."""
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def lines(source: Source, offset: int) -> Iterator[tuple[bytes, int]]:

@@ -30,7 +30,7 @@ document.addEventListener("keydown", (event) => {
   }
   const act = {
     j: () => move(1), k: () => move(-1), n: () => follow("next"), p: () => follow("previous"), u: () => follow("up"),
-    g: () => follow("group"), t: () => follow("tokens"), c: () => follow("compare"), d: () => follow("theme"),
+    g: () => follow("group"), t: () => follow(find("tokens") ? "tokens" : "trajectories"), r: () => follow("runs"), c: () => follow("compare"), d: () => follow("theme"),
     "/": () => { const filters = find("filters"); if (filters) filters.open = true; find("search")?.focus(); },
   }[event.key];
   if (act) { event.preventDefault(); act(); }
@@ -49,6 +49,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const back = location.hash.startsWith("#row-") && find(location.hash.slice(5));
   if (back && items().includes(back)) choose(back);
   if (find("rows")?.dataset.live) setInterval(refresh, 2000);
+  if (document.querySelector(".run[data-live]")) setTimeout(() => document.hidden || location.reload(), 10000);
 });
 
 // New rows come in above; what the reader looks at stays where it is on the screen.
