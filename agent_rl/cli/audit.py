@@ -113,7 +113,7 @@ def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> It
     """The findings at each turn of the trajectories."""
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
     from agent_rl.trajectory import trace
-    from agent_rl.trajectory.exports.selection import trace_of
+    from agent_rl.trajectory.trace.files import trace_of
 
     found = False
     for trajectory in filter(has_tokens, trace.read(trace_of(path), torn="skip", tokens=True)):

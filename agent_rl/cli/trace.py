@@ -81,7 +81,8 @@ def export(
 
     --json: `out`, `trajectories`, and of sft `left_out` (a number for each reason).
     """
-    from agent_rl.trajectory.exports.selection import select, trace_of
+    from agent_rl.trajectory.exports.selection import select
+    from agent_rl.trajectory.trace.files import trace_of
 
     _refuse_others(form, {
         ExportFormat.SFT: {"--per-prompt": per_prompt},

@@ -22,6 +22,7 @@ from agent_rl.errors import AgentRLError
 from agent_rl.launch.output import failure
 from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
+from agent_rl.work.parts import whole_lines
 
 __all__ = [
     "Tail",
@@ -156,7 +157,9 @@ def process_tree(
             finally:
                 stop(child)
     finally:
-        _end_all(variable, mark)
+        psutil.wait_procs(_processes_with(variable, mark), STOP_S)
+        for process in _processes_with(variable, mark):
+            process.kill()
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
@@ -180,13 +183,6 @@ def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callabl
             return
         watch()
         time.sleep(POLL_S)
-
-
-def _end_all(variable: str, value: str) -> None:
-    """Wait for all other processes that inherited an environment variable, and kill those that do not end."""
-    psutil.wait_procs(_processes_with(variable, value), STOP_S)
-    for process in _processes_with(variable, value):
-        process.kill()
 
 
 def begin_child() -> None:
@@ -232,14 +228,9 @@ class Tail:
 
     def read(self) -> None:
         """Hand on the lines that are complete by now."""
-        if not self._path.exists():
-            return
-        with open(self._path, "rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self._offset += len(line)
+        if self._path.exists():
+            for start, line in whole_lines(self._path, self._offset):
+                self._offset = start + len(line)
                 self._on_line(line.decode(errors="replace").rstrip("\n"))
 
 
@@ -269,6 +260,7 @@ def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
 
 
 def _processes_with(variable: str, value: str) -> list[psutil.Process]:
+    """All other processes that have inherited an environment variable, and run."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):

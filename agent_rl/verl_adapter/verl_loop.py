@@ -73,7 +73,9 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         self, *args: Any, tools: ToolListWrap | None = None, setup: EpisodeSetup | None = None, **kwargs: Any
     ) -> None:
         if setup is not None:
-            _require_no_run(type(self))
+            if type(self).run is not EpisodeAgentLoop.run:
+                problem = f"{type(self).__name__} overrides run(), which only verl's worker calls"
+                raise ConfigError("loop", problem, "Override format(), hooks(), user(), session() or run_row() instead")
             EpisodeLoop.__init__(self, setup)
             return
         AgentLoopBase.__init__(self, *args, **kwargs)
@@ -194,9 +196,3 @@ def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Trace
         writer = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
         known = _known[id(config)] = (config, settings, limits, stops, writer)
     return known[1:]
-
-
-def _require_no_run(cls: type[EpisodeAgentLoop]) -> None:
-    if cls.run is not EpisodeAgentLoop.run:
-        problem = f"{cls.__name__} overrides run(), which only verl's worker calls"
-        raise ConfigError("loop", problem, "Override format(), hooks(), user(), session() or run_row() instead")

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-__all__ = ["append_lines", "beside", "firsts", "parts"]
+__all__ = ["append_lines", "beside", "firsts", "parts", "whole_lines"]
 
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """Errors of a file system without locks."""
@@ -67,6 +67,17 @@ def firsts(paths: Iterable[Path]) -> list[Path]:
     return [path for path in given if path not in later]
 
 
+def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int, bytes]]:
+    """The whole lines of a file from a byte on, each with the byte at which it begins, and without one that is torn."""
+    with open(path, "rb") as file:
+        file.seek(start)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield start, line
+            start += len(line)
+
+
 def beside(trace: str | os.PathLike[str], kind: str) -> Path:
     """The file beside a trace: `trace.<kind>.jsonl` of `trace.jsonl`."""
     path = Path(trace)
@@ -88,10 +99,8 @@ def _locked(file: io.FileIO) -> Iterator[None]:
                 raise
             digest = hashlib.sha256(os.path.realpath(file.name).encode()).hexdigest()[:16]
             place = Path(tempfile.gettempdir()) / f"agent_rl-{os.getuid()}-{digest}.lock"
-            fcntl.flock(stack.enter_context(open(place, "ab", opener=_opener)), fcntl.LOCK_EX)
+            # a file of our own, never through a link that somebody else has made
+            lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _opener(path: str, flags: int) -> int:
-    """Open a file of our own, never through a link that somebody else has made."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

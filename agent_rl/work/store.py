@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.work.concurrency import PerLoop
-from agent_rl.work.parts import append_lines
+from agent_rl.work.parts import append_lines, whole_lines
 from agent_rl.work.progress import progress
 
 __all__ = ["Cache", "Found", "Pieces", "Store", "by_content", "file_digest", "pieces", "reply_key"]
@@ -137,15 +137,11 @@ class Store:
         """Find the whole lines that were appended since the last time."""
         if self.path.stat().st_size <= self._end:
             return
-        with open(self.path, "rb") as lines:
-            lines.seek(self._end)
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    return
-                with suppress(ValueError, TypeError):  # the line of a killed process
-                    key, _ = json.loads(line)
-                    self._places[key] = self._end, len(line)
-                self._end += len(line)
+        for start, line in whole_lines(self.path, self._end):
+            with suppress(ValueError, TypeError):  # the line of a killed process
+                key, _ = json.loads(line)
+                self._places[key] = start, len(line)
+            self._end = start + len(line)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

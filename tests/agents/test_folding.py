@@ -162,14 +162,14 @@ def tokens(tokenizer, builder):
     from agent_rl.agents.policies.token_policy import TokenPolicy
     from tests.agents.server import Server
 
-    def make(*texts, response_length, reserve_tokens, prompt_length=512, max_folds=8):
+    def make(*texts, response_length, reserve_tokens, max_folds=8):
         server = Server(tokenizer, *texts)
         inner = TokenPolicy(
             server,
             builder,
             tokenizer,
             {"logprobs": True},
-            prompt_length=prompt_length,
+            prompt_length=512,
             response_length=response_length,
             engine_stops=False,
         )
@@ -200,18 +200,6 @@ def test_each_sequence_has_what_was_sampled_in_it(tokens, tokenizer):
         ]
     assert first.prompt_ids == server.requests[0]["ids"]
     assert second.prompt_ids == server.requests[3]["ids"]
-
-
-def test_notes_beyond_the_prompts_length_are_response_that_is_not_trained_on(tokens):
-    texts = (act(), act("1+1"), "It was 42. " * 5, ANSWER)
-    policy, inner, server = tokens(*texts, response_length=200, reserve_tokens=120, prompt_length=60)
-    trajectory = play(policy)
-    assert trajectory.answer == "42"
-    second = inner.sequences()[1]
-    assert len(second.prompt_ids) == 60
-    rendered = server.requests[-1]["ids"]
-    assert second.prompt_ids + second.response_ids[: len(rendered) - 60] == rendered
-    assert not any(second.mask[: len(rendered) - 60])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

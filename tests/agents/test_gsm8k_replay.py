@@ -75,13 +75,6 @@ class ScriptedEngine:
         return f"Thought: Now I know the answer.\nFinal Answer: {answer}"
 
 
-class InProcess:
-    """verl's `RewardLoopWorker`, called as a Ray actor's handle is called."""
-
-    def __init__(self, worker):
-        self.compute_score = SimpleNamespace(remote=worker.compute_score)
-
-
 def script(example):
     """The expressions of a solution, and its final answer or None."""
     annotations = ANNOTATION.findall(example["answer"])
@@ -134,7 +127,8 @@ def replay(compose, tmp_path_factory):
     engine = ScriptedEngine(tokenizer, {example["question"]: script(example) for example in examples})
 
     async def generate():
-        reward = InProcess(RewardLoopWorker(config))
+        scoring = SimpleNamespace(remote=RewardLoopWorker(config).compute_score)  # called as a Ray actor's
+        reward = SimpleNamespace(compute_score=scoring)
         worker = AgentLoopWorker(config, engine, reward_loop_worker_handles=[reward])
         return await worker.generate_sequences(batch)
 

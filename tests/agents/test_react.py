@@ -176,11 +176,7 @@ def test_prompt_gets_a_system_message_that_describes_the_tools():
 def test_instructions_may_hold_braces():
     (system,) = ReactFormat('Write {"expression": "..."} for {tool_names}').prompt([], TOOLS[:1])
     assert system["content"] == 'Write {"expression": "..."} for calculator'
-
-
-def test_instructions_without_tools():
-    (system, _) = ReactFormat("[{tools}][{tool_names}]").prompt([{"role": "user", "content": "?"}], [])
-    assert system["content"] == "[][]"
+    assert ReactFormat("[{tools}][{tool_names}]").prompt([], [])[0]["content"] == "[][]"
 
 
 def test_observation_has_a_line_for_each_result():
@@ -195,16 +191,6 @@ def test_observation_has_a_line_for_each_result():
 def test_observation_is_one_message_in_the_configured_role(role):
     reply = ReactFormat(observation_role=role).reply("Observation: 42", [ToolResult("", "calculator", "42")])
     assert reply == [{"role": role, "content": "Observation: 42"}]
-
-
-def test_correction_says_what_was_expected():
-    with pytest.raises(MalformedActionError) as caught:
-        ReactFormat().parse("hm", TOOLS)
-    assert ReactFormat().correction(caught.value) == f"Observation: Error: {NO_ACTION}"
-
-
-def test_call_without_known_tool_is_left_to_the_session():
-    assert ReactFormat().parse(ACTION + "6*7", []).calls == [ToolCall("calculator", {})]
 
 
 # Strict reading

@@ -93,21 +93,14 @@ def episode(compose, tokenizer, services, monkeypatch):
 
 
 @pytest.mark.parametrize(("file", "tool", "arguments", "expected"), CALLS, ids=[f"{c[0]}-{c[1]}" for c in CALLS])
-def test_under_verls_tool_agent(episode, file, tool, arguments, expected):
+def test_it_is_read_under_verls_loop_and_under_ours(episode, file, tool, arguments, expected):
     call = json.dumps({"name": tool, "arguments": arguments})
     read, requests = episode("tool_agent", file, f"<tool_call>\n{call}\n</tool_call>", "Done.")
     assert requests == 2
     assert expected in read.split("<tool_response>")[1]
-
-
-@pytest.mark.parametrize(("file", "tool", "arguments", "expected"), CALLS, ids=[f"{c[0]}-{c[1]}" for c in CALLS])
-def test_episode_in_this_packages_loop(episode, file, tool, arguments, expected):
     turn = f"Action: {tool}\nAction Input: {json.dumps(arguments)}"
     read, requests = episode("react_agent", file, turn, "Final Answer: done")
-    if tool == "submit_answer":
-        assert requests == 1
-    else:
-        assert expected in read.split("Observation:")[-1]
+    assert requests == 1 if tool == "submit_answer" else expected in read.split("Observation:")[-1]
 
 
 def test_no_shipped_file_is_missing_here(monkeypatch):

@@ -87,13 +87,6 @@ def test_results_of_an_older_version_are_read():
     assert Trajectory.from_dict(data) == _full()
 
 
-def test_a_trajectory_of_an_older_version_has_an_empty_row():
-    data = _full().to_dict()
-    del data["row"]
-    old = Trajectory.from_dict(data)
-    assert (old.row, old.extra_info) == ({}, {})
-
-
 def test_a_row_is_kept_as_json_data_without_prompt_and_media():
     columns = {
         "prompt": [{"role": "user", "content": "?"}],
@@ -117,17 +110,12 @@ def test_a_row_is_kept_as_json_data_without_prompt_and_media():
     assert Trajectory.from_json(trajectory.to_json()).extra_info == row["extra_info"]
 
 
-def test_counts_of_an_empty_trajectory():
-    empty = Trajectory(prompt=[], stop_reason=StopReason.ERROR)
-    assert (empty.tool_calls, empty.tool_errors, empty.malformed_turns, empty.results) == (0, 0, 0, [])
-    assert (empty.generation_seconds, empty.tool_seconds) == (0, 0)
-
-
 @pytest.mark.parametrize("trajectory", [_full(), Trajectory(prompt=[], stop_reason=StopReason.ERROR, error="boom")])
 def test_json_goes_both_ways(trajectory):
     assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
     assert Trajectory.from_json(trajectory.to_json().encode()) == trajectory
+    assert "\n" not in trajectory.to_json()
 
 
 def test_to_dict_is_plain_data_that_crosses_process_boundaries():
@@ -136,10 +124,6 @@ def test_to_dict_is_plain_data_that_crosses_process_boundaries():
     assert _types(data) <= {dict, list, str, int, float, bool, type(None)}
     assert Trajectory.from_dict(pickle.loads(pickle.dumps(data))) == _full()
     assert pickle.loads(pickle.dumps(_full())) == _full()
-
-
-def test_a_line_of_json_is_one_line():
-    assert "\n" not in _full().to_json()
 
 
 @pytest.mark.parametrize("version", [None, 0, SCHEMA_VERSION + 1, "1"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.agents.policies.call_messages import MARK, call_turns
@@ -63,9 +63,3 @@ class TurnWriter:
             if begin in opening and end not in opening.rpartition(begin)[2]:
                 return f"I compute.\n{end}\n\n{text.rpartition(end)[2].lstrip()}"
         return text
-
-    def stop_before(self, answer: Mapping[str, Any]) -> list[int]:
-        """The token with which a turn stops that this message answers; none: there is no such token."""
-        closing, rest = self.template.following([answer], self.tools)
-        ends = [token for token in closing if token in self.template.end_ids]
-        return ends[-1:] or [token for token in rest[:1] if token in self.template.start_ids]

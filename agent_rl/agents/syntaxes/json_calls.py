@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_rl.agents.syntaxes.reading import call_from, read_call_json, read_json, unreadable, without_ends
+from agent_rl.agents.syntaxes.tagged_calls import blocks
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
@@ -118,12 +119,7 @@ def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[str, list[str]]:
     """The text before the section with calls, and what each call has between its tokens."""
     content, opened, body = text.partition(section)
-    parts = []
-    for part in body.split(opening)[1:]:
-        inner, closed, _ = part.partition(closing)
-        if not closed:
-            unreadable(f"it is not closed by {closing}")
-        parts.append(inner)
+    _, parts = blocks(body, opening, closing)
     if opened and not parts:
         unreadable(f"no call follows {section}")
     return without_ends(content), parts

@@ -14,7 +14,7 @@ from agent_rl.agents.syntaxes.reading import parameter_types, read_call_json, ty
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["deepseek_v4", "glm", "minimax", "qwen3_coder", "seed"]
+__all__ = ["blocks", "deepseek_v4", "glm", "minimax", "qwen3_coder", "seed"]
 
 Parsed = tuple[str, list[ToolCall]]
 
@@ -62,7 +62,7 @@ def seed(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """`<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>` (GLM-4.5 and later)."""
-    content, bodies = _blocks(text, "<tool_call>", "</tool_call>")
+    content, bodies = blocks(text, "<tool_call>", "</tool_call>")
     calls = []
     for body in bodies:
         name = body.partition("<arg_key>")[0].strip()
@@ -90,7 +90,7 @@ def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 def _nested(text: str, block: str, call: _Tag, parameter: _Tag) -> tuple[str, list[tuple[str, list[Any]]]]:
     """The text before the first block; the name of each call in the blocks, and what its parameters' tag finds."""
-    content, bodies = _blocks(text, f"<{block}>", f"</{block}>")
+    content, bodies = blocks(text, f"<{block}>", f"</{block}>")
     found = []
     for body in bodies:
         call.require_nothing_else(body, required=True)
@@ -100,7 +100,7 @@ def _nested(text: str, block: str, call: _Tag, parameter: _Tag) -> tuple[str, li
     return content, found
 
 
-def _blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
+def blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
     """The text before the first block, and the blocks.
 
     Raises:
@@ -120,10 +120,7 @@ def _call(name: str, pairs: list[tuple[str, str]], tools: Sequence[ToolSpec]) ->
     if not name or "<" in name:
         unreadable("it has no name")
     types = parameter_types(name, tools)
-    arguments = {key.strip(): typed(_unwrapped(raw), types.get(key.strip())) for key, raw in pairs}
+    arguments = {
+        key.strip(): typed(raw.removeprefix("\n").removesuffix("\n"), types.get(key.strip())) for key, raw in pairs
+    }
     return ToolCall(name, arguments)
-
-
-def _unwrapped(raw: str) -> str:
-    """An argument without the line breaks that set it off from its tags."""
-    return raw.removeprefix("\n").removesuffix("\n")

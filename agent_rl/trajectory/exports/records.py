@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from agent_rl.trajectory import Trajectory
-from agent_rl.trajectory.exports.selection import split_of
 from agent_rl.trajectory.trace import TrainedRow, image_names
+from agent_rl.trajectory.trace.tables import split_of
 
 __all__ = ["flat_record", "write_csv", "write_jsonl"]
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory, trace
+from agent_rl.trajectory.trace.tables import split_of
 
-__all__ = ["select", "split_of", "trace_of"]
-
-_NAMES = ("trace.jsonl", "trajectories.jsonl")
+__all__ = ["select"]
 
 
 def select(
@@ -44,23 +43,3 @@ def select(
         yield from islice(filter(fits, trace.read(path, torn="skip")), limit)
     except ValueError as error:
         raise ConfigError(str(path), str(error), "Name a trace, or an evaluation's trajectories.jsonl") from error
-
-
-def split_of(trajectory: Trajectory) -> str | None:
-    """The split that the trajectory's row names."""
-    return trajectory.info.get("split") or trajectory.extra_info.get("split")
-
-
-def trace_of(given: str | Path) -> Path:
-    """The trace of a run's or an evaluation's folder, or the file itself.
-
-    Raises:
-        ConfigError: the folder has no trace.
-    """
-    path = Path(given).expanduser()
-    candidates = [path / name for name in _NAMES] if path.is_dir() else [path]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    problem = f"the folder has no {' or '.join(_NAMES)}" if path.is_dir() else "there is no such file or folder"
-    raise ConfigError(str(given), problem, "Name a run's folder, an evaluation's, or a trace")

@@ -16,8 +16,8 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import StopReason, Trajectory
-from agent_rl.trajectory.exports.selection import split_of
 from agent_rl.trajectory.trace import Tokens
+from agent_rl.trajectory.trace.tables import split_of
 
 __all__ = ["SftChoice", "sft_rows", "write_sft"]
 

@@ -11,14 +11,19 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
+from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.trace.images import store_images
 from agent_rl.trajectory.trace.tokens import TokenReader, append_tokens
 from agent_rl.work.parts import append_lines, parts
 
-__all__ = ["append", "read"]
+__all__ = ["append", "read", "trace_of"]
+
+NAMES = ("trace.jsonl", "trajectories.jsonl")
+"""Of a run and of an evaluation, in its folder."""
 
 
 def append(
@@ -74,6 +79,20 @@ def read(
                 if reader is not None and (found := reader.read(trajectory.id)):
                     trajectory.info["tokens"] = found
                 yield trajectory
+
+
+def trace_of(place: str | os.PathLike[str]) -> Path:
+    """The trace of a run's or an evaluation's folder, or the file itself.
+
+    Raises:
+        ConfigError: the folder has no trace.
+    """
+    path = Path(place).expanduser()
+    for candidate in [path / name for name in NAMES] if path.is_dir() else [path]:
+        if candidate.is_file():
+            return candidate
+    problem = f"the folder has no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
+    raise ConfigError(str(place), problem, "Name a run's folder, an evaluation's, or a trace")
 
 
 def _is_json(line: bytes) -> bool:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.trace.batches import TrainedRow, read_trained_rows
-from agent_rl.trajectory.trace.files import read
+from agent_rl.trajectory.trace.files import read, trace_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TraceTables", "read_trace"]
+__all__ = ["TraceTables", "read_trace", "split_of"]
 
-TRACES = ("trace.jsonl", "trajectories.jsonl")
-"""Of a run and of an evaluation, in its folder."""
 TRAJECTORY = (
     *("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "answer"),
     *("ground_truth", "reward", "advantage", "turns", "calls", "prompt_tokens", "response_tokens", "seconds", "ended"),
@@ -66,7 +62,7 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
     """
     import pandas as pd
 
-    path = _trace_of(Path(run).expanduser())
+    path = trace_of(run)
     trained = read_trained_rows(path)
     trajectories: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
@@ -92,6 +88,11 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
     )
 
 
+def split_of(trajectory: Trajectory) -> str | None:
+    """The split that the trajectory's row names."""
+    return trajectory.info.get("split") or trajectory.extra_info.get("split")
+
+
 def _trajectory(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[str, Any]:
     import numpy as np
 
@@ -100,7 +101,7 @@ def _trajectory(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[s
         **{name: getattr(trajectory, name) for name in TRAJECTORY if hasattr(trajectory, name)},
         "group": trajectory.id.rpartition("_")[0],
         "step": info.get("step"),
-        "split": info.get("split") or trajectory.extra_info.get("split"),
+        "split": split_of(trajectory),
         "index": info.get("index", info.get("row")),
         "stop_reason": trajectory.stop_reason.value,
         "reward": score.total if score else None,
@@ -109,13 +110,3 @@ def _trajectory(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[s
         "calls": trajectory.tool_calls,
         **{f"reward.{name}": value for name, value in (score.components if score else {}).items()},
     }
-
-
-def _trace_of(path: Path) -> Path:
-    """The trace of a folder, or the file itself."""
-    files = [path / name for name in TRACES] if path.is_dir() else [path]
-    found = next((file for file in files if file.is_file()), None)
-    if found is None:
-        problem = f"the folder has no {' or '.join(TRACES)}" if path.is_dir() else "there is no such file or folder"
-        raise ConfigError(str(path), problem, "Name a run's folder, an evaluation's, or a trace")
-    return found

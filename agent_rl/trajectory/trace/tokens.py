@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from agent_rl.work.parts import append_lines, beside, parts
+from agent_rl.work.parts import append_lines, beside, parts, whole_lines
 
 __all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
 
@@ -112,15 +112,11 @@ class TokenReader:
     def _refresh(self) -> None:
         """Note where the lines begin that were written since; a torn one is not as long as it says."""
         for path in filter(Path.exists, parts(self._first)):
-            start = self._ends.get(path, 0)
-            with open(path, "rb") as file:
-                file.seek(start)
-                while (line := file.readline()).endswith(b"\n"):
-                    head = _HEAD.match(line)
-                    if head and head.end() + int(head[2]) == len(line):
-                        self._places[json.loads(head[1])] = (path, start)
-                    start += len(line)
-            self._ends[path] = start
+            for start, line in whole_lines(path, self._ends.get(path, 0)):
+                head = _HEAD.match(line)
+                if head and head.end() + int(head[2]) == len(line):
+                    self._places[json.loads(head[1])] = (path, start)
+                self._ends[path] = start + len(line)
 
 
 def pack(values: Sequence[float]) -> str:

@@ -116,7 +116,8 @@ class Chart:
             named.append((line.name, _plot(axes, line, COLOURS[number % len(COLOURS)], aside)))
         for (name, value), dashes in zip(self.levels.items(), itertools.cycle(_DASHES), strict=False):
             named.append((f"{name}: {value:.4g}", axes.axhline(value, color=COLOURS[-1], dashes=dashes, linewidth=1.2)))
-        axes.set_ylim(*scale.around_ticks())
+        room = 0.03 * (scale.ticks[-1] - scale.ticks[0])  # for what is drawn at the first and the last tick
+        axes.set_ylim(scale.ticks[0] - room, scale.ticks[-1] + room)
         axes.set_title(one_line(self.title, _LONGEST), loc="left", fontweight="bold", parse_math=False)
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -153,11 +154,6 @@ class _Scale(NamedTuple):
         values = [value for line in lines for each in (*line.points, *line.band, *line.marks) for value in each[1:]]
         values += levels
         return cls(min(steps, default=0.0), max(steps, default=0.0), _ticks(min(values or [0.0]), max(values or [0.0])))
-
-    def around_ticks(self) -> tuple[float, float]:
-        """The first and the last tick, with room for what is drawn at them."""
-        room = 0.03 * (self.ticks[-1] - self.ticks[0])
-        return self.ticks[0] - room, self.ticks[-1] + room
 
     def x(self, step: float) -> float:
         share = (step - self.first) / (self.last - self.first) if self.last > self.first else 0.5

@@ -258,9 +258,9 @@ class TraceIndex:
         batch, stored = RowBatch(file, offset), Future[None]()
         stored.set_result(None)
         with ThreadPoolExecutor(1, "agent_rl-index") as thread:  # SQLite takes most of the time, and not Python's lock
-            for line, size in lines(source, offset):
-                progress(size)
-                number += batch.read(number + 1, source.name, line, size)
+            for line in lines(source, offset):
+                progress(len(line))
+                number += batch.read(number + 1, source.name, line)
                 if len(batch) >= _BATCH:
                     stored.result()
                     stored = thread.submit(batch.store, self._writer)

@@ -15,7 +15,6 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from markupsafe import Markup
 
 from agent_rl.trajectory.trace import image_folder, read_trained_rows
-from agent_rl.trajectory.viewer.charts import COLOURS
 from agent_rl.trajectory.viewer.images import image_type, names_of
 from agent_rl.trajectory.viewer.index import PAGE, TraceIndex
 from agent_rl.trajectory.viewer.query import FACETS, NUMBERS, Query, read_int
@@ -42,12 +41,14 @@ class Pages:
     def runs(self, request: Request) -> Response:
         """The runs that the files are of, how they stand and how they go; the table where there is none."""
         folders = dict.fromkeys(source.path.parent for source in self.index.sources)
-        found = [folder for folder in folders if (folder / "run.json").is_file() or (folder / "metrics.jsonl").is_file()]
+        found = [
+            folder for folder in folders if (folder / "run.json").is_file() or (folder / "metrics.jsonl").is_file()
+        ]
         if not found or request.query_params:
             return self.table(request)
         names = {source.path.parent: source.name for source in self.index.sources}
         runs = [self._run(folder, names[folder]) for folder in found]
-        return self._page("run.html", runs=runs, style="".join(f".c{n}{{background:{c}}}" for n, c in enumerate(COLOURS)))
+        return self._page("run.html", runs=runs)
 
     def table(self, request: Request) -> HTMLResponse:
         """The trajectories that a query finds."""
@@ -162,7 +163,9 @@ class Pages:
 
     def missing(self, request: Request, problem: str) -> Response:
         """A page that is not there."""
-        page = self._page("missing.html", problem=problem if problem != "Not Found" else f"{request.url.path} is no page")
+        page = self._page(
+            "missing.html", problem=problem if problem != "Not Found" else f"{request.url.path} is no page"
+        )
         return HTMLResponse(page.body, status_code=404)
 
     def count(self, request: Request) -> JSONResponse:

@@ -38,11 +38,6 @@ class Source:
     path: Path
     name: str
 
-    @property
-    def is_document(self) -> bool:
-        """Whether the file is one record and not one on each line."""
-        return self.path.suffix == ".json"
-
 
 def find_sources(given: Sequence[str]) -> list[Source]:
     """The files of folders and files that a user names.

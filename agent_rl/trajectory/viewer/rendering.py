@@ -58,9 +58,17 @@ def _mark(correctness: float | None) -> Markup:
     """Whether an answer is right, in a sign, a colour and a word; nothing where no scorer has judged it."""
     if correctness is None:
         return Markup()
-    kind, sign = ("right", "\u2713") if correctness >= 1 else ("wrong", "\u2717") if correctness <= 0 else ("partly right", "\u25d0")
+    kind, sign = (
+        ("right", "\u2713")
+        if correctness >= 1
+        else ("wrong", "\u2717")
+        if correctness <= 0
+        else ("partly right", "\u25d0")
+    )
     tone = {"right": "good", "wrong": "bad"}.get(kind, "warn")
-    return Markup('<span class="mark {}" role="img" aria-label="{}" title="{}">{}</span>').format(tone, kind, kind, sign)
+    return Markup('<span class="mark {}" role="img" aria-label="{}" title="{}">{}</span>').format(
+        tone, kind, kind, sign
+    )
 
 
 def _number(value: Any) -> str:

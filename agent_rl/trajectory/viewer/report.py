@@ -18,7 +18,7 @@ from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
 from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, read_state
 from agent_rl.trajectory.symptoms import Warned, components, end_warnings, run_warnings, series
 from agent_rl.trajectory.trace import image_folder
-from agent_rl.trajectory.viewer.charts import COLOURS, Chart
+from agent_rl.trajectory.viewer.charts import Chart
 from agent_rl.trajectory.viewer.images import names_of, thumbnail
 from agent_rl.trajectory.viewer.index import TraceIndex
 from agent_rl.trajectory.viewer.query import Query
@@ -188,7 +188,6 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
         runs: one, which is shown in full; or several, which are compared.
         cache: where the index of the trajectories is kept.
     """
-    colours = "".join(f".c{number}{{background:{colour}}}" for number, colour in enumerate(COLOURS))
     style = Path(__file__).with_name("static").joinpath("viewer.css").read_text(encoding="utf-8")
     return str(
         environment()
@@ -196,7 +195,7 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
         .render(
             runs=[_shown(run, cache) for run in runs],
             comparison=_comparison(runs) if len(runs) > 1 else {},
-            style=Markup(style + colours),
+            style=Markup(style),
             ends=ENDS,
         )
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.rendering import visible
+from agent_rl.work.parts import whole_lines
 
 __all__ = ["SCHEMA", "RowBatch", "lines"]
 
@@ -50,9 +51,9 @@ class RowBatch:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def read(self, number: int, name: str, line: bytes, size: int) -> bool:
+    def read(self, number: int, name: str, line: bytes) -> bool:
         """Add the trajectory of a line of the file with this name; whether it is one."""
-        at, self.offset = self.offset, self.offset + size
+        at, self.offset = self.offset, self.offset + len(line)
         try:
             self._add(number, name, at, len(line), in_our_form(json.loads(line)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -111,18 +112,12 @@ def _truth(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def lines(source: Source, offset: int) -> Iterator[tuple[bytes, int]]:
-    """Whole lines from an offset, with their sizes; a line that is still being written comes later."""
-    with open(source.path, "rb") as file:
-        if source.is_document:
-            text = file.read()
-            yield text, len(text)
-            return
-        file.seek(offset)
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            yield line, len(line)
+def lines(source: Source, offset: int) -> Iterator[bytes]:
+    """Whole lines from an offset; a file that is one record is one line, whatever breaks it has."""
+    if source.path.suffix == ".json":
+        yield source.path.read_bytes()
+    else:
+        yield from (line for _, line in whole_lines(source.path, offset))
 
 
 def _texts(record: Mapping[str, Any]) -> Iterator[str]:

@@ -93,14 +93,6 @@ def test_cut_turn_is_not_acted_upon():
     assert life == []
 
 
-def test_failing_engine_is_engine_error_with_its_message():
-    trajectory = run([act()])
-    assert trajectory.stop_reason is StopReason.ENGINE_ERROR
-    assert "the script has 1 messages" in trajectory.error
-    assert len(trajectory.turns) == 1
-    assert trajectory.results[0].text == "42"
-
-
 def test_prompt_that_does_not_fit_is_unscored():
     class Small(ScriptedPolicy):
         async def begin(self, messages, tools):
@@ -204,13 +196,6 @@ def test_mistake_in_a_call_is_shown_and_counted_but_not_malformed(text, status, 
     assert shown in trajectory.turns[0].observation
     assert trajectory.turns[0].observation.count("Error: ") == 1
     assert (trajectory.malformed_turns, trajectory.tool_errors, trajectory.tool_calls) == (0, 1, 1)
-
-
-def test_observation_that_the_policy_writes_itself_is_cut():
-    trajectory = run([act() + "\nObservation: 43\nFinal Answer: 43", ANSWER])
-    assert trajectory.turns[0].text == act()
-    assert trajectory.turns[0].observation == "Observation: 42"
-    assert trajectory.answer == "42"
 
 
 # State

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.agents.code_act import CodeActFormat
-from agent_rl.agents.episode.format import Step, with_instructions
+from agent_rl.agents.episode.format import with_instructions
 from agent_rl.agents.episode.policy import Generation
 from agent_rl.agents.plan_act import PlanActFormat
 from agent_rl.agents.react import ReactFormat
@@ -17,11 +17,6 @@ from agent_rl.tools.builtin.calculator import Calculator
 from agent_rl.tools.builtin.python import Python
 from agent_rl.tools.builtin.search import Search
 from agent_rl.trajectory import StopReason, Trajectory, Turn
-
-
-def test_turn_is_read_without_its_thoughts():
-    generated = Generation("<think>Final Answer: 1</think>Final Answer: 2", 9)
-    assert ReactFormat().read(generated, []) == Step(answer="2")
 
 
 @pytest.mark.parametrize(
@@ -84,11 +79,8 @@ ROW = [{"role": "user", "content": "q"}]
 
 
 def test_instructions_begin_the_prompt_or_follow_its_system_message():
+    assert with_instructions(ROW, "") == ROW
     assert with_instructions(ROW, "Do.") == [{"role": "system", "content": "Do."}, *ROW]
     system = {"role": "system", "content": "Be."}
     assert with_instructions([system, *ROW], "Do.") == [{"role": "system", "content": "Be.\n\nDo."}, *ROW]
     assert system["content"] == "Be.", "the row's message is shared by its samples"
-
-
-def test_no_instructions_change_nothing():
-    assert with_instructions(ROW, "") == ROW

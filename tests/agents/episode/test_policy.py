@@ -40,22 +40,6 @@ def test_script_that_is_used_up_is_an_engine_error():
         generate(policy)
 
 
-def test_token_budget_cuts_a_turn():
-    policy = started(["one two three four"], max_tokens=3)
-    assert generate(policy) == Generation("one two three", 3, "length")
-    assert policy.response_tokens == 3
-
-
-def test_message_that_leaves_no_token_is_not_appended():
-    policy = started(["one two"], max_tokens=4)
-    generate(policy)
-    assert not extend(policy, "three four")
-    assert policy.response_tokens == 2
-    assert len(policy.messages) == 2
-    assert extend(policy, "three")
-    assert policy.response_tokens == 3
-
-
 @pytest.mark.parametrize(
     ("text", "stop", "expected"),
     [

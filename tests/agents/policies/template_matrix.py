@@ -84,6 +84,13 @@ def _tool(name: str, parameter: str) -> ToolSpec:
 SPECS = [_tool("calculator", "expression"), _tool("python", "code"), _tool("search", "query")]
 
 
+def stop_before(template: ChatTemplate, answer: dict[str, Any]) -> list[int]:
+    """The token with which a turn stops that this message answers; none: there is no such token."""
+    closing, rest = template.following([answer])
+    ends = [token for token in closing if token in template.end_ids]
+    return ends[-1:] or [token for token in rest[:1] if token in template.start_ids]
+
+
 class Player:
     """A token server that plays turns; each ends with the token at which the engine would stop."""
 
@@ -95,7 +102,7 @@ class Player:
             raise ValueError("its turns are not read: marks of the template stay in their text")
         text, called = self.turns.pop(0)
         answer = {"role": "tool", "name": "calculator", "content": "x"} if called else {"role": "user", "content": "x"}
-        ids = self.template.encode(text) + TurnWriter(self.template).stop_before(answer)
+        ids = self.template.encode(text) + stop_before(self.template, answer)
         return Sampled(ids, [-1.0] * len(ids), "stop")
 
 
@@ -204,7 +211,7 @@ def pictures(template: ChatTemplate) -> str:
     if template.text(messages[:1], prompt=True) == template.text(plain, prompt=True):
         return "no"
     ids = builder.build_initial_tokens(messages[:1])
-    ids += template.encode(messages[1]["content"]) + writer.stop_before(messages[2])
+    ids += template.encode(messages[1]["content"]) + stop_before(template, messages[2])
     ids = builder.merge_context_tokens(messages[:2], messages, ids).token_ids
     rendered = template.rendered(messages, prompt=True)
     if ids == template.encode(rendered):

@@ -53,20 +53,29 @@ async def over(server, **options):
         return await episode(source.policy(usage, seed=3)), usage
 
 
+def talk(server, play, tools=(), **options):
+    """What `play` gives for a conversation that has begun, and the conversation."""
+
+    async def talking():
+        async with endpoint(server, **options) as source:
+            policy = source.policy(PolicyUsage())
+            await policy.begin(PROMPT, tools)
+            return await play(policy), policy
+
+    return asyncio.run(talking())
+
+
 def turns(server, number, **options):
     """So many turns of one conversation, each answered by the environment."""
 
-    async def ask():
-        async with endpoint(server, **options) as source:
-            policy = source.policy(PolicyUsage())
-            await policy.begin(PROMPT, [])
-            found = []
-            for _ in range(number):
-                found.append(await policy.generate())
-                await policy.extend([{"role": "user", "content": "go on"}])
-            return found, policy
+    async def play(policy):
+        found = []
+        for _ in range(number):
+            found.append(await policy.generate())
+            await policy.extend([{"role": "user", "content": "go on"}])
+        return found
 
-    return asyncio.run(ask())
+    return talk(server, play, **options)
 
 
 def refusal(server, error, **options):
@@ -115,62 +124,48 @@ def test_what_is_left_of_the_tokens_is_what_a_turn_may_have():
 
 
 def test_a_replaced_conversation_counts_its_own_tokens():
-    async def ask(server):
-        async with endpoint(server, max_response_tokens=20) as source:
-            policy = source.policy(PolicyUsage())
-            await policy.begin(PROMPT, [])
-            await policy.generate()
-            policy.reserve = 5
-            await policy.begin([{"role": "user", "content": "Go on from here."}], [])
-            await policy.generate()
-            await policy.generate()
-            return policy
+    async def play(policy):
+        await policy.generate()
+        policy.reserve = 5
+        await policy.begin([{"role": "user", "content": "Go on from here."}], [])
+        await policy.generate()
+        await policy.generate()
 
     answers = [said("a", usage=used(10, 4)), said("b", usage=used(30, 6)), said("c", usage=used(37, 1))]
     with FaultyServer(*[answer(200, each) for each in answers]) as server:
-        policy = asyncio.run(ask(server))
-    assert [json.loads(request.body)["max_tokens"] for request in server.requests] == [
-        20,
-        15,
-        9,
-    ]  # nothing was appended
+        _, policy = talk(server, play, max_response_tokens=20)
+    limits = [json.loads(request.body)["max_tokens"] for request in server.requests]
+    assert limits == [20, 15, 9]  # nothing was appended
     assert (policy.prompt_tokens, policy.response_tokens) == (10, 4 + 8)
 
 
 def test_a_prompt_is_as_long_as_in_training():
     """A longer one is not scored; of a replaced conversation the tokens beyond the limit count as response."""
 
-    async def ask(server, *conversations):
-        async with endpoint(server, max_prompt_tokens=20, max_response_tokens=50) as source:
-            policy = source.policy(PolicyUsage())
-            for messages in conversations:
-                await policy.begin(messages, [])
-                await policy.generate()
-            return policy.response_tokens
+    async def play(policy):
+        await policy.generate()
+        await policy.begin(PROMPT, [])
+        await policy.generate()
 
+    limits = {"max_prompt_tokens": 20, "max_response_tokens": 50}
     with FaultyServer(*[answer(200, said("a", usage=used(tokens, 4))) for tokens in (20, 30)]) as server:
-        assert asyncio.run(ask(server, PROMPT, PROMPT)) == 4 + 10 + 4
+        assert talk(server, play, **limits)[1].response_tokens == 4 + 10 + 4
     with (
         FaultyServer(answer(200, said("a", usage=used(21, 4)))) as server,
         pytest.raises(UnscoredError, match=r"has 21 tokens, more than sampling\.max_prompt_tokens=20"),
     ):
-        asyncio.run(ask(server, PROMPT))
+        turns(server, 1, **limits)
 
 
 def test_an_observation_that_leaves_no_token_is_not_appended():
-    async def ask(server):
-        async with endpoint(server, max_response_tokens=20) as source:
-            policy = source.policy(PolicyUsage())
-            await policy.begin(PROMPT, [])
-            await policy.generate()
-            long = [{"role": "user", "content": "word " * 30}]
-            refused, messages = await policy.extend(long), list(policy.messages)
-            return refused, messages, await policy.extend([{"role": "user", "content": "short"}])
+    async def play(policy):
+        await policy.generate()
+        taken = [await policy.extend([{"role": "user", "content": text}]) for text in ("word " * 30, "short")]
+        return taken, [message["content"] for message in policy.messages[1:]]
 
     with FaultyServer(answer(200, said("a", usage=used(10, 4)))) as server:
-        refused, messages, taken = asyncio.run(ask(server))
-    assert (refused, taken) == (False, True)
-    assert [message["role"] for message in messages] == ["user", "assistant"]
+        found, _ = talk(server, play, max_response_tokens=20)
+    assert found == ([False, True], ["a", "short"])
 
 
 @pytest.mark.parametrize(
@@ -183,19 +178,16 @@ def test_an_observation_that_leaves_no_token_is_not_appended():
     ],
 )
 def test_a_stop_string_that_belongs_to_the_turn_is_kept(choice, text):
-    async def ask(server, content):
-        async with endpoint(server) as source:
-            policy = source.policy(PolicyUsage())
-            await policy.begin(PROMPT, [])
-            return await policy.generate(["</search>", "</answer>"], keep_stop=True)
+    async def play(policy):
+        return (await policy.generate(["</search>", "</answer>"], keep_stop=True)).text
 
     for content in ("<search>x", "<search>x</search> and more"):
         body = said(content)
         body["choices"][0] |= choice
         with FaultyServer(answer(200, body)) as server:
-            assert asyncio.run(ask(server, content)).text == text
+            assert talk(server, play)[0] == text
     with FaultyServer(answer(200, said("<search>x", "length"))) as server:
-        assert asyncio.run(ask(server, "")).text == "<search>x"
+        assert talk(server, play)[0] == "<search>x"
 
 
 def test_a_turn_that_was_cut_off_is_one():
@@ -226,17 +218,14 @@ def test_tool_calls_and_their_results_keep_their_ids():
     second = {**CALL, "id": "c2"}
     steps = [answer(200, said(None, "tool_calls", tool_calls=[CALL, second])), answer(200, said("2"))]
 
-    async def ask(server):
-        async with endpoint(server) as source:
-            policy = source.policy(PolicyUsage())
-            await policy.begin(PROMPT, schema)
-            turn = await policy.generate()
-            await policy.extend([{"role": "tool", "content": "2"}, {"role": "tool", "content": "3"}])
-            await policy.generate()
-            return turn
+    async def play(policy):
+        turn = await policy.generate()
+        await policy.extend([{"role": "tool", "content": "2"}, {"role": "tool", "content": "3"}])
+        await policy.generate()
+        return turn
 
     with FaultyServer(*steps) as server:
-        turn = asyncio.run(ask(server))
+        turn, _ = talk(server, play, schema)
     assert turn.calls == [ToolCall("calculator", {"expression": "1+1"}, call_id) for call_id in ("c1", "c2")]
     assert turn.text == ""
     sent = json.loads(server.requests[1].body)
@@ -253,16 +242,13 @@ def test_images_of_tools_are_sent_as_the_interface_takes_them():
 
     content = [{"type": "image", "image": Image.new("RGB", (2, 3), "red")}, {"type": "text", "text": "look"}]
 
-    async def ask(server):
-        async with endpoint(server) as source:
-            policy = source.policy(PolicyUsage())
-            await policy.begin(PROMPT, [])
-            await policy.generate()
-            await policy.extend([{"role": "user", "content": content}])
-            await policy.generate()
+    async def play(policy):
+        await policy.generate()
+        await policy.extend([{"role": "user", "content": content}])
+        await policy.generate()
 
     with FaultyServer(default=answer(200, said("a", usage=used(10, 4)))) as server:
-        asyncio.run(ask(server))
+        talk(server, play)
     image, text = json.loads(server.requests[1].body)["messages"][2]["content"]
     assert text == {"type": "text", "text": "look"}
     data = base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,"))

@@ -18,7 +18,7 @@ from agent_rl.agents.policies.chat_template import (
 from agent_rl.agents.policies.turn_writer import TurnWriter
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import ToolCall
-from tests.agents.policies.template_matrix import AGENTS, HISTORIES, PAGE, page, play, row, template
+from tests.agents.policies.template_matrix import AGENTS, HISTORIES, PAGE, page, play, row, stop_before, template
 from tests.support.real_templates import NAMES
 
 pytestmark = pytest.mark.trainer
@@ -109,7 +109,7 @@ def test_a_template_in_which_the_next_message_ends_a_turn(tokenizer: Any, monkey
     user, tool = (tokenizer.convert_tokens_to_ids(token) for token in ("<|im_end|>", "<|endoftext|>"))
     assert chat.end_id is None
     assert chat.start_ids == {user, tool}
-    assert TurnWriter(chat).stop_before({"role": "tool", "content": "5"}) == [tool]
+    assert stop_before(chat, {"role": "tool", "content": "5"}) == [tool]
 
 
 def test_a_template_without_known_calls_is_said_before_the_first_episode(

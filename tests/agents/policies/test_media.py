@@ -234,8 +234,6 @@ def test_model_without_vision_is_refused(run):
 
 
 def test_result_with_images_is_not_cached(run, tmp_path):
-    (tmp_path / "camera.py").write_text(TOOLS)
-    (tmp_path / "tools.yaml").write_text("tools:\n  - class_name: camera.py:Camera\n")
     (spec,) = load_tools(tmp_path / "tools.yaml")
 
     async def twice():

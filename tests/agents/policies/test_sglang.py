@@ -50,15 +50,12 @@ def test_token_ids_are_sent_and_received():
 @pytest.mark.parametrize(
     "body", [{}, [], {"output_ids": [1]}, {"output_ids": [1], "meta_info": {"finish_reason": "x"}}]
 )
-def test_an_answer_without_tokens_is_the_engines_fault(body):
+def test_an_answer_without_tokens_and_a_refusal_are_the_engines_fault(body):
     with FaultyServer(answer(200), default=answer(200, body)) as server, pytest.raises(EngineError, match="no tokens"):
         ask(server, {})
-
-
-def test_a_refused_request_is_the_engines_fault():
-    with FaultyServer(answer(200), answer(400, {"error": "too long"})) as server:
-        with pytest.raises(EngineError, match="too long"):
-            ask(server, {})
+    refusal = answer(400, {"error": "too long"})
+    with FaultyServer(answer(200), refusal) as server, pytest.raises(EngineError, match="too long"):
+        ask(server, {})
 
 
 def test_another_server_is_found_out():

@@ -331,15 +331,8 @@ def test_turn_is_cut_before_what_is_kept_and_closed_for_the_template(policy, tok
     assert asyncio.run(made.extend([{"role": "user", "content": "Now."}]))
     text = tokenizer.decode(made.ids[len(made.prompt_ids) :])
     assert text.endswith("<|im_end|>\n<|im_start|>user\nNow.<|im_end|>\n<|im_start|>assistant\n")
-    assert made.mask == [1] * 20 + [0] * (len(made.mask) - 20)
+    used = len(made.mask)
+    assert made.mask == [1] * 20 + [0] * (used - 20)
     asyncio.run(made.generate(STOP))
-    assert [request["params"]["max_new_tokens"] for request in server.requests] == [20, 60 - len(server_mask(made))]
+    assert [request["params"]["max_new_tokens"] for request in server.requests] == [20, 60 - used]
     check(made)
-
-
-def server_mask(made):
-    """The mask before the last turn."""
-    last = len(made.mask)
-    while made.mask[last - 1]:
-        last -= 1
-    return made.mask[:last]

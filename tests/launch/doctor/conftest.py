@@ -144,6 +144,13 @@ def node_facts(gpus: int = 8, **changed: Any) -> dict[str, Any]:
     return {**facts, **changed}
 
 
+def program(path: Path, what: str) -> None:
+    """A program that does this in a shell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{what}\n")
+    path.chmod(0o755)
+
+
 def only(findings: Sequence[Finding] | Any) -> Finding:
     (finding,) = list(findings)
     return finding

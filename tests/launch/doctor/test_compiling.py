@@ -12,6 +12,7 @@ from agent_rl.launch import environment
 from agent_rl.launch.doctor import compiling
 from agent_rl.launch.doctor.compiling import try_compilers
 from agent_rl.launch.environment import cuda_home
+from tests.launch.doctor.conftest import program
 
 
 @pytest.fixture
@@ -21,12 +22,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("gcc", "c++", "home/bin/nvcc"):
         program(tmp_path / name, "exit 0")
     return tmp_path
-
-
-def program(path: Path, what: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{what}\n")
-    path.chmod(0o755)
 
 
 def tried(folder: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.doctor import machine
 from agent_rl.launch.doctor.machine import FACTS, Machine, read_gpus
 from agent_rl.launch.doctor.machine import _answers as answers
-from tests.launch.doctor.conftest import node_facts
+from tests.launch.doctor.conftest import node_facts, program
 
 
 def test_this_machines_facts_go_through_a_file(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_this_machines_facts_go_through_a_file(tmp_path: Path) -> None:
 def test_whether_the_hub_answers_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not answers({"HF_ENDPOINT": "http://127.0.0.1:9", "no_proxy": "*"})  # nothing listens there
     monkeypatch.setattr(machine, "HUB_S", 1.0)
-    for program, does_answer in (("import sys; sys.argv[1]", True), ("import time; time.sleep(9)", False)):
-        monkeypatch.setattr(machine, "ASK", program)
+    for code, does_answer in (("import sys; sys.argv[1]", True), ("import time; time.sleep(9)", False)):
+        monkeypatch.setattr(machine, "ASK", code)
         assert answers({}) == does_answer
 
 
@@ -42,12 +42,6 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path: Path) -> None:
         Machine.from_file(tmp_path / "node.json")
     with pytest.raises(ConfigError, match="no facts of a machine"):
         Machine.from_file(tmp_path / "none.json")
-
-
-def program(path: Path, what: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{what}\n")
-    path.chmod(0o755)
 
 
 def test_visible_gpus_are_chosen_as_cuda_does_from_the_lines_of_nvidia_smi(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agent_rl.launch.doctor.checks import ray
 from agent_rl.launch.doctor.diagnosis import all_checks, run_check
 from agent_rl.launch.doctor.machine import Machine
 from agent_rl.preflight.check import Finding, Needs, Status
-from tests.launch.doctor.conftest import MakeCase, node_facts
+from tests.launch.doctor.conftest import MakeCase, node_facts, program
 
 MACHINES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("machines.yaml").read_text())
 GROUPS = ("installation", "machine", "Ray")
@@ -68,8 +68,7 @@ def test_a_task_of_slurm_is_recorded_with_the_address_of_its_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine that reads the file may have no scontrol."""
-    (tmp_path / "scontrol").write_text("#!/bin/sh\necho node1\necho node2\n")
-    (tmp_path / "scontrol").chmod(0o755)
+    program(tmp_path / "scontrol", "echo node1\necho node2")
     task = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_LOCALID": "0", "SLURM_JOB_NODELIST": "node[1-2]"}
     monkeypatch.setenv("PATH", str(tmp_path))
     environ = Machine({**task, "SLURM_JOB_USER": "jane", "PATH": str(tmp_path)}).to_dict()["environ"]

@@ -75,14 +75,6 @@ def test_a_path_that_cannot_be_written(tmp_path):
         list(trace.read(tmp_path / "missing"))
 
 
-def test_a_torn_line_does_not_take_the_next_trajectory_with_it(tmp_path):
-    path = tmp_path / "trace.jsonl"
-    path.write_text('{"prompt": [')
-    trajectory = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED)
-    trace.append(path, trajectory)
-    assert Trajectory.from_json(path.read_text().splitlines()[1]) == trajectory
-
-
 def test_a_trace_of_version_0_1_0_is_read_and_written_with_an_empty_row(tmp_path):
     """The file was written by that version; `agent-rl audit tokens` and `reward score` read traces by the same call."""
     path = Path(__file__).with_name("trace_0.1.0.jsonl")

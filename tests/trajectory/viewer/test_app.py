@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
@@ -18,7 +19,6 @@ from starlette.testclient import TestClient
 from agent_rl.trajectory import Message, Score, ToolCall, ToolResult, Turn, trace
 from agent_rl.trajectory.viewer.app import create_app
 from agent_rl.trajectory.viewer.index import TraceIndex
-from agent_rl.trajectory.viewer.query import Query
 from agent_rl.trajectory.viewer.records import find_sources
 from tests.trajectory.viewer.conftest import trajectory
 from tests.trajectory.viewer.hostile import CONTROL, HOSTILE, Elements
@@ -30,6 +30,14 @@ LOCAL = "http://127.0.0.1:8321"
 def client(index: TraceIndex) -> Iterator[TestClient]:
     with TestClient(create_app(index), base_url=LOCAL) as client:
         yield client
+
+
+@contextmanager
+def pages(cache: Path, *places: Path) -> Iterator[TestClient]:
+    """The pages over these files and folders."""
+    with closing(TraceIndex(find_sources([str(place) for place in places]), cache)) as index:
+        index.refresh()
+        yield TestClient(create_app(index), base_url=LOCAL)
 
 
 def texts(page: str) -> str:
@@ -85,12 +93,10 @@ def test_a_judges_reasons_stand_beside_the_reward(tmp_path: Path) -> None:
     verdicts = {"verdicts": [{"reason": "It is polite.", "score": 7}, {"reason": "Too long.", "score": 2}]}
     noted = {"notes": {"style": verdicts, "rules": {"broken": ["x"]}}, "logged": {}}
     trace.append(tmp_path / "trace.jsonl", trajectory(0, 0, info={"step": 1, "reward": noted}))
-    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
-    index.refresh()
-    page = texts(TestClient(create_app(index), base_url=LOCAL).get("/t/1").text)
+    with pages(tmp_path / "cache", tmp_path) as client:
+        page = texts(client.get("/t/1").text)
+        assert client.get("/count?text=polite").json() == {"count": 1}
     assert re.search(r"style\s+\u2013\s+score 7\s+It is polite\.\s+score 2\s+Too long\.", page)
-    assert index.count(Query({"text": "polite"})) == 1
-    index.close()
 
 
 def test_two_steps_are_compared(client: TestClient) -> None:
@@ -104,7 +110,7 @@ def test_two_steps_are_compared(client: TestClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A trajectory of a trace with three images, and one whose images are hostile."""
     tmp_path = tmp_path_factory.mktemp("images")
     folder = tmp_path / "seen"
@@ -125,10 +131,9 @@ def pictured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestCli
     record["prompt"][0]["images"] = [*SHOWN, *NOT_SHOWN]
     with open(folder / "trace.jsonl", "a") as file:
         file.write(json.dumps(record) + "\n")
-    index = TraceIndex(find_sources([str(folder)]), tmp_path / "cache")
-    assert index.refresh() == 2
-    yield TestClient(create_app(index), base_url=LOCAL), folder
-    index.close()
+    with pages(tmp_path / "cache", folder) as client:
+        assert client.get("/count").json() == {"count": 2}
+        yield client
 
 
 SHOWN = ("real.webp",)
@@ -144,9 +149,8 @@ def image_bytes(kind: str, size: tuple[int, int] = (2, 2)) -> bytes:
     return made.getvalue()
 
 
-def test_images_are_shown_where_they_were_seen(pictured: tuple[TestClient, Path]) -> None:
-    client, _ = pictured
-    page = client.get("/t/1").text
+def test_images_are_shown_where_they_were_seen(pictured: TestClient) -> None:
+    client, page = pictured, pictured.get("/t/1").text
     found = [attributes for tag, attributes in Elements(page).found if tag == "img"]
     assert [(each["src"], each["alt"]) for each in found] == [
         ("/t/1/image/0", "user, image 1 of 1"),
@@ -165,9 +169,8 @@ def test_images_are_shown_where_they_were_seen(pictured: tuple[TestClient, Path]
     assert "img-src 'self';" in client.get("/").headers["content-security-policy"]
 
 
-def test_a_hostile_image_is_named_and_not_shown(pictured: tuple[TestClient, Path]) -> None:
-    client, _ = pictured
-    page = client.get("/t/2").text
+def test_a_hostile_image_is_named_and_not_shown(pictured: TestClient) -> None:
+    client, page = pictured, pictured.get("/t/2").text
     images = [attributes["src"] for tag, attributes in Elements(page).found if tag == "img"]
     assert images == ["/t/2/image/0"]
     assert client.get("/t/2/image/0").headers["content-type"] == "image/webp"
@@ -224,11 +227,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
             folder / "kept/trace.jsonl",
             trajectory(0, number, info={"tokens": {"messages": [text], "tools": [text], "sequences": [sequence]}}),
         )
-    places = [str(folder), str(folder / "rollouts/1.jsonl"), str(folder / "kept/trace.jsonl")]
-    index = TraceIndex(find_sources(places), folder / "cache")
-    assert index.refresh() == 3 * len(HOSTILE) + 12
-    yield TestClient(create_app(index), base_url=LOCAL)
-    index.close()
+    with pages(folder / "cache", folder, folder / "rollouts/1.jsonl", folder / "kept/trace.jsonl") as client:
+        assert client.get("/count").json() == {"count": 3 * len(HOSTILE) + 12}
+        yield client
 
 
 def test_nothing_in_a_trajectory_is_code_or_leads_away(hostile: TestClient) -> None:
@@ -268,14 +269,12 @@ def test_nothing_in_a_trajectory_is_code_or_leads_away(hostile: TestClient) -> N
 
 def test_a_long_text_is_cut_until_it_is_asked_for(tmp_path: Path) -> None:
     trace.append(tmp_path / "trace.jsonl", trajectory(0, 0, text="x" * 10_000_000))
-    index = TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")
-    index.refresh()
-    client = TestClient(create_app(index), base_url=LOCAL)
-    assert len(client.get("/t/1").text) < 100_000
-    assert "more characters" in client.get("/t/1").text
-    assert len(client.get("/t/1?full=1").text) > 10_000_000
-    assert len(client.get("/").text) < 100_000
-    index.close()
+    with pages(tmp_path / "cache", tmp_path) as client:
+        page = client.get("/t/1").text
+        assert len(page) < 100_000
+        assert "more characters" in page
+        assert len(client.get("/t/1?full=1").text) > 10_000_000
+        assert len(client.get("/").text) < 100_000
 
 
 @pytest.mark.parametrize(

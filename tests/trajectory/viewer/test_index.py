@@ -48,31 +48,6 @@ def test_rows_are_sorted_and_those_without_a_value_come_last(index: TraceIndex) 
     assert index.find(Query({"page": "1"})) == []
 
 
-def test_a_trajectory_is_read_back_whole(index: TraceIndex) -> None:
-    (row,) = index.find(Query({"step": "2", "text": "number 101", "reward_min": "0.7"}))[:1]
-    columns, record = index.get(row["id"]) or ({}, {})
-    assert columns == row
-    assert record == trajectory(1, 2, 2).to_dict()
-    assert index.get(99) is None
-    before, after = index.neighbours(24, Query())
-    assert (before, after) == (25, 23)
-
-
-def test_the_samples_of_a_prompt_in_a_step_are_a_group(index: TraceIndex) -> None:
-    row = index.find(Query({"step": "2", "text": "number 101"}))[0]
-    group = index.group(row)
-    assert [each["name"] for each in group] == [f"uid2-1_{sample}" for sample in (0, 2, 1, 3)]
-
-
-def test_two_steps_are_compared_on_the_prompts_that_both_have(index: TraceIndex) -> None:
-    found, summary = index.compare(("my_run/trace.jsonl", 1), ("my_run/trace.jsonl", 2))
-    assert (summary["prompts"], summary["better"], summary["worse"]) == (3, 0, 3)
-    assert (summary["before"], summary["after"]) == pytest.approx((0.4, 0.3))
-    assert {row["question"] for row in found} == {f"What is number {prompt + 100}?" for prompt in range(3)}
-    assert all(row["after"] - row["before"] == pytest.approx(-0.1) for row in found)
-    assert all((row["samples_before"], row["samples_after"]) == (4, 4) for row in found)
-
-
 def test_what_is_appended_comes_in_and_a_torn_line_later(run: Path, index: TraceIndex) -> None:
     line = trajectory(9, 0).to_json() + "\n"
     with open(run / "trace.jsonl", "a") as file:

@@ -5,31 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import episodes
-from tests.agents.episodes import act
 from tests.agents.server import Server
 
 TOOL_FILE = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
 CALCULATOR = f"{TOOL_FILE}={Path(__file__).parents[3]}/tool_configs/calculator.yaml"
 SMALL = ["data.max_response_length=130", "+agent_rl.folding.reserve_tokens=60", "+agent_rl.folding.instructions=Notes"]
-
-
-def test_trajectory_becomes_several_sequences(run_loop, tokenizer):
-    outputs, _ = run_loop(
-        "folding_agent", act(), act("1+1"), "It was 42.", episodes.ANSWER, overrides=[CALCULATOR, *SMALL]
-    )
-    first, last = outputs
-    assert tokenizer.decode(first.response_ids).endswith("Notes<|im_end|>\n<|im_start|>assistant\nIt was 42.<|im_end|>")
-    assert tokenizer.decode(last.response_ids) == f"{episodes.ANSWER}<|im_end|>"
-    assert "It was 42." in tokenizer.decode(last.prompt_ids)
-    for output in (first, last):
-        assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs) <= 130
-    assert set(first.as_dict()) == set(last.as_dict())
-    assert "trajectory" not in first.extra_fields
-    trajectory = last.extra_fields["trajectory"]
-    assert (trajectory.agent, trajectory.answer) == ("folding_agent", "42")
-    assert trajectory.turns[1].notes["fold"]["notes"] == "It was 42."
-    assert trajectory.response_tokens >= sum(len(output.response_ids) for output in (first, last))
 
 
 def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):

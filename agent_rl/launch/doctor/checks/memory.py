@@ -75,6 +75,8 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
     vocabulary = 0 if case.get(f"{OWN}.model.use_fused_kernels") else config.get("vocab_size", 0)
     tensor_parallel = case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
     kept_numbers = 1 if lora else 3  # of the policy, while the engine generates
+    sglang = case.get(f"{OWN}.rollout.engine_kwargs.sglang", {})
+    eager = case.get(f"{OWN}.rollout.enforce_eager") or sglang.get("disable_cuda_graph")
     resting = 0.0 if separate else one * (kept_numbers - min(_offloaded(case), kept_numbers)) + critic
     share = float(case.get(f"{OWN}.rollout.gpu_memory_utilization", 0.5))
     return GpuNeed(
@@ -82,7 +84,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
         activations=tokens * width * kept,
         logits=4.0 * tokens * vocabulary * 2,
         vocabulary=4.0 * config.get("vocab_size", 0) * config.get("hidden_size", 0),
-        graphs=0 if separate or _has_no_graphs(case) else GRAPHS,
+        graphs=0 if separate or eager else GRAPHS,
         resting=resting,
         pool=share * (card - CONTEXTS - (0 if separate else one)),
         engine_weights=parameters * 2 / tensor_parallel,
@@ -203,13 +205,6 @@ def _fits(need: float, there: float, detail: str, remedy: str, subject: str = ""
     if need > there:
         return problem(text, remedy, subject)
     return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else ok(text, subject)
-
-
-def _has_no_graphs(case: Case) -> bool:
-    """Whether the engine runs without CUDA graphs."""
-    rollout = f"{OWN}.rollout"
-    sglang = case.get(f"{rollout}.engine_kwargs.sglang", {})
-    return bool(case.get(f"{rollout}.enforce_eager") or sglang.get("disable_cuda_graph"))
 
 
 def _is_lora(case: Case) -> bool:

@@ -8,9 +8,6 @@ from agent_rl.launch.doctor.checks import ray
 from agent_rl.preflight.check import Status
 from tests.launch.doctor.conftest import MakeCase, only
 
-SECOND = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "host0"}
-UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-
 
 @pytest.fixture
 def listening() -> Iterator[int]:
@@ -35,10 +32,7 @@ def note(folder: Path, address: str) -> dict[str, str]:
     return {"RAY_TMPDIR": str(folder)}
 
 
-def test_an_address_where_nothing_answers(make_case: MakeCase, silent: int, listening: int) -> None:
-    finding = only(ray.ray_cluster(make_case(environ={"RAY_ADDRESS": f"127.0.0.1:{silent}"}, on_cpu=False)))
-    assert finding.status is Status.PROBLEM
-    assert "nothing answers" in finding.text
+def test_an_address_where_something_answers(make_case: MakeCase, listening: int) -> None:
     for address in (f"127.0.0.1:{listening}", f"ray://127.0.0.1:{listening}", f"http://127.0.0.1:{listening}/"):
         finding = only(ray.ray_cluster(make_case(environ={"RAY_ADDRESS": address}, on_cpu=False)))
         assert finding.status is Status.OK, address
