@@ -36,7 +36,7 @@ class RunState:
     def __str__(self) -> str:
         after = "before the first step" if self.step is None else f"after step {self.step}"
         text = f"running, {after}" if self.status == "running" else f"{self.status} {after}"
-        return f"{text}, {self.time}" if self.time else text
+        return f"{text}, {self.time[:16].replace('T', ' ')}" if self.time else text
 
 
 def this_process() -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_a_run_without_an_end_is_running_while_its_process_lives(tmp_path: Path)
         child.kill()
     state = read_state(folder)
     assert (state.status, state.step, state.time[:10]) == ("killed", 3, "1970-01-12")
-    assert str(state).startswith("killed after step 3, 1970-01-12T")
+    assert str(state).startswith("killed after step 3, 1970-01-12 ")
 
 
 @pytest.mark.parametrize("changed", [{"created": 1.0}, {"pid": 2**22 + 1}])

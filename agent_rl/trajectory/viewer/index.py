@@ -174,17 +174,18 @@ class TraceIndex:
             other: the other side.
         """
         side = (
-            "SELECT prompt_key, avg(reward) AS reward, avg(correctness) AS correct, count(*) AS samples, min(id) AS id, "
-            "min(question) AS question, min(truth) AS truth "
+            "SELECT prompt_key, avg(reward) AS reward, avg(correctness) AS correct, count(*) AS samples, "
+            "min(id) AS id, min(question) AS question, min(truth) AS truth "
             "FROM trajectories WHERE file = ?{} AND reward IS NOT NULL GROUP BY prompt_key"
         )
         sides = [side.format("" if step is None else " AND step = ?") for _, step in (one, other)]
         values = [value for pair in (one, other) for value in pair if value is not None]
         joined = f"({sides[0]}) a JOIN ({sides[1]}) b USING (prompt_key)"
         found = (
-            f"SELECT a.prompt_key, a.question, a.truth, a.reward AS before, b.reward AS after, a.correct AS right_before, "
-            f"b.correct AS right_after, a.samples AS samples_before, b.samples AS samples_after, a.id AS id_before, "
-            f"b.id AS id_after FROM {joined} ORDER BY abs(b.reward - a.reward) DESC, prompt_key"
+            "SELECT a.prompt_key, a.question, a.truth, a.reward AS before, b.reward AS after, "
+            "a.correct AS right_before, b.correct AS right_after, a.samples AS samples_before, "
+            "b.samples AS samples_after, a.id AS id_before, b.id AS id_after "
+            f"FROM {joined} ORDER BY abs(b.reward - a.reward) DESC, prompt_key"
         )
         rows = self._rows(found, values)
         changes = {}

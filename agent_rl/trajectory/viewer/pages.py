@@ -25,6 +25,7 @@ from agent_rl.trajectory.viewer.tokens import find_tokenizer, shaded
 
 __all__ = ["Pages"]
 
+_OF_A_RUN = ("run.json", "metrics.jsonl")
 _OWN = ("full", "with")
 """Values of an address that are not of the table."""
 
@@ -143,7 +144,7 @@ class Pages:
         link = f"/trajectories?{urlencode({'file': file})}&step="
         figures = [figure for figure in run_charts(run) if figure]
         return {
-            "run": run, "file": file, "facts": run_facts(run), "link": link, "count": self.index.count(Query({"file": file})),
+            "run": run, "file": file, "facts": run_facts(run), "count": self.index.count(Query({"file": file})),
             "charts": Markup("".join(figure.svg(link) for figure in figures)),
         }  # fmt: skip
 
@@ -163,10 +164,8 @@ class Pages:
 
     def missing(self, request: Request, problem: str) -> Response:
         """A page that is not there."""
-        page = self._page(
-            "missing.html", problem=problem if problem != "Not Found" else f"{request.url.path} is no page"
-        )
-        return HTMLResponse(page.body, status_code=404)
+        text = f"There is no page {request.url.path}" if problem == "Not Found" else problem
+        return HTMLResponse(self._page("missing.html", problem=text).body, status_code=404)
 
     def count(self, request: Request) -> JSONResponse:
         """How many trajectories a query finds now."""

@@ -55,20 +55,12 @@ def _thoughts(text: Any) -> list[tuple[str, str]]:
 
 
 def _mark(correctness: float | None) -> Markup:
-    """Whether an answer is right, in a sign, a colour and a word; nothing where no scorer has judged it."""
+    """Whether an answer is right, as a coloured word; nothing where no scorer has judged it."""
     if correctness is None:
         return Markup()
-    kind, sign = (
-        ("right", "\u2713")
-        if correctness >= 1
-        else ("wrong", "\u2717")
-        if correctness <= 0
-        else ("partly right", "\u25d0")
-    )
-    tone = {"right": "good", "wrong": "bad"}.get(kind, "warn")
-    return Markup('<span class="mark {}" role="img" aria-label="{}" title="{}">{}</span>').format(
-        tone, kind, kind, sign
-    )
+    word = "right" if correctness >= 1 else "wrong" if correctness <= 0 else "partly"
+    tone = {"right": "good", "wrong": "bad"}.get(word, "warn")
+    return Markup('<span class="chip mark {}">{}</span>').format(tone, word)
 
 
 def _number(value: Any) -> str:

@@ -146,7 +146,7 @@ def read_run(folder: str) -> Run:
     path, about = Path(folder), Path(folder) / "run.json"
     try:
         read = json.loads(about.read_text()) if about.is_file() else {}
-        steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not read else []
+        steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not about.is_file() else []
     except (OSError, ValueError, KeyError) as error:
         problem = f"no metrics can be read there ({error})"
         raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
@@ -174,10 +174,9 @@ def run_facts(run: Run) -> dict[str, str]:
     keys = dict(leaves(run.about.get("configuration") or {}))
     found = {name: keys.get(key) for name, key in FACTS.items()}
     if started := run.about.get("started"):
-        found["started"] = started[-1]
-        found["ended"] = run.state.time if run.state.status != "running" else None
+        found["started"] = started[-1][:16].replace("T", " ")
     seconds = [value for _, value in series(run.training, "timing_s/step")]
-    found["steps took"] = f"{sum(seconds) / 60:.1f} min" if seconds else None
+    found["time of its steps"] = f"{sum(seconds) / 60:.1f} min" if seconds else None
     return {name: ", ".join(value) if isinstance(value, list) else str(value) for name, value in found.items() if value}
 
 
@@ -214,7 +213,7 @@ def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
 def run_charts(run: Run) -> list[Chart]:
     """The six curves of the viewer's first page."""
     validations = {
-        f"validation {name.split('/')[0]}": [(step, value, None, None) for step, value in points]
+        f"validation {name.partition('/acc/')[0]}": [(step, value, None, None) for step, value in points]
         for name, points in _validation(run)
         if "/acc/" in name
     }

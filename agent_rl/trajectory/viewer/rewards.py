@@ -103,8 +103,9 @@ class SampleGroup:
 
     @property
     def different_first(self) -> list[Sample]:
-        """The samples, those first whose advantages are farthest from 0."""
-        return sorted(self.samples, key=lambda sample: -abs(sample.advantage or 0.0))
+        """The samples from both ends of their order: the best, the worst, the second best, ..."""
+        ends = zip(self.samples, reversed(self.samples), strict=True)
+        return [sample for pair in ends for sample in pair][: len(self.samples)]
 
     @property
     def trained(self) -> bool:

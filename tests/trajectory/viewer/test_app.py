@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -47,7 +48,7 @@ def texts(page: str) -> str:
 def test_the_table_shows_what_the_address_asks_for(client: TestClient) -> None:
     page = client.get("/").text
     assert "25 of 25 trajectories" in texts(page)
-    assert page.count('<th scope="row">') == 25
+    assert page.count('<tr id="t') == 25
     page = client.get("/?step=2&data_source=math&sort=reward&order=asc&component=correctness&component_min=1").text
     assert "4 of 25 trajectories" in texts(page)
     assert "Nothing matches" in client.get("/?text=nothing+says+this").text
@@ -69,7 +70,7 @@ def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
         '"expression": "6*7"',
         "calculator  error",
         "It is 1.",
-        "its group of 4",
+        "Group of 4",
     ):
         assert text in page
     assert "the engine failed" in client.get("/t/25").text
@@ -78,6 +79,48 @@ def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
     assert answer.json() == trajectory(1, 1).to_dict()
     assert client.get("/t/99").status_code == 404
     assert 'id="next" href="/t/5?step=1"' in client.get("/t/6?step=1").text
+
+
+def test_right_and_wrong_answers_are_marked_beside_the_ground_truth(client: TestClient) -> None:
+    for page in ("/trajectories", "/t/6", "/t/6/group", "/compare"):
+        text = client.get(page).text
+        assert re.search(r'<span class="chip mark \w+">(right|wrong|partly)</span>', text), page
+        assert "truth" in texts(text), page
+        assert ">42<" in text or "truth: 42" in text, page
+
+
+def test_what_is_not_there_is_a_page(client: TestClient) -> None:
+    for address, problem in (("/nothing", "There is no page /nothing"), ("/t/99", "there is no trajectory 99")):
+        answer = client.get(address)
+        assert answer.status_code == 404
+        assert problem in texts(answer.text)
+    assert "reward to" not in texts(client.get("/?reward_to=0.5").text)  # an unknown key is not a filter
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, ("unknown before the first step", "The run has not finished its first step yet", "0 trajectories")),
+        ({"end": {"status": "failed", "time": "2026-01-02T03:04:05", "error": "CUDA out of memory"}},
+         ("failed before the first step, 2026-01-02 03:04", "The run ended before its first step",
+          "The run ran out of memory: CUDA out of memory", "Lower actor_rollout_ref")),
+        ({"metrics": [{"step": step, "data": {"critic/score/mean": 0.5, "agent/tool_calls": 0}} for step in (1, 2)]},
+         ("No tool was ever called", "unknown after step 2")),
+    ],
+)  # fmt: skip
+def test_the_first_page_says_how_a_run_stands(files: dict[str, Any], words: tuple[str, ...], tmp_path: Path) -> None:
+    configuration = {"actor_rollout_ref": {"model": {"path": "tiny"}}, "data": {"train_files": ["rows.parquet"]}}
+    about = {"configuration": configuration, "started": ["2026-01-02T03:00:00"]} | files
+    metrics = about.pop("metrics", [])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/run.json").write_text(json.dumps(about))
+    if metrics:
+        (tmp_path / "mine/metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in metrics))
+    with closing(TraceIndex(find_sources([str(tmp_path / "mine")]), tmp_path / "cache")) as index:
+        page = TestClient(create_app(index), base_url=LOCAL).get("/").text
+    for text in ("mine", "tiny", "rows.parquet", "2026-01-02 03:00", *words):
+        assert text in texts(page), text
+    assert ('href="/trajectories?file=mine%2Ftrace.jsonl&amp;step=2"' in page) == bool(metrics)
 
 
 def test_a_group_shows_advantages(client: TestClient) -> None:
@@ -102,11 +145,12 @@ def test_a_judges_reasons_stand_beside_the_reward(tmp_path: Path) -> None:
 def test_two_steps_are_compared(client: TestClient) -> None:
     name = "my_run/trace.jsonl"
     page = client.get("/compare", params={"a_file": name, "a_step": "1", "b_file": name, "b_step": "2"}).text
-    assert re.search(r"prompts on both sides\s+3\s", texts(page))
-    assert page.count(">-0.100<") == 3
+    assert "3 prompts on both sides" in texts(page)
+    assert page.count(">-0.100<") == 4  # three prompts, and their mean
     (first, *_) = re.findall(r'href="(/t/\d+/group\?with=[^"]*)"', page)
     assert texts(client.get(unescape(first)).text).count("4 samples of one prompt, step") == 2
-    assert client.get("/compare").status_code == 200
+    first_and_last = texts(client.get("/compare").text)
+    assert re.search(r"reward\s+0\.\d+\s+0\.\d+\s+-0\.100", first_and_last)
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def test_the_printed_address_shows_the_trajectories(tmp_path: Path, host: str) -
             assert found, line
             assert (found[2] is None) == (host == "127.0.0.1")
             with httpx.Client(base_url=f"http://127.0.0.1{found[1]}", follow_redirects=True) as client:
-                assert "1 of 1 trajectories" in client.get(f"/{found[2] or ''}").text
+                assert ">1 trajectory</a>" in client.get(f"/{found[2] or ''}").text
                 page = client.get("/t/1").text
                 assert "What is number 100?" in page
                 assert "new/trace.jsonl" in page
