@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agent_rl.errors import ConfigError, did_you_mean
@@ -80,11 +81,12 @@ def known_sources() -> list[str]:
     return sorted(_routes)
 
 
-def find_scorer(name: str, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
+def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
     """The scorer that a configuration names.
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
+        folder: where a relative path starts; None: the working directory.
         key: the configuration key, for the error.
 
     Raises:
@@ -92,7 +94,7 @@ def find_scorer(name: str, *, key: str = "agent_rl.reward.correctness.scorer") -
     """
     if name in SCORERS:
         return SCORERS[name]
-    function = find_object(name, Place(key), known=SCORERS)
+    function = find_object(name, Place(key), folder, known=SCORERS)
     return function if isinstance(function, Scorer) else UserFunction(function, Place(key)).scorer(name)
 
 
