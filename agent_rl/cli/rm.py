@@ -80,9 +80,9 @@ def evaluate(
     if discriminative:
         if endpoint is None:
             raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and name it")
-        make = _classifier({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"})
+        make = _judge({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}, None, {})
     else:
-        make = _generative(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})
+        make = _judge(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})
     judged = asyncio.run(_measured(make, samples, model, endpoint, concurrency))
     report = report_on(judged)
     if out is not None:
@@ -93,21 +93,16 @@ def evaluate(
         Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
 
 
-def _classifier(keys: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """What makes the judge at an address."""
-    from agent_rl.evaluation.judges import classifier_judge
+def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
+    """What makes the judge at an address; without a template it is a classifier."""
+    from agent_rl.evaluation.judges import classifier_judge, template_judge
+    from agent_rl.reasoning_rm import find_template
+    from agent_rl.remote import EndpointConfig
     from agent_rl.rewards.models import ModelConfig
     from agent_rl.settings.errors import validated
 
-    return lambda url: classifier_judge(validated(ModelConfig, {**keys, "url": url}))
-
-
-def _generative(keys: dict[str, Any], template: str, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    from agent_rl.evaluation.judges import template_judge
-    from agent_rl.reasoning_rm import find_template
-    from agent_rl.remote import EndpointConfig
-    from agent_rl.settings.errors import validated
-
+    if template is None:
+        return lambda url: classifier_judge(validated(ModelConfig, {**keys, "url": url}))
     found = find_template(template, "--template", "score", "preference")
     return lambda url: template_judge(validated(EndpointConfig, {**keys, "url": url}), found, request)
 

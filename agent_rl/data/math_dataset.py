@@ -13,10 +13,10 @@ The solution is kept in `extra_info.solution`, a level in `extra_info.level`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from agent_rl.data.boxes import last_boxed
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
 from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_row
@@ -24,8 +24,6 @@ from agent_rl.errors import ConfigError
 
 __all__ = ["MATH_DATASET", "boxed_answer", "to_row"]
 
-_BOX = re.compile(r"\\f?boxed\s*(?=\{)|\\boxed\s+(?P<bare>[^\s{$.,]+)")
-_JOINT = re.compile(r"[\s$,\\]*(?:\\?text\{\s*)?(?:and|or|,)?[\s$,\\}]*")
 _ANSWERS = ("answer", "Answer", "final_answer", "expected_answer")
 
 
@@ -35,16 +33,11 @@ def boxed_answer(solution: str) -> str:
     Raises:
         ConfigError: the solution has no box.
     """
-    boxes = list(_boxes(solution))
-    if not boxes:
+    answer = last_boxed(solution, joined=True)
+    if answer is None:
         problem = rf"no \boxed{{}} in {solution[-60:]!r}"
         raise ConfigError("column solution", problem, "Give the answer in a column answer")
-    contents = [boxes[-1][2]]
-    for before, after in zip(boxes[-2::-1], boxes[:0:-1], strict=False):
-        if not _JOINT.fullmatch(solution[before[1] : after[0]]):
-            break
-        contents.insert(0, before[2])
-    return ", ".join(dict.fromkeys(contents))
+    return answer
 
 
 @makes_row
@@ -108,20 +101,6 @@ def _of_retool(example: Mapping[str, Any]) -> dict[str, Any]:
     asked, answered = (text_of(message, "content") for message in messages)
     problem = asked.rpartition("*user question:*")[2].partition("Remember to place the final answer")[0].strip()
     return {"problem": problem.removeprefix("<answer>").removesuffix("</answer>").strip(), "solution": answered}
-
-
-def _boxes(text: str) -> Any:
-    """Start, end and content of each box."""
-    for match in _BOX.finditer(text):
-        if match["bare"]:
-            yield match.start(), match.end(), match["bare"]
-            continue
-        depth = 0
-        for end in range(match.end(), len(text)):
-            depth += (text[end] == "{") - (text[end] == "}")
-            if depth == 0:
-                yield match.start(), end + 1, text[match.end() + 1 : end].strip()
-                break
 
 
 _HUB = {split: Hub("DigitalLearningGmbH/MATH-lighteval", None, split) for split in ("train", "test")}

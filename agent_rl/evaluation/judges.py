@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -23,7 +23,6 @@ from agent_rl.data.sources import read_raw
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.evaluation.summary import cell
-from agent_rl.reasoning_rm.metrics import pearson, spearman
 from agent_rl.reasoning_rm.reward_module import RewardModule
 from agent_rl.reasoning_rm.sample import DataSample
 from agent_rl.remote import ChatClient, EndpointConfig
@@ -40,6 +39,7 @@ __all__ = [
     "JudgeSource",
     "Judged",
     "classifier_judge",
+    "correlation",
     "judge_all",
     "judge_table",
     "read_samples",
@@ -254,12 +254,22 @@ def report_on(judged: Sequence[Judged]) -> JudgeReport:
         categories=means,
         mean_of_categories=_mean(means.values()),
         mae=_mean(abs(verdict - true) for verdict, true in scores),
-        pearson=pearson(predicted, truth) if scores else None,
-        spearman=spearman(predicted, truth) if scores else None,
+        pearson=correlation(predicted, truth),
+        spearman=correlation(predicted, truth, "spearman"),
         position_bias=_mean((winner == "A") - (winner == "B") for winner in winners),
         consistent=_mean(one == SWAPPED[str(other)] for one, other in compared if None not in (one, other)),
         ties=_mean(winner == "tie" for winner in winners),
     )
+
+
+def correlation(
+    one: Sequence[float], other: Sequence[float], method: Literal["pearson", "spearman"] = "pearson"
+) -> float | None:
+    """The correlation of two lists or, by `spearman`, of their ranks; None where it is not defined."""
+    import pandas as pd
+
+    found = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
+    return None if math.isnan(found) else found
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -23,11 +23,13 @@ from agent_rl.rewards.judge.verdict import (
     POINTS,
     SWAPPED,
     VerdictError,
+    VerdictForm,
     checked_verdict,
     pair_form,
     rubric_form,
     score_form,
 )
+from agent_rl.rewards.scorers.scorer import as_data
 
 __all__ = [
     "calculate_reward",
@@ -127,14 +129,18 @@ def compute_score(
     info, kind = extra_info or {}, kind_of(template)
     judged = "\n".join(_answers(info))
     try:
-        truth = _true(kind, ground_truth, low, high)
-    except (ConfigError, TypeError, ValueError) as error:
-        problem = error.problem if isinstance(error, ConfigError) else str(error)
+        given = as_data(ground_truth)
+        form = _form(kind, given, low, high)
+        truth = getattr(checked_verdict(form.model, {form.name: given}), form.name)
+    except (TypeError, ValueError) as error:
         place = f"{data_source}, {info.get('split', '')} row {info.get('index')}, ground_truth"
-        raise ConfigError(place, problem, "Give the truth, or leave the row out") from error
+        raise ConfigError(place, str(error), "Give the truth, or leave the row out") from error
     logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": 1.0 if kind == "pairwise" else high - low}
     try:
-        verdict = _verdict(kind, template.read(solution_str, judged), truth, low, high)
+        said: Any = template.read(solution_str, judged)
+        if kind == "rubric" and said.scores.keys() != truth.keys():
+            raise VerdictError(f"the verdict is about {sorted(said.scores)}, not {sorted(truth)}")
+        verdict = getattr(form.of(said), form.name)
     except VerdictError:
         return {"score": 0.0, **logged}
     value, distance = _compared(kind, reward, verdict, truth, low, high)
@@ -158,30 +164,11 @@ def _truth(value: Any) -> float:
     return number
 
 
-def _true(kind: str, value: Any, low: float, high: float) -> Any:
-    """The truth in the form that the template's verdict has."""
-    value = value.tolist() if hasattr(value, "tolist") else value
+def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
+    """The form that verdict and truth of a kind have."""
     if kind == "pairwise":
-        pairwise_reward("tie", value)
-        return value
-    if kind == "pointwise":
-        return checked_verdict(score_form(low, high).model, {"score": value}).score
-    return checked_verdict(rubric_form(tuple(value), low, high).model, {"scores": value}).scores
-
-
-def _verdict(kind: str, verdict: Any, truth: Any, low: float, high: float) -> Any:
-    """The verdict in the form of the truth.
-
-    Raises:
-        VerdictError: it is out of range, or about other criteria.
-    """
-    if kind == "pairwise":
-        return pair_form().of(verdict).winner
-    if kind == "pointwise":
-        return score_form(low, high).of(verdict).score
-    if verdict.scores.keys() != truth.keys():
-        raise VerdictError(f"the verdict is about {sorted(verdict.scores)}, not {sorted(truth)}")
-    return rubric_form(tuple(truth), low, high).of(verdict).scores
+        return pair_form()
+    return score_form(low, high) if kind == "pointwise" else rubric_form(tuple(truth), low, high)
 
 
 def _compared(

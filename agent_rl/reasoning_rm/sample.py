@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from agent_rl.data import make_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.judge.verdict import SWAPPED, Winner
 from agent_rl.settings.errors import validated
+from agent_rl.settings.section import Section
 
 __all__ = ["DataSample"]
 
@@ -28,10 +29,8 @@ ASKED = "asked"
 _RATED = ("score_chosen", "score_rejected")
 
 
-class DataSample(BaseModel):
+class DataSample(Section):
     """A question with its answers and what is known of them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     query: str = Field(min_length=1)
     """The user's last message."""

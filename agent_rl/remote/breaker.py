@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_rl.errors import UnscoredError
-from agent_rl.remote.responses import NotSentError
+from agent_rl.remote.responses import RemoteError
 
 __all__ = ["BreakerConfig", "CircuitBreaker"]
 
@@ -52,13 +52,13 @@ class CircuitBreaker:
         """One request: an `UnscoredError` is a failure of the service; any other exception says nothing about it.
 
         Raises:
-            NotSentError: the circuit is open; the request must not be sent.
+            RemoteError: the circuit is open; the request must not be sent.
         """
         with self._lock:
             probe = self._opened is not None
             if self._opened is not None and (self._probing or self._clock() - self._opened < self.config.cooldown_s):
                 problem = f"the circuit is open after failures, the last: {self._reason}"
-                raise NotSentError(self.host, problem, attempts=0)
+                raise RemoteError(self.host, problem, attempts=0)
             self._probing = probe
         try:
             yield

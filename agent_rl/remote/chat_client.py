@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
@@ -53,8 +53,6 @@ _CHARACTERS_PER_TOKEN = 4  # where the server reports no usage
 
 class EndpointConfig(RemoteLimits):
     """Address and limits of a model's endpoint, with the keys of `agent_rl.remote.http.RemoteLimits`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     url: str = Field(pattern="^https?://.")
     """The address before `/chat/completions`; `/v1` is added where it has no path."""

@@ -34,10 +34,11 @@ from typing import Any
 import anyio
 import httpx
 from aiolimiter import AsyncLimiter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.remote.responses import RemoteError, Response, host_of, read_body, wait_wanted_s
 from agent_rl.settings.secrets import Secrets, secret
+from agent_rl.settings.section import Section
 from agent_rl.work.concurrency import PerLoop
 
 __all__ = ["Remote", "RemoteError", "RemoteLimits", "Response", "bearer", "certificates", "is_near"]
@@ -56,10 +57,8 @@ _MAX_EXCERPT = 200  # characters of a refusal's body that an error repeats
 _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
 
 
-class RemoteLimits(BaseModel):
+class RemoteLimits(Section):
     """Limits of a `Remote`; a tool's config model may inherit them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     timeout_s: float = Field(default=30.0, gt=0)
     """Seconds of one attempt, from connecting to the last byte."""

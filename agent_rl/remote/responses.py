@@ -17,7 +17,7 @@ import httpx
 
 from agent_rl.errors import UnscoredError
 
-__all__ = ["NotSentError", "RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
+__all__ = ["RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
 
 
 class RemoteError(UnscoredError):
@@ -27,7 +27,7 @@ class RemoteError(UnscoredError):
         host: its name and port.
         problem: what happened last.
         status: the last HTTP status; None when there was none.
-        attempts: number of attempts.
+        attempts: number of attempts; 0: the circuit is open, and the request was not sent.
     """
 
     def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 1) -> None:
@@ -39,10 +39,6 @@ class RemoteError(UnscoredError):
 
     def __reduce__(self) -> tuple[Any, ...]:  # so that the error crosses process boundaries
         return type(self), (self.host, self.problem, self.status, self.attempts)
-
-
-class NotSentError(RemoteError):
-    """The request was not sent: the circuit is open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,21 +22,20 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, SupportsFloat
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agent_rl.errors import AgentRLError, UnscoredError
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_class, import_all
+from agent_rl.settings.section import Section
 from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "as_value", "kinds", "make_component"]
 
 
-class ComponentConfig(BaseModel):
+class ComponentConfig(Section):
     """Base of a component's `config`; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """`SourceReward`: the reward for one pattern of data sources, with its components in the order of measurement.
 
 `Term` is a component with its weight, gate, normalization and bounds; a `Measurement` collects the values of the terms
-for one trajectory, from which `compose` computes the total by the function that `combiner` gives.
+for one trajectory, from which `compose` computes the total by the function `SourceReward.combine`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_rl.settings.terms import Normalization, TermSettings, parse_gate
 from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Measurement", "SourceReward", "Term", "combiner", "normalized"]
+__all__ = ["Measurement", "SourceReward", "Term", "normalized"]
 
 
 class SourceReward:
@@ -74,7 +74,11 @@ class SourceReward:
         self.answers = answers if judged or not answers.nothing else None
         if self.answers is not None:
             self.terms.insert(0, Term("correctness", settings.correctness, answers, stops=self.stops))
-        self.combine = combiner(settings, key)
+        self.combine: Combiner = _sum
+        if settings.combine != "sum":
+            self.combine = find_object(settings.combine, Place(f"{key}.combine"))
+            if not callable(self.combine):
+                raise ConfigError(f"{key}.combine", f"{settings.combine!r} is not a function", "Name a function")
         for name, its in settings.components.items():
             found = component(name, its.kind, its.config, f"{key}.components.{name}")
             self.terms.append(Term(name, its, found, stops=self.stops))
@@ -210,24 +214,6 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
 
 Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]
 """Takes the measured values, their weights under the same names, and the trajectory."""
-
-
-def combiner(settings: RewardSettings, key: str) -> Combiner:
-    """The function that `combine` names.
-
-    Args:
-        settings: of the reward.
-        key: of the settings, for messages.
-
-    Raises:
-        ConfigError: it is neither `sum` nor a function that can be imported.
-    """
-    if settings.combine == "sum":
-        return _sum
-    found = find_object(settings.combine, Place(f"{key}.combine"))
-    if not callable(found):
-        raise ConfigError(f"{key}.combine", f"{settings.combine!r} is not a function", "Name a function")
-    return found  # type: ignore[no-any-return]
 
 
 def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:

@@ -15,6 +15,7 @@ from agent_rl.evaluation.judges import (
     JudgeReport,
     JudgeSource,
     classifier_judge,
+    correlation,
     judge_all,
     read_samples,
     report_on,
@@ -143,3 +144,11 @@ def test_samples_are_read_from_rows_and_from_published_forms(tmp_path: Path) -> 
     (tmp_path / "none.jsonl").write_text('{"prompt": "q", "response": "a"}\n')
     with pytest.raises(ConfigError, match=r"none.jsonl, line 1, truth: there is neither"):
         read_samples([str(tmp_path / "none.jsonl")])
+
+
+def test_correlations_by_hand() -> None:
+    one, other = [1, 2, 3, 4, 5], [2, 1, 4, 3, 5]
+    assert correlation(one, other, "spearman") == pytest.approx(0.8)
+    assert correlation(one, [2 * value for value in other]) == pytest.approx(0.8)
+    assert correlation([1, 1, 2], [1, 2, 3], "spearman") == pytest.approx(3**0.5 / 2)  # ranks 1.5, 1.5, 3
+    assert [correlation([1, 1], [1, 2]), correlation([1], [1], "spearman"), correlation([], [])] == [None] * 3

@@ -10,9 +10,9 @@ import pytest
 
 from agent_rl.data.worlds import World, load_world
 from agent_rl.data.worlds.graded_answers import TONES
+from agent_rl.evaluation.judges import correlation
 from agent_rl.launch.composition import compose
 from agent_rl.reasoning_rm import DataSample, RewardModule, find_template
-from agent_rl.reasoning_rm.metrics import spearman
 from agent_rl.rewards.custom import configured_reward
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
@@ -68,7 +68,7 @@ def test_held_out_answers_are_in_no_other_row(twin: tuple[str, World, Rows]) -> 
 def test_one_feature_alone_ranks_the_answers_less_well(rows: list[dict[str, Any]]) -> None:
     truths = [float(row["reward_model"]["ground_truth"]) for row in rows]
     for feature in ("tone", "deed"):
-        alone = spearman([row["extra_info"][feature] for row in rows], truths)
+        alone = correlation([row["extra_info"][feature] for row in rows], truths, "spearman")
         assert alone is not None
         assert alone < 0.8
 

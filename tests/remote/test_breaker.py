@@ -6,7 +6,7 @@ import pytest
 
 from agent_rl.errors import UnscoredError
 from agent_rl.remote.breaker import BreakerConfig, CircuitBreaker
-from agent_rl.remote.responses import NotSentError
+from agent_rl.remote.responses import RemoteError
 
 
 class Clock:
@@ -29,7 +29,7 @@ def run(each: CircuitBreaker, outcomes: str) -> str:
                 seen += outcome
                 if outcome == "x":
                     raise UnscoredError("down")
-        except NotSentError:
+        except RemoteError:
             seen += "-"
         except UnscoredError:
             pass
@@ -47,7 +47,7 @@ def test_a_breaker_without_limits_never_opens() -> None:
 def test_the_error_gives_the_reason() -> None:
     each = breaker(failures=1)
     run(each, "x")
-    with pytest.raises(NotSentError, match="it: the circuit is open after failures, the last: down"), each.watch():
+    with pytest.raises(RemoteError, match="it: the circuit is open after failures, the last: down"), each.watch():
         raise AssertionError
 
 

@@ -155,15 +155,6 @@ def test_a_message_without_text_and_tokens_that_are_not_counted() -> None:
         assert ask(client(server), 2) == [("", 10), ("12345678", 4)]
 
 
-def test_nobody_waits_for_an_open_circuit() -> None:
-    with FaultyServer(default=answer(500)) as server:
-        judge = client(server, attempts=1, breaker={"failures": 3})
-        errors = ask(judge, 10)
-        assert len(server.requests) == 3
-    assert all(isinstance(error, UnscoredError) for error in errors)
-    assert "the circuit is open after failures, the last: 127.0.0.1" in str(errors[-1])
-
-
 def test_requests_that_wait_are_not_sent_once_the_circuit_is_open() -> None:
     async def many(judge: ChatClient) -> list[Any]:
         return await asyncio.gather(*(chat(judge) for _ in range(50)), return_exceptions=True)

@@ -9,11 +9,10 @@ from email.utils import formatdate
 
 import pytest
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import UnscoredError
 from agent_rl.remote import Remote, RemoteError, RemoteLimits
 from agent_rl.remote import http as module
 from agent_rl.remote.http import is_near
-from agent_rl.settings.secrets import secret
 from tests.support.http_faults import FaultyServer, answer, cut_short, drop, endless, hang, trickle
 
 pytestmark = pytest.mark.usefixtures("quick_delays")
@@ -365,14 +364,3 @@ def test_a_request_cancelled_between_two_attempts():
     with FaultyServer(answer(429, retry_after=30)) as server:
         asyncio.run(impatient(remote_to(server)))
     assert len(server.requests) == 1
-
-
-def test_a_secret_comes_from_the_environment(monkeypatch):
-    monkeypatch.setenv("SOME_KEY", f" {KEY}\n")
-    assert secret("SOME_KEY") == KEY
-    with pytest.raises(ConfigError, match=r"judge.api_key_env: the environment variable NO_SUCH_KEY is not set"):
-        secret("NO_SUCH_KEY", key="judge.api_key_env")
-    monkeypatch.setenv("SOME_KEY", f"{KEY}\u2026")
-    with pytest.raises(ConfigError, match="SOME_KEY has characters") as caught:
-        secret("SOME_KEY")
-    assert KEY not in str(caught.value)

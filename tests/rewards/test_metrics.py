@@ -1,14 +1,7 @@
 """The list of metrics has what is logged; docs/reference/metrics.md is made from it."""
 
-from agent_rl.rewards.metrics import COUNTED, OF_THE_DATA, counted
-from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.rewards.metrics import OF_THE_DATA
 from tests.data.scripted import order, settings
-
-
-def test_a_trajectory_without_turns_has_every_number():
-    found = counted(Trajectory([], StopReason.MAX_TURNS))
-    assert found.keys() >= COUNTED.keys()
-    assert {name: value for name, value in found.items() if value} == {"stop_max_turns": 1.0}
 
 
 def test_an_order_logs_what_is_listed():

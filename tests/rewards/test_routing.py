@@ -65,7 +65,7 @@ def test_without_a_pattern_nothing_is_registered() -> None:
 def test_scorers_have_names_and_paths(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def half(solution_str, ground_truth, extra_info):\n    return 0.5\nvalue = 3\n")
     assert asyncio.run(score_answer(find_scorer("mine.py:half", tmp_path), "", "")) == 0.5
-    assert find_scorer("agent_rl.rewards.scorers.qa.score_qa_f1").function("a b", "b c", {}) == pytest.approx(2 / 3)
+    assert find_scorer("agent_rl.rewards.scorers.qa.score_qa").function("the b", "B.", {}) == 1.0
     with pytest.raises(ConfigError, match=r"scorer 'qa_em1'. Did you mean 'qa_em'"):
         find_scorer("qa_em1")
     with pytest.raises(ConfigError, match="is a int, not a function"):

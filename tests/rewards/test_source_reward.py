@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_rl.errors import ConfigError
-from agent_rl.rewards.source_reward import combiner, normalized
+from agent_rl.rewards.source_reward import SourceReward, normalized
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory
 
@@ -15,7 +15,8 @@ VALUES, WEIGHTS = {"a": 0.5, "b": -2.0, "c": 9.0}, {"a": 1.0, "b": 0.5, "c": 0.0
 
 
 def total(values, weights, **settings):
-    return combiner(RewardSettings.model_validate(settings), "agent_rl.reward")(values, weights, NOTHING)
+    source = SourceReward(RewardSettings.model_validate(settings), "agent_rl.reward", None, False, {})
+    return source.combine(values, weights, NOTHING)
 
 
 def test_values_are_added_by_their_weights():

@@ -107,11 +107,11 @@ class VerdictForm:
             "Reply with one JSON object and nothing else:\n"
             f'{{"reason": "<one to three sentences>", "{name}": {example}}}'
         )
-        self._name, self._schema = name, schema
+        self.name, self._schema = name, schema
 
     def schema(self, max_reason: int = MAX_REASON) -> dict[str, Any]:
         """The JSON schema, as strict as servers want it, with a reason of at most so many characters."""
-        return _object_schema({"reason": {"type": "string", "maxLength": max_reason}, self._name: self._schema})
+        return _object_schema({"reason": {"type": "string", "maxLength": max_reason}, self.name: self._schema})
 
     def read(self, reply: str, judged: str = "", code: str = "") -> Any:
         """The verdict in a reply, an instance of `model`.
@@ -127,7 +127,7 @@ class VerdictForm:
         said = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
         whole = json_object(reply) or json_object(FENCED.sub(r"\1", said))
         found = [whole] if whole is not None else list(_objects(said[-SCANNED:]))
-        candidates = [(value, text) for value, text in found if self._name in value]
+        candidates = [(value, text) for value, text in found if self.name in value]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
         own = [value for value, _ in candidates if whole is not None or (code and value.get(_CODE) == code)]
@@ -142,7 +142,7 @@ class VerdictForm:
         Raises:
             VerdictError: it breaks the form.
         """
-        names = {"reason": "think", self._name: "preference" if self._name == "winner" else self._name}
+        names = {"reason": "think", self.name: "preference" if self.name == "winner" else self.name}
         return checked_verdict(self.model, {name: getattr(verdict, field) for name, field in names.items()})
 
     def _own(self, candidates: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
@@ -157,7 +157,7 @@ class VerdictForm:
 
     def _said(self, value: Mapping[str, Any]) -> tuple[str, str]:
         """What makes two verdicts the same."""
-        return str(value.get(self._name)), str(value.get("reason") or "")
+        return str(value.get(self.name)), str(value.get("reason") or "")
 
 
 def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:

@@ -6,6 +6,8 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
+from agent_rl.data.boxes import MAX_TEXT, last_boxed
+
 __all__ = [
     "ANY",
     "FINAL",
@@ -15,7 +17,6 @@ __all__ = [
     "after_thoughts",
     "extract_formula",
     "last_block",
-    "last_boxed",
     "last_match",
     "last_tag",
     "marked_answer",
@@ -29,10 +30,6 @@ STRICT = ("####",)
 """What marks an answer besides the tag and the box: `STRICT`, only `####`, and nothing in a thought; `FINAL`, in a text
 that is an answer as a whole."""
 
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
-_MAX_BOX = 2_000  # characters of a box's content
-_MAX_TEXT = 50_000  # characters at the end of a text in which boxes are looked for
-_MAX_BOXES = 10
 _MAX_LAST = 2_000  # characters at the end in which an unmarked formula is looked for
 _MAX_MARKS = 50
 _MARKED = re.compile(
@@ -43,9 +40,7 @@ _MARKED = re.compile(
 )
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # of the same length, unlike str.lower
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
-_MAX_GAP = 80
 _MAX_SHORT = 300
-_TEXT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}]*)\}")
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
 _CLAUSE = re.compile(r"(?:\.|,|;)?\s+(?:since|because|which|where|as|so|when|by)\b|\.\s+(?=[A-Z])|\.?\s*<|\. ")
 _BOLD = re.compile(r"\*\*(?=\s|$)|(?:^|(?<=\s))\*\*")
@@ -55,53 +50,11 @@ _VAGUE = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9](?:[0-9,]*[0-9])?(?:\.[0-9]+)?(?:/[0-9]+)?\s?(?:\\?%)?(?![\w.]?[0-9])")
 PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}\s+(?:[A-Za-z]{2,}\s+)*[A-Za-z]+\b")
 LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
-_SPACING = re.compile(r"(?:\\q?quad|\\[,;:!()\[\]\s]|\\\\|[$&~.\s])+")
-_JOINT = re.compile(
-    r" ?(?:[,;]? ?(?:[A-Za-z()]+ ){0,5}(?:and|or|as well as|和|或) ?,?|[,;]|) ?(?:[A-Za-z]\w{0,3} ?= ?)?", re.IGNORECASE
-)
-_OPPOSED = re.compile(r"\b(?:no|not|is|was|wrong|then|so|thus|hence|therefore|but|wait|instead)\b", re.IGNORECASE)
 
 
 def after_thoughts(text: str) -> str:
     """The text after the last `</think>`, up to a `<think>` that is not closed."""
     return text.rpartition("</think>")[2].partition("<think>")[0] if "think>" in text else text
-
-
-def last_boxed(text: str, *, joined: bool = False) -> str | None:
-    r"""The content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without one.
-
-    Args:
-        text: the response.
-        joined: include the boxes before it that only spacing, commas, "and" or "or" separate, as a list without
-            repetitions.
-    """
-    boxes = _boxes(text[-_MAX_TEXT:]) if "\\" in text else []
-    if not boxes:
-        return None
-    contents = [boxes[-1][2]]
-    for before, after in zip(boxes[-2::-1], boxes[:0:-1], strict=False):
-        if not joined or not _is_joint(text[-_MAX_TEXT:][before[1] : after[0]]):
-            break
-        contents.insert(0, before[2])
-    return ", ".join(dict.fromkeys(contents))
-
-
-def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and content of the last boxes."""
-    boxes: list[tuple[int, int, str]] = []
-    for match in deque(_BOX.finditer(text), _MAX_BOXES):
-        box = _box_content(text, match.end())
-        if box is not None and not (boxes and match.start() < boxes[-1][1]):
-            boxes.append((match.start(), *box))
-    return boxes
-
-
-def _is_joint(gap: str) -> bool:
-    r"""Whether the text between two boxes makes them a list: `\text{ and }`, `, y = `, ` apples and `."""
-    if len(gap) > _MAX_GAP:
-        return False
-    words = " ".join(["", *_SPACING.sub(" ", _TEXT.sub(r" \1 ", gap)).split(), ""])
-    return _JOINT.fullmatch(words) is not None and not _OPPOSED.search(words)
 
 
 def last_tag(text: str, tag: str = "answer") -> str | None:
@@ -145,7 +98,7 @@ def marked_answer(text: str, *, marks: Sequence[str] = ANY) -> str | None:
         text: the response.
         marks: of "answer" ("answer:", "the answer is"), "####" and "答案".
     """
-    found = _last_mark(text[-_MAX_TEXT:], marks)
+    found = _last_mark(text[-MAX_TEXT:], marks)
     return None if found is None else found["rest"].strip().strip("*").strip()
 
 
@@ -174,19 +127,6 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return found[0] if found else None
 
 
-def _box_content(text: str, start: int) -> tuple[int, str] | None:
-    """End and content of a box; its brace (or bare content) begins at `start`."""
-    if text[start] != "{":
-        bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])
-        return None if bare is None else (start + bare.end(), bare[0].rstrip(".,"))
-    depth = 0
-    for brace in re.finditer(r"(?<!\\)[{}]", text[start : start + _MAX_BOX]):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return start + brace.end(), text[start + 1 : start + brace.start()].strip()
-    return None
-
-
 def marked_part(text: str, *, joined: bool = False) -> str | None:
     """The last box, within the last `<answer>` if there is one, else what that holds; None without both."""
     tagged = last_tag(text)
@@ -199,7 +139,7 @@ def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
 
     With `ANY`, an unmarked one counts as well, and what the thoughts mark if nothing after them does.
     """
-    text = solution[-_MAX_TEXT:]
+    text = solution[-MAX_TEXT:]
     rest = after_thoughts(text)
     answer = _formula(rest, marks)
     return _formula(text, marks) if answer is None and marks is ANY and rest != text else answer

@@ -14,7 +14,6 @@ from typing import Any
 import jsonschema
 from jsonschema.validators import extend, validator_for
 
-from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.extraction import tagged_block
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 from agent_rl.rewards.scorers.text_rules import compiled, found
@@ -35,7 +34,7 @@ def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str,
     schema = ground_truth if ground_truth not in (None, "") else extra_info.get("schema")
     try:
         validator = _validator(schema if isinstance(schema, str) else json.dumps(schema))
-    except (ValueError, TypeError, RecursionError, ConfigError, jsonschema.SchemaError):
+    except (ValueError, TypeError, RecursionError, jsonschema.SchemaError):
         raise unusable(schema, "a JSON schema") from None
     try:
         return float(validator.is_valid(extract_json(solution)))

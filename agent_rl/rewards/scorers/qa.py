@@ -9,16 +9,17 @@ ground truth is a text, a list of texts, or `{"target": text or list}`; the best
 
 from __future__ import annotations
 
+import operator
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent_rl.rewards.scorers.extraction import after_thoughts, marked_part
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa_em", "score_qa_f1", "score_qa_substring"]
+__all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa"]
 
 _DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 SOURCES = ("agent_rl/search_qa", *_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
@@ -29,42 +30,48 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TARGET_KEYS = ("target", "targets", "answer", "answers")
 
 
-@built_in("qa_em", *SOURCES, inline=True)
-def score_qa_em(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 when the answer is one of the targets, else 0.0.
+_EM_TEXT = "1.0 when the answer is one of the targets, else 0.0."
+_F1_TEXT = "The harmonic mean of precision and recall over words, 0 to 1, against the best target."
+_SUBSTRING_TEXT = "1.0 if the answer contains the words of a target in sequence, else 0.0."
+
+
+def _f1(answer: str, target: str) -> float:
+    if answer == target:
+        return 1.0
+    if {answer, target} & {"yes", "no", "noanswer"}:
+        return 0.0
+    words, wanted = Counter(answer.split()), Counter(target.split())
+    common = (words & wanted).total()
+    return 2 * common / (words.total() + wanted.total())
+
+
+def _contains(answer: str, target: str) -> float:
+    return float(f" {target} " in f" {answer} ")
+
+
+@built_in("qa_substring", inline=True, likeness=_contains, text=_SUBSTRING_TEXT)
+@built_in("qa_f1", inline=True, likeness=_f1, text=_F1_TEXT)
+@built_in("qa_em", *SOURCES, inline=True, text=_EM_TEXT)
+def score_qa(
+    solution: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any],
+    *,
+    likeness: Callable[[str, str], float] = operator.eq,
+) -> float:
+    """How much the answer is like the best target, 0 to 1.
+
+    `qa_f1` lets through a share of an answer that has some of the right words; "yes", "no" and "noanswer" match only
+    themselves, as in HotpotQA. `qa_substring` lets through an answer that names many things, one of which is right.
 
     Raises:
         UnscoredError: there is no target.
     """
-    answer, targets = _both(solution, ground_truth)
-    return float(answer in targets)
-
-
-@built_in("qa_f1", inline=True)
-def score_qa_f1(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """The harmonic mean of precision and recall over words, 0 to 1, against the best target.
-
-    "yes", "no" and "noanswer" match only themselves, as in HotpotQA. It lets through a share of an answer that has some
-    of the right words.
-
-    Raises:
-        UnscoredError: there is no target.
-    """
-    answer, targets = _both(solution, ground_truth)
-    return max(_f1(answer, target) for target in targets)
-
-
-@built_in("qa_substring", inline=True)
-def score_qa_substring(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """1.0 if the answer contains the words of a target in sequence, else 0.0.
-
-    It lets through an answer that names many things, one of which is right.
-
-    Raises:
-        UnscoredError: there is no target.
-    """
-    answer, targets = _both(solution, ground_truth)
-    return float(any(f" {target} " in f" {answer} " for target in targets))
+    targets = [text for target in read_targets(ground_truth) if (text := _normal(target))]
+    if not targets:
+        raise unusable(ground_truth, "a text with words in it")
+    answer = _normal(extract_answer(solution))
+    return max(float(likeness(answer, target)) for target in targets)
 
 
 def extract_answer(solution: str) -> str:
@@ -98,23 +105,5 @@ def read_targets(ground_truth: Any) -> list[str]:
     return targets
 
 
-def _both(solution: str, ground_truth: Any) -> tuple[str, list[str]]:
-    """The answer and the targets, normalized; no target is empty, and "" means no answer."""
-    targets = [text for target in read_targets(ground_truth) if (text := _normal(target))]
-    if not targets:
-        raise unusable(ground_truth, "a text with words in it")
-    return _normal(extract_answer(solution)), targets
-
-
 def _normal(text: str) -> str:
     return normalize_answer(text) or " ".join(text.lower().split())  # "The The" is a name
-
-
-def _f1(answer: str, target: str) -> float:
-    if answer == target:
-        return 1.0
-    if {answer, target} & {"yes", "no", "noanswer"}:
-        return 0.0
-    words, wanted = Counter(answer.split()), Counter(target.split())
-    common = (words & wanted).total()
-    return 2 * common / (words.total() + wanted.total())

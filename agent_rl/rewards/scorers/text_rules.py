@@ -18,7 +18,6 @@ from typing import Any
 import regex
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from agent_rl.errors import ConfigError
 from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
@@ -33,16 +32,16 @@ LIMIT_S = 0.1
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str, *, ignore_case: bool = False, key: str = "patterns") -> Any:
+def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
     """The compiled form of a pattern, in the syntax of Python's `re` (and what `regex` adds).
 
     Raises:
-        ConfigError: it is not a regular expression.
+        ValueError: it is not a regular expression.
     """
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error as error:
-        raise ConfigError(key, f"{pattern!r} is not a regular expression: {error}", "Correct the pattern") from error
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def found(pattern: Any, text: str) -> bool | None:
@@ -110,15 +109,6 @@ class TextRules(BaseModel):
 
     @model_validator(mode="after")
     def _has_rules(self) -> TextRules:
-        self.require_rules()
-        return self
-
-    def require_rules(self) -> None:
-        """Refuse what has no rule, or one that cannot be used.
-
-        Raises:
-            ValueError: it has none.
-        """
         words = (*self.all_of, *self.any_of, *self.none_of)
         others = (self.min_chars, self.max_chars, self.target_chars, self.number_between, self.similar_to)
         if not (words or self.patterns or self.forbidden_patterns) and all(each is None for each in others):
@@ -126,10 +116,8 @@ class TextRules(BaseModel):
         if "" in words:
             raise ValueError("a keyword is empty")
         for pattern in (*self.patterns, *self.forbidden_patterns):
-            try:
-                compiled(pattern, ignore_case=not self.case_sensitive)
-            except ConfigError as error:
-                raise ValueError(error.problem) from error
+            compiled(pattern, ignore_case=not self.case_sensitive)
+        return self
 
 
 def kept(text: str, rules: TextRules) -> dict[str, float]:

@@ -6,21 +6,20 @@ import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agent_rl.errors import ConfigError
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.secrets import secret
+from agent_rl.settings.section import Section
 from agent_rl.settings.yaml_files import read_yaml
 
 __all__ = ["ServiceSettings", "read_settings"]
 
 
-class ServiceSettings(BaseModel):
+class ServiceSettings(Section):
     """One service."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     host: str = "127.0.0.1"
     """Address that it listens on; one that other machines reach needs `token_env`."""

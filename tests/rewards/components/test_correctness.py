@@ -17,13 +17,6 @@ def correctness(trajectory, **settings):
     return asyncio.run(judged.measure(trajectory, None)).value
 
 
-@pytest.mark.parametrize(
-    ("answer", "value"), [("18", 1.0), ("$18.00", 1.0), ("It is 18.", 1.0), ("17", 0.0), ("", 0.0), (None, 0.0)]
-)
-def test_correctness_is_one_for_the_right_number_only(answer, value):
-    assert correctness(_trajectory(answer=answer, ground_truth="18")) == value
-
-
 @pytest.mark.parametrize(("source", "truth"), [("openai/gsm8k", "18"), ("lighteval/MATH", "18")])
 def test_an_agents_answer_is_marked_and_a_bare_response_is_not(source, truth):
     row = {"ground_truth": truth, "data_source": source}

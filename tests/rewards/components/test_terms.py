@@ -69,13 +69,6 @@ def test_efficiency_falls_with_calls_down_to_the_floor(counts, value):
     assert efficiency(_calls(*counts), EfficiencySettings()) == pytest.approx(value)
 
 
-def test_efficiency_follows_its_settings():
-    settings = EfficiencySettings(penalty=0.25, free_calls=0, floor=-2.0)
-    assert efficiency(_calls(4), settings) == -1.0
-    assert efficiency(_calls(40), settings) == -2.0
-    assert efficiency(_calls(40), EfficiencySettings(floor=0.0)) == 0.0
-
-
 def test_efficiency_counts_what_its_settings_name():
     call, ok = ToolCall("python", {"code": "1"}), ToolResult("", "python", "1")
     failed = ToolResult("", "python", "boom", ToolStatus.ERROR)
@@ -93,6 +86,7 @@ def test_efficiency_counts_what_its_settings_name():
         assert efficiency(used, EfficiencySettings(**none, **{name: 1.0})) == pytest.approx(value), name
     both = EfficiencySettings(penalty=0.1, free_calls=0, per_error=0.25, floor=-0.5)
     assert efficiency(used, both) == -0.5  # the floor bounds the sum
+    assert efficiency(_calls(40), EfficiencySettings(floor=0.0)) == 0.0
 
 
 @given(trajectories, turns, efficiency_settings, st.integers(0, 5_000))

@@ -100,12 +100,6 @@ def test_the_spread_of_votes_is_logged_as_disagreement() -> None:
     assert (value.value, value.logged["disagreement"], value.logged["votes"]) == (0.9, 0.9, 3)
 
 
-def test_the_judge_is_told_of_a_missing_answer() -> None:
-    with FaultyServer(*says('{"score": 2}')) as server:
-        assert measure(made(Judge, server), trajectory(None))[0].value == 0.2
-        assert answers_in(bodies(server)[0]) == ["(no final answer was given)"]
-
-
 def test_a_users_template_shows_the_transcript(tmp_path: Path) -> None:
     file = tmp_path / "own.md"
     file.write_text("What of this?\n{transcript}")

@@ -38,13 +38,6 @@ def test_the_chat_template_thinks_where_the_request_says_so() -> None:
     assert "<think>" not in bodies(server)[0]["messages"][0]["content"]
 
 
-def test_an_unreadable_verdict_is_asked_for_again_and_then_unscored() -> None:
-    with FaultyServer(*says("It is fine.", "<score>9</score>")) as server:
-        with pytest.raises(UnscoredError, match="no verdict in 2 replies"):
-            asyncio.run(made(Judge, server, **POINTWISE, verdict_attempts=2).measure(trajectory()))
-        assert len(server.requests) == 2
-
-
 def test_a_rubric_and_a_pair() -> None:
     rubric = [{"name": "clear", "description": "It is clear.", "weight": 3}, {"name": "short", "description": "It is."}]
     with FaultyServer(*says('<scores>{"clear": 4, "short": 0}</scores>')) as server:

@@ -8,7 +8,7 @@ import pytest
 
 from agent_rl.rewards import Reward
 from agent_rl.rewards.lab.attack import run_attacks
-from agent_rl.rewards.lab.mutations import ATTACKS, from_function
+from agent_rl.rewards.lab.mutations import ATTACKS
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.work.store import Pieces
@@ -140,12 +140,3 @@ def test_there_are_always_three_guesses_or_none(truth):
     report = attacked(By(scorers.equal), [lonely])
     assert report.ok
     assert report.outcomes["every-form"].applied == 1
-
-
-def test_ones_own_attack_is_tried():
-    def shout(trajectory):
-        """Loud."""
-        return replace(trajectory, answer=trajectory.answer + "!")
-
-    report = attacked(By(lambda answer, truth: answer.endswith("!")), WRONG, {"shout": from_function(shout)})
-    assert report.to_dict()["attacks"]["shout"]["raised"] == 4

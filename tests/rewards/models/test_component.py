@@ -8,13 +8,10 @@ from pydantic import ValidationError
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.models.component import RewardModel, RewardModelConfig, combined
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from tests.rewards.judge.server import says
 from tests.support.http_faults import FaultyServer, answer
 
 TRAJECTORY = Trajectory(prompt=[Message("user", "Hi")], stop_reason=StopReason.ANSWERED, turns=[Turn("Hello")])
-
-
-def says(number: float) -> Any:
-    return answer(200, {"choices": [{"message": {"content": f"Score: {number}"}}]})
 
 
 @pytest.mark.parametrize(("how", "value"), [("add", 5.0), ("mul", 6.0), ("min", 2.0), ("max", 3.0), ("mean", 5 / 3)])
@@ -25,7 +22,7 @@ def test_scores_are_combined_by_their_weights(how: Any, value: float) -> None:
 
 
 def test_several_models_score_and_each_score_is_logged() -> None:
-    with FaultyServer(default=says(8)) as kind, FaultyServer(default=says(4)) as helpful:
+    with FaultyServer(default=says("8")[0]) as kind, FaultyServer(default=says("4")[0]) as helpful:
         config = {
             "combine": "mean",
             "models": {
@@ -42,7 +39,7 @@ def test_several_models_score_and_each_score_is_logged() -> None:
 
 
 def test_one_model_without_a_score_leaves_the_trajectory_unscored() -> None:
-    with FaultyServer(default=says(8)) as fine, FaultyServer(default=answer(400, b"no")) as broken:
+    with FaultyServer(default=says("8")[0]) as fine, FaultyServer(default=answer(400, b"no")) as broken:
         models = {name: {"url": each.url, "kind": "generative"} for name, each in (("fine", fine), ("broken", broken))}
         component = RewardModel("quality", RewardModelConfig.model_validate({"models": models}))
         with pytest.raises(UnscoredError, match="'broken'"):

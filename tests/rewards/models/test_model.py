@@ -11,6 +11,7 @@ import pytest
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.models.model import Model, ModelConfig
 from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
+from tests.rewards.judge.server import bodies
 from tests.support.http_faults import FaultyServer, answer, hang
 
 
@@ -52,10 +53,6 @@ def scores(server: FaultyServer, *texts: str, **config: Any) -> list[Any]:
         return [each if isinstance(each, BaseException) else each[0] for each in found]
 
     return asyncio.run(go())
-
-
-def bodies(server: FaultyServer) -> list[dict[str, Any]]:
-    return [json.loads(request.body) for request in server.requests]
 
 
 def test_a_discriminative_model_reads_the_conversation_in_its_own_template(tokenizer: Path) -> None:

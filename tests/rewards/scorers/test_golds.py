@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from agent_rl.data.boxes import last_boxed
 from agent_rl.rewards.scorers import SCORERS, Scorer, score_now
-from agent_rl.rewards.scorers.extraction import last_boxed
 from tests.data.real import shared
 from tests.support.profiles import bounded, times
 

@@ -6,7 +6,7 @@ import pytest
 from agent_rl.rewards.scorers.qa import (
     normalize_answer,
     read_targets,
-    score_qa_em,
+    score_qa,
 )
 
 
@@ -25,8 +25,8 @@ def test_normalisation_is_that_of_squad() -> None:
     ],
 )
 def test_every_form_of_ground_truth_is_read(truth: Any) -> None:
-    assert score_qa_em("the paris", truth, {}) == 1.0
-    assert score_qa_em("london", truth, {}) == 0.0
+    assert score_qa("the paris", truth, {}) == 1.0
+    assert score_qa("london", truth, {}) == 0.0
 
 
 def test_numbers_are_targets_too() -> None:

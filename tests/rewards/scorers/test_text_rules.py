@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import UnscoredError
 from agent_rl.rewards.scorers.text_rules import TextRules, compiled, found, kept, score_text_rules, tag_share
 
 
@@ -84,8 +84,3 @@ def test_patterns_are_searched_for_a_limited_time() -> None:
     assert found(compiled("B+", ignore_case=True), "abba") is True
     assert found(compiled("c"), "abba") is False
     assert found(compiled("^(a|aa)+$"), "a" * 5_000 + "!") is None
-
-
-def test_what_is_no_pattern_names_its_key() -> None:
-    with pytest.raises(ConfigError, match=r"^config.patterns: '\(' is not a regular expression"):
-        compiled("(", key="config.patterns")

@@ -27,20 +27,16 @@ def make(**settings: Any) -> Gate:
     return create_app(ServiceSettings(rules=RewardSettings(), **settings))
 
 
+def post(app: Gate, path: str = "/get_reward", method: str = "POST", **arguments: Any) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with client(app) as http:
+            return await http.request(method, path, **arguments)
+
+    return asyncio.run(ask())
+
+
 def get(app: Gate, path: str, **headers: bytes) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        async with client(app) as http:
-            return await http.get(path, headers=headers)
-
-    return asyncio.run(ask())
-
-
-def post(app: Gate, **arguments: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        async with client(app) as http:
-            return await http.post("/get_reward", **arguments)
-
-    return asyncio.run(ask())
+    return post(app, path, "GET", headers=headers)
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", "s3cret", "Basic s3cret", "Bearer s3cret2", "Bearer \u00e9"])

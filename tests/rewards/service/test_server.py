@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -89,6 +90,19 @@ def wait_until_open(service: Service, count: int) -> None:
         time.sleep(0.05)
 
 
+@contextlib.asynccontextmanager
+async def serving(settings: ServiceSettings) -> AsyncIterator[tuple[int, server._Server]]:
+    """A service in this process, with its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        running = server._server(settings)
+        task = asyncio.create_task(running.serve(sockets=[listener]))
+        try:
+            yield listener.getsockname()[1], running
+        finally:
+            running.should_exit = True
+            await task
+
+
 def test_slow_headers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither at the start of a connection, nor of a later request on it; a slow answer is another matter."""
     monkeypatch.setattr(server, "HEADERS_S", 0.3)
@@ -109,17 +123,10 @@ def test_slow_headers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
         return b"" if reading.exception() else reading.result()
 
     async def main() -> list[bytes]:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-            running = server._server(ServiceSettings(rules=RewardSettings()))
-            serving = asyncio.create_task(running.serve(sockets=[listener]))
-            start = b"GET /health HTTP/1.1\r\n"
-            try:
-                held = [ask(port), ask(port, start), ask(port, request, start)]
-                return await asyncio.wait_for(asyncio.gather(*held), 10)
-            finally:
-                running.should_exit = True
-                await serving
+        start = b"GET /health HTTP/1.1\r\n"
+        async with serving(ServiceSettings(rules=RewardSettings())) as (port, _):
+            held = [ask(port), ask(port, start), ask(port, request, start)]
+            return await asyncio.wait_for(asyncio.gather(*held), 10)
 
     silent, slow, later = asyncio.run(main())
     assert (silent, slow) == (b"", b"")
@@ -137,10 +144,7 @@ def test_connections_without_a_request_keep_nobody_out(monkeypatch: pytest.Monke
         return reader
 
     async def main() -> list[bool]:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-            running = server._server(ServiceSettings(rules=RewardSettings()))
-            serving = asyncio.create_task(running.serve(sockets=[listener]))
+        async with serving(ServiceSettings(rules=RewardSettings())) as (port, running):
             try:
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
                     for _ in range(3):
@@ -154,8 +158,6 @@ def test_connections_without_a_request_keep_nobody_out(monkeypatch: pytest.Monke
             finally:
                 for _, writer in held:
                     writer.close()
-                running.should_exit = True
-                await serving
 
     held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     assert asyncio.run(main()) == [True] * 17 + [False] * 7
@@ -168,16 +170,9 @@ def test_an_answer_may_take_longer_than_headers(monkeypatch: pytest.MonkeyPatch,
     rules.write_text("import time\ndef compute_score(*arguments):\n    time.sleep(0.6)\n    return 1.0\n")
 
     async def main() -> list[float]:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            running = server._server(ServiceSettings(rules_file=str(rules)))
-            serving = asyncio.create_task(running.serve(sockets=[listener]))
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}/get_reward"
-            try:
-                async with httpx.AsyncClient() as http:
-                    return [(await http.post(url, json={"solution_str": "4"})).json()["score"] for _ in range(2)]
-            finally:
-                running.should_exit = True
-                await serving
+        async with serving(ServiceSettings(rules_file=str(rules))) as (port, _), httpx.AsyncClient() as http:
+            url = f"http://127.0.0.1:{port}/get_reward"
+            return [(await http.post(url, json={"solution_str": "4"})).json()["score"] for _ in range(2)]
 
     assert asyncio.run(main()) == [1.0, 1.0]
 

@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from agent_rl.data.boxes import last_boxed
 from agent_rl.rewards.scorers.choice import counted_choice
 from agent_rl.rewards.scorers.extraction import (
     ANY,
@@ -32,7 +33,6 @@ from agent_rl.rewards.scorers.extraction import (
     PROSE,
     STRICT,
     extract_formula,
-    last_boxed,
 )
 from agent_rl.rewards.scorers.math import worker
 from agent_rl.rewards.scorers.math.forms import MAX_CHARS, Form, read
