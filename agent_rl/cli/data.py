@@ -62,7 +62,8 @@ def show(
     r"""Print rows as the model will see them: instructions, tools and template included.
 
     \b
-      agent-rl data show train.parquet -n 3 --tools tool_configs/calculator.yaml --model Qwen/Qwen2.5-0.5B-Instruct
+      agent-rl data show train.parquet -n 3 --tools tool_configs/calculator.yaml
+      agent-rl data show train.parquet --model Qwen/Qwen2.5-0.5B-Instruct
 
     --json: `rows` (each with `place`, `read_as`, `agent`, `columns`, `prompt`, and `tokens` with --model).
     """
@@ -120,7 +121,7 @@ def check(
     r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit status 1: rows have errors.
 
     \b
-      agent-rl data check train.parquet test.parquet --tools tool_configs/calculator.yaml
+      agent-rl data check train.parquet test.parquet
       agent-rl data check train.parquet --fix good.parquet
 
     All files are one data set: what a training file and a test file share is found. When it is interrupted while it

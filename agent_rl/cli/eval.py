@@ -66,13 +66,14 @@ def evaluate(
 
     \b
       agent-rl eval outputs/gsm8k_calculator
-      agent-rl eval --recipe gsm8k_calculator --model outputs/gsm8k_calculator/checkpoints
+      agent-rl eval --recipe gsm8k_calculator --model Qwen/Qwen2.5-3B-Instruct
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
-        --endpoint http://127.0.0.1:8000 --model Qwen2.5-3B-Instruct -n 4 sampling.temperature=0.7
+        --endpoint http://127.0.0.1:8000 --model Qwen2.5-3B-Instruct -n 4 \
+        sampling.temperature=0.7
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    The same command continues where a killed one ended; other settings need another folder. The folder gets
+    The same command resumes an interrupted evaluation; other settings need another folder. The folder gets
     trajectories.jsonl, summary.json and table.txt.
 
     --json: that of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
@@ -80,14 +81,14 @@ def evaluate(
 
     \b
     Further settings, as KEY=VALUE:
-      policy                    chat (default), sglang, vllm (token ids), local (transformers)
-      sampling.*                temperature, top_p, top_k, max_response_tokens, body.<field of the request>
-      multi_turn.*              max_assistant_turns, max_parallel_calls, max_tool_response_length, ...
+      policy                    chat (default), sglang, vllm, local
+      sampling.*                temperature, top_p, top_k, max_response_tokens
+      multi_turn.*              max_assistant_turns, max_parallel_calls, ...
       agent_rl.*                as in training
       size, algo, tuning, ...   an option of the recipe, as in training
       concurrency, timeout_s    episodes at one time; seconds of one request
       seed, limit               of sampling; only so many of the first rows
-      api_key_env               environment variable that holds the endpoint's API key
+      api_key_env               environment variable with the API key
       tokenizer                 of the policies over tokens
     """
     named = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}

@@ -26,7 +26,7 @@ def export(
 
     \b
       agent-rl export outputs/gsm8k_calculator --to my_model
-      agent-rl export outputs/gsm8k_calculator/checkpoints/global_step_100 --to my_model
+      agent-rl export outputs/mine/checkpoints/global_step_100 --to my_model
 
     The folder has weights, tokenizer, chat template, and a generation config with the sampling of training.
 

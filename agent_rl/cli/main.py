@@ -43,6 +43,9 @@ LIMITS = (*FULL, errno.EMFILE)
 WIDEST = 60
 """Characters of a command's sentence in the list of all; of a longer one, what stands before its colon."""
 
+KEPT = "\\b\n"
+"""What a paragraph of a command's help begins with that keeps its lines."""
+
 HELP = """
 Train LLM agents that use tools. Usage: agent-rl COMMAND ...
 
@@ -51,7 +54,7 @@ Train LLM agents that use tools. Usage: agent-rl COMMAND ...
   --version, --debug     Print the version; show the traceback of an error.
   --install-completion   Complete words in the shell: commands, recipes, agents.
 agent-rl COMMAND --help says more. --json prints a result for programs.
-Exit codes: 0; 1 it found something or failed; 2 wrong usage; 130 interrupted.
+Exit codes: 0 success; 1 problem or failure; 2 wrong usage; 130 interrupted.
 """
 
 
@@ -65,7 +68,9 @@ class _Folder(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = typer.main.get_command(_module(cmd_name).app)
+        app = _module(cmd_name).app
+        app.rich_markup_mode = None
+        command = typer.main.get_command(app)
         command.name = cmd_name
         _prepare(command)
         return command
@@ -105,13 +110,17 @@ def _module(command: str) -> Any:
 def _prepare(command: Any) -> None:
     r"""Lay out the help, and keep all but the result from stdout with `--json`.
 
-    Each paragraph of the help becomes one line, which is then wrapped; those marked with `\b` keep their lines.
+    Each paragraph of the help becomes one line, which is then wrapped; those marked with `\b` keep their lines. An
+    argument is named in capitals.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
-        textwrap.dedent(part.removeprefix("\\b\n")) if part.startswith("\\b\n") else " ".join(part.split("\n"))
+        f"\b\n{textwrap.dedent(part.removeprefix(KEPT))}" if part.startswith(KEPT) else " ".join(part.split("\n"))
         for part in paragraphs
     )
+    for parameter in command.params:
+        if parameter.param_type_name == "argument" and parameter.metavar is None:
+            parameter.metavar = parameter.name.upper()
     if command.callback is not None:
         command.callback = _only_json(command.callback)
     for below in getattr(command, "commands", {}).values():

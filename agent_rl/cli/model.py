@@ -29,7 +29,7 @@ def from_gguf(
     r"""Write a model for llama.cpp as a folder that trainer and engine load.
 
     \b
-      agent-rl model from-gguf SmolLM2-135M-Instruct.Q4_1.gguf outputs/models/smollm2
+      agent-rl model from-gguf SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
 
     The folder has weights in float32, tokenizer, chat template and generation config. What was quantised stays as
     coarse as it was; gguf.json in the folder says it.

@@ -50,7 +50,7 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
 
     \b
       agent-rl reward explain recipes/text_world
-      agent-rl reward explain gsm8k_calculator algo=dapo agent_rl.reward.efficiency.free_calls=1
+      agent-rl reward explain gsm8k_calculator agent_rl.reward.format.weight=0.1
 
     Many calls, and honest work, are a call in every turn that the recipe allows but the last. A turn has an equal part
     of half of data.max_response_length; a turn and a call take a second each. A component that a model, a service or
@@ -89,7 +89,7 @@ def score(
 
     \b
       agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
-      agent-rl reward score trajectories.jsonl agent_rl.reward.efficiency.penalty=0.2 --out scored.jsonl
+      agent-rl reward score trajectories.jsonl agent_rl.reward.format.weight=0
 
     The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. The same
     command resumes after an interruption.
@@ -138,7 +138,7 @@ def attack(
 
     \b
       agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
-      agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter --only flatter
+      agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter
 
     Exit code 1 when an attack raises the reward of a trajectory, or makes it unscored. The same command resumes
     after an interruption.

@@ -72,8 +72,9 @@ def export(
 
     \b
       agent-rl trace export outputs/my_run --format jsonl
-      agent-rl trace export outputs/my_run --format sft --min-reward 1 --per-prompt 4 -o good.parquet
-      agent-rl trace export outputs/my_run --format otel --endpoint http://localhost:4318
+      agent-rl trace export outputs/my_run --format sft --min-reward 1 -o my.parquet
+      agent-rl trace export outputs/my_run --format otel \
+        --endpoint http://localhost:4318
 
     atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record for each. sft:
     those with the best rewards for supervised fine-tuning, as tokens with the mask of what was sampled. otel:

@@ -27,7 +27,7 @@ from agent_rl.launch.output import SHARE, command, validations, written
 from agent_rl.launch.run_progress import REWARD, RunProgress
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.run_files import leaves
-from agent_rl.trajectory.symptoms import components, run_warnings, series
+from agent_rl.trajectory.symptoms import Warned, components, run_warnings, series
 from agent_rl.trajectory.trace import parts
 from agent_rl.work.text import named, one_line
 
@@ -76,7 +76,7 @@ class RunPanel:
         self._has_ended = False
         self._rows: list[Row] = []
         self._validations: list[str] = []
-        self._warnings: list[str] = []
+        self._warnings: list[Warned] = []
         self._trajectory: Trajectory | None = None
 
     def start(self) -> None:
@@ -312,14 +312,15 @@ def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
     turns = len(trajectory.turns)
     counts = f"{turns} turn{'s' * (turns != 1)}, {len(calls)} call{'s' * (len(calls) != 1)}"
     head = _line(f"example from step {trajectory.info.get('step', '?')}: {reward}, {counts}", "bold")
-    lines = [head, _entry("  asked", asked, 8), _entry("  did", did, 8), _entry("  said", said, 8)]
+    lines: list[RenderableType] = [head, _entry("  asked", asked, 8), _entry("  did", did, 8)]
+    lines.append(_entry("  said", said, 8))
     if trajectory.ground_truth is not None:
         lines.append(_entry("  truth", f"{trajectory.ground_truth}{_verdict(trajectory)}", 8))
     return lines
 
 
 def _verdict(trajectory: Trajectory) -> str:
-    correctness = trajectory.score and trajectory.score.components.get("correctness")
+    correctness = trajectory.score.components.get("correctness") if trajectory.score else None
     return "" if correctness is None else f": the answer is {'right' if correctness >= 1 else 'wrong'}"
 
 

@@ -88,4 +88,4 @@ def _sign_test(better: int, worse: int) -> float:
     rows, least = better + worse, min(better, worse)
     if rows > 1000:
         return min(1.0, 2 * NormalDist(rows / 2, math.sqrt(rows) / 2).cdf(least + 0.5))
-    return min(1.0, sum(math.comb(rows, count) for count in range(least + 1)) / 2 ** max(0, rows - 1))
+    return min(1.0, sum(math.comb(rows, count) for count in range(least + 1)) / float(2 ** max(0, rows - 1)))

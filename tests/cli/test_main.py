@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+import typer
 from omegaconf import OmegaConf
 from typer.testing import CliRunner, Result
 
@@ -48,6 +51,23 @@ def test_help_lists_the_commands() -> None:
     assert "completion" not in inside("tools", "--help").stdout
     assert "\b" not in inside("train", "--help").stdout.replace("\\b", "\b")  # the mark of lines that are kept
     assert inside("--version").stdout.strip() == agent_rl.__version__
+
+
+def test_no_line_of_any_help_is_wider_than_a_terminal() -> None:
+    """Examples can be copied, and options have one form."""
+
+    def check(command: Any, words: list[str]) -> None:
+        text = inside(*words, "--help").stdout
+        assert not [line for line in text.splitlines() if len(line) > 80], words
+        assert "<bool>" not in text
+        for name, below in getattr(command, "commands", {}).items():
+            if name != "convert":  # its options are those of the script
+                check(below, [*words, name])
+
+    group = typer.main.get_command(main.app)
+    context = click.Context(group)
+    for name in group.list_commands(context):  # type: ignore[attr-defined]
+        check(group.get_command(context, name), [name])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ class Pages:
             return [(files[0], None), (files[-1], None)]
         numbers = sorted(step for step in steps if step is not None)
         held_out = [step for step in numbers if self.index.count(Query({"step": str(step), "split": "test"}))]
-        ends = held_out if len(held_out) > 1 else numbers or [None]
+        ends: Sequence[int | None] = held_out if len(held_out) > 1 else numbers or [None]
         return [(files[0], ends[0]), (files[0], ends[-1])]
 
     def _run(self, folder: Path, file: str) -> dict[str, Any]:
