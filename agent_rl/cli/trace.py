@@ -83,10 +83,11 @@ def export(
     """
     from agent_rl.trajectory.exports.selection import select, trace_of
 
-    _refuse_others(form, {
-        ExportFormat.SFT: {"--per-prompt": per_prompt},
-        ExportFormat.OTEL: {"--endpoint": endpoint},
-    })  # fmt: skip
+    options_of_one = (("--per-prompt", per_prompt, ExportFormat.SFT), ("--endpoint", endpoint, ExportFormat.OTEL))
+    for name, value, other in options_of_one:
+        if value and other is not form:
+            problem = f"{form.value} does not have it"
+            raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
     path = trace_of(source)
     wanted = None if split == "all" else split
     chosen = select(path, split=wanted, step=step, min_reward=min_reward, limit=limit)
@@ -107,15 +108,6 @@ def export(
     print(f"{written['trajectories']} trajectories: {written['out']}")
     for reason, count in written.get("left_out", {}).items():
         print(f"  left out: {count} ({reason})")
-
-
-def _refuse_others(form: ExportFormat, options: dict[ExportFormat, dict[str, Any]]) -> None:
-    """Refuse an option of another format."""
-    for other, given in options.items():
-        for name, value in given.items():
-            if value and other is not form:
-                problem = f"{form.value} does not have it"
-                raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
 
 
 def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFormat) -> int:

@@ -191,14 +191,9 @@ def test_a_limit_of_rows_and_the_seed(tmp_path, data, tools):
     again = Server()
     evaluate(tmp_path / "again", settings(data, tools, "limit=2", n=2), again)
     assert {request["seed"] for request in again.requests} == seeds
-    assert "seed" not in unseeded(tmp_path, data, tools)
-
-
-def unseeded(tmp_path, data, tools):
-    server = Server()
-    given = read_settings({"data": data, "tools": tools, "model": MODEL}, ["limit=1"])
-    evaluate(tmp_path / "unseeded", given, server)
-    return server.requests[0]
+    unseeded = Server()
+    evaluate(tmp_path / "unseeded", settings(data, tools, "limit=1", "seed=null"), unseeded)
+    assert "seed" not in unseeded.requests[0]
 
 
 def test_a_row_that_selects_a_tool_that_is_not_there_is_unscored(tmp_path, data, tools):
