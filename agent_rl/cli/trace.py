@@ -125,8 +125,7 @@ def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for each in chosen:
-        count += 1
+    for count, each in enumerate(chosen, 1):
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
     return count
