@@ -99,7 +99,7 @@ class _Folder(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             kept = str(interrupt) or "Nothing is kept"
-            print(f"\ninterrupted: {kept}. Resume with: {_command_line()}", file=sys.stderr)
+            print(f"\ninterrupted: {kept}. Resume with: {shlex.join(['agent-rl', *sys.argv[1:]])}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -211,10 +211,6 @@ def _line(error: AgentRLError | OSError) -> str:
         place = f"for {error.filename}" if error.filename else "on a disk to which this command writes"
         return f"no space is left {place} ({error.strerror}). Make room, and repeat the command"
     return f"{error.filename}: {error.strerror}. Name a file or a folder that can be used"
-
-
-def _command_line() -> str:
-    return shlex.join(["agent-rl", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

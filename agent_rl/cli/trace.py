@@ -85,10 +85,11 @@ def export(
     from agent_rl.trajectory.exports.selection import select
     from agent_rl.trajectory.trace.files import trace_of
 
-    _refuse_others(form, {
-        ExportFormat.SFT: {"--per-prompt": per_prompt},
-        ExportFormat.OTEL: {"--endpoint": endpoint},
-    })  # fmt: skip
+    options_of_one = (("--per-prompt", per_prompt, ExportFormat.SFT), ("--endpoint", endpoint, ExportFormat.OTEL))
+    for name, value, other in options_of_one:
+        if value and other is not form:
+            problem = f"{form.value} does not have it"
+            raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
     path = trace_of(source)
     wanted = None if split == "all" else split
     chosen = select(path, split=wanted, step=step, min_reward=min_reward, limit=limit)
@@ -111,15 +112,6 @@ def export(
         print(f"  left out: {count} ({reason})")
 
 
-def _refuse_others(form: ExportFormat, options: dict[ExportFormat, dict[str, Any]]) -> None:
-    """Refuse an option of another format."""
-    for other, given in options.items():
-        for name, value in given.items():
-            if value and other is not form:
-                problem = f"{form.value} does not have it"
-                raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
-
-
 def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFormat) -> int:
     from agent_rl.trajectory import trace
     from agent_rl.trajectory.exports.records import flat_record, write_csv, write_jsonl
@@ -135,8 +127,7 @@ def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for each in chosen:
-        count += 1
+    for count, each in enumerate(chosen, 1):
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
         (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
     return count

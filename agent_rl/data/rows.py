@@ -35,7 +35,7 @@ from inspect import signature
 from typing import Any
 
 from agent_rl.data.contract import check_row
-from agent_rl.data.shapes import as_image, as_messages
+from agent_rl.data.shapes import as_image, as_messages, as_text
 from agent_rl.errors import ConfigError
 
 __all__ = ["ToRow", "make_row", "makes_row"]
@@ -104,7 +104,7 @@ def make_row(
         "agent_name": agent_name,
         "prompt": messages,
         "ability": ability,
-        "reward_model": {"style": style} | ({} if no_truth else {"ground_truth": _as_text(ground_truth)}),
+        "reward_model": {"style": style} | ({} if no_truth else {"ground_truth": as_text(ground_truth)}),
         "extra_info": {
             "split": split,
             "index": index,
@@ -146,12 +146,6 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
 
     del vars(to_row)["__wrapped__"]  # help() shows the parameters of this function
     return to_row
-
-
-def _as_text(value: Any) -> Any:
-    """Finite numbers as text; anything else unchanged, for the checks."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0
-    return str(value) if is_number else value
 
 
 def _further_info(extra_info: Mapping[str, Any], place: str) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from agent_rl.data.contract import IMAGE, VIDEO
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 
-__all__ = ["SHAPE_COLUMNS", "as_image", "as_messages", "as_row"]
+__all__ = ["SHAPE_COLUMNS", "as_image", "as_messages", "as_row", "as_text"]
 
 PROMPTS = ("prompts", "messages", "conversations")
 SHAPE_COLUMNS = frozenset(
@@ -134,8 +134,8 @@ def _move_truth(row: dict[str, Any], changed: Callable[[str], None]) -> None:
             model["ground_truth"] = tests
             changed("test_cases are read as ground_truth, which is null")
     truth = model.get("ground_truth")
-    if isinstance(truth, int | float) and not isinstance(truth, bool) and truth - truth == 0:
-        model["ground_truth"] = str(truth)
+    if (text := as_text(truth)) is not truth:
+        model["ground_truth"] = text
         changed("numbers as ground_truth became text")
     if model:
         row["reward_model"] = model
@@ -217,6 +217,12 @@ def as_image(image: Any) -> Any:
         image.save(buffer := io.BytesIO(), format="PNG")
         return {"bytes": buffer.getvalue()}
     return {"bytes": bytes(image)} if isinstance(image, bytes | bytearray) else {"path": os.fspath(image)}
+
+
+def as_text(value: Any) -> Any:
+    """Finite numbers as text; anything else unchanged, for the checks."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0
+    return str(value) if is_number else value
 
 
 def _tool_name(tool: Any) -> str | None:

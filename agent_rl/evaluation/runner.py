@@ -7,8 +7,9 @@ import copy
 import itertools
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agent_rl.agents.episode.budget import EpisodeLimits
@@ -132,9 +133,24 @@ async def run(
     done = {key for key, record in ledger.read().items() if record.error is None}
     episodes = itertools.product(range(len(evaluation.rows)), range(settings.n))
     todo = (episode for episode in episodes if episode not in done)
-    runner = _Runner(evaluation, source, ledger, on_record)
+    bugs, failures = RepeatedBugs(), 0
+
+    async def work() -> None:
+        nonlocal failures
+        for row, sample in todo:
+            trajectory = await _episode(evaluation, source, ledger.folder, row, sample)
+            on_record(ledger.append(trajectory))
+            if bug := trajectory.info.get("bug"):
+                bugs.add(bug, str(trajectory.error))
+            failures = failures + 1 if trajectory.stop_reason is StopReason.ENGINE_ERROR else 0
+            if failures >= max(MIN_FAILURES, settings.concurrency):
+                raise EngineError(
+                    f"{failures} episodes in a row have failed, the last with: {trajectory.error}. "
+                    "Finished episodes are kept: run the same command again to resume"
+                )
+
     try:
-        await together([runner.work(todo) for _ in range(min(settings.concurrency, len(evaluation.rows) * settings.n))])
+        await together([work() for _ in range(min(settings.concurrency, len(evaluation.rows) * settings.n))])
     finally:
         await evaluation.reward.close()
 
@@ -176,56 +192,32 @@ async def run_scripts(
         await evaluation.reward.close()
 
 
-@dataclass
-class _Runner:
-    evaluation: Evaluation
-    source: PolicySource
-    ledger: Ledger
-    on_record: Callable[[Record], None]
-    failures: int = field(default=0, init=False)
-    """Episodes in a row in which the engine failed."""
-    bugs: RepeatedBugs = field(default_factory=RepeatedBugs, init=False)
-
-    async def work(self, todo: Iterator[tuple[int, int]]) -> None:
-        for row, sample in todo:
-            trajectory = await self.episode(row, sample)
-            self.on_record(self.ledger.append(trajectory))
-            if bug := trajectory.info.get("bug"):
-                self.bugs.add(bug, str(trajectory.error))
-            failed = trajectory.stop_reason is StopReason.ENGINE_ERROR
-            self.failures = self.failures + 1 if failed else 0
-            if self.failures >= max(MIN_FAILURES, self.evaluation.settings.concurrency):
-                raise EngineError(
-                    f"{self.failures} episodes in a row have failed, the last with: {trajectory.error}. "
-                    "Finished episodes are kept: run the same command again to resume"
-                )
-
-    async def episode(self, number: int, sample: int) -> Trajectory:
-        evaluation, settings = self.evaluation, self.evaluation.settings
-        row, usage = evaluation.rows[number], PolicyUsage()
-        loop = evaluation.loop(evaluation.agent(row), getattr(self.source, "tokenizer", None))
-        format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
-        policy = self.source.policy(usage, seed, format)
-        trajectory = await loop.run_row(columns(row, number, sample), policy, format)
-        trajectory.info = {
-            "row": number,
-            "sample": sample,
-            **{key: trajectory.info[key] for key in ("split", "index", "bug") if key in trajectory.info},
-            "requests": usage.requests,
-            "input_tokens": usage.input_tokens,
+async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, number: int, sample: int) -> Trajectory:
+    """One scored episode of a row; `folder` gets the trajectory of a reward that raises."""
+    settings, row, usage = evaluation.settings, evaluation.rows[number], PolicyUsage()
+    loop = evaluation.loop(evaluation.agent(row), getattr(source, "tokenizer", None))
+    format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
+    policy = source.policy(usage, seed, format)
+    trajectory = await loop.run_row(columns(row, number, sample), policy, format)
+    trajectory.info = {
+        "row": number,
+        "sample": sample,
+        **{key: trajectory.info[key] for key in ("split", "index", "bug") if key in trajectory.info},
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+    }
+    if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
+        trajectory.info["tokens"] = policy.record()
+    try:
+        await evaluation.score(trajectory)
+    except UserCodeError as error:
+        logger.error("%s\n%s", error, error.trace)
+        config = {
+            **settings.model_dump(mode="json", include={"agent_rl", "reward"}),
+            "data": {"max_response_length": settings.sampling.max_response_tokens},
         }
-        if settings.agent_rl.trace.tokens and isinstance(policy, TokenPolicy) and trajectory.error is None:
-            trajectory.info["tokens"] = policy.record()
-        try:
-            await evaluation.score(trajectory)
-        except UserCodeError as error:
-            logger.error("%s\n%s", error, error.trace)
-            config = {
-                **settings.model_dump(mode="json", include={"agent_rl", "reward"}),
-                "data": {"max_response_length": settings.sampling.max_response_tokens},
-            }
-            raise repeatable(error, trajectory, self.ledger.folder / "failed_rewards", config) from error
-        return trajectory
+        raise repeatable(error, trajectory, folder / "failed_rewards", config) from error
+    return trajectory
 
 
 def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:

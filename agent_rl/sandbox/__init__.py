@@ -4,8 +4,9 @@ Owns isolation (`jail`) and the processes outside of it (`host`); must not know 
 client of a server that does the same.
 """
 
+from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus, IsolationReport
-from agent_rl.sandbox.host.grading import Case, CaseResult, FunctionCase, GradeReport, StdioCase, grade, read_cases
+from agent_rl.sandbox.host.grading import CaseResult, GradeReport, grade
 from agent_rl.sandbox.host.places import in_a_place
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.sessions import SandboxSession

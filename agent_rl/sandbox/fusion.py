@@ -19,7 +19,7 @@ from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
 from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, grade_in_order
 
-__all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "run_remotely"]
+__all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "limits_for", "run_remotely"]
 
 TRIES = 3
 """Runs of one program while the server answers with its own error."""
@@ -116,7 +116,7 @@ async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_t
         RemoteError: the server failed.
     """
     cases = read_cases(tests)
-    async with _remote(server.timeout_s, server.max_concurrent) as remote:
+    async with _remote(limits_for(2 * server.timeout_s, max_concurrent=server.max_concurrent)) as remote:
         run = partial(_run, remote, server, code, float_tolerance)
         return await grade_in_order(run, cases, at_once=server.max_concurrent)
 
@@ -155,14 +155,18 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
     return CaseResult(not reason, ExecutionStatus.OK, reason, result.execution_time or 0.0)
 
 
+def limits_for(run_s: float, **limits: int) -> RemoteLimits:
+    """The limits of requests to a server.
+
+    Args:
+        run_s: seconds that a program may be compiled and run.
+        limits: further ones, such as `max_concurrent`.
+    """
+    attempt_s = run_s + SLACK_S
+    # The server sends up to 1 MiB of each stream, which JSON may lengthen six times.
+    return RemoteLimits(timeout_s=attempt_s, total_s=3 * attempt_s + 30, max_bytes=16 * 1024 * 1024, **limits)
+
+
 @cache
-def _remote(timeout_s: float, max_concurrent: int) -> Remote:
-    attempt_s = 2 * timeout_s + SLACK_S
-    return Remote(
-        limits=RemoteLimits(
-            timeout_s=attempt_s,
-            total_s=3 * attempt_s + 30,
-            max_concurrent=max_concurrent,
-            max_bytes=16 * 1024 * 1024,
-        )
-    )
+def _remote(limits: RemoteLimits) -> Remote:
+    return Remote(limits=limits)

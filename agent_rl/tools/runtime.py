@@ -148,16 +148,11 @@ class ToolSession:
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
-        results = await self._answer_all(allowed)
+        results = await together([self._answer(call) for call in allowed])
         if self._result_limit is not None:
             for result in results:
                 result.text = self._result_limit.cut(result.text)
         return results + [self._skip(call, number) for number, call in enumerate(calls, 1) if number > len(allowed)]
-
-    async def _answer_all(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        if len(calls) == 1:
-            return [await self._answer(calls[0])]
-        return await together([self._answer(call) for call in calls])
 
     async def _answer(self, call: ToolCall) -> ToolResult:
         result = ToolResult(call.id, call.name, "")

@@ -16,6 +16,7 @@ from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
 
 COUNTS = {"a": 1, "b": 9}
+ROOTS = [rows**0.5 for rows in (23, 17, 11)]
 AHEAD = 24
 """Events after a kill that are compared; after them the state is that of a later kill."""
 EASY = {row for row, difficulty in enumerate(ROWS.difficulties) if difficulty is not None and difficulty <= 0.5}
@@ -84,6 +85,7 @@ def test_file_order_and_difficulty_order() -> None:
         ({"weights": {"math/*": 1, "math/hard": 2, "*": 0}}, [1 / 3, 2 / 3, 0]),
         ({"weights": [4, 1]}, [0.8 * 23 / 40, 0.8 * 17 / 40, 0.2]),
         ({"temperature": 1}, [23 / 51, 17 / 51, 11 / 51]),
+        ({"temperature": 2}, [root / sum(ROOTS) for root in ROOTS]),
         ({"temperature": 1e9}, [1 / 3, 1 / 3, 1 / 3]),
         ({"order": "shuffled"}, [23 / 51, 17 / 51, 11 / 51]),
     ],
@@ -171,17 +173,9 @@ def test_a_rate_is_half_the_latest_visit() -> None:
     assert table.metrics() == {"rows": 2, "visited": 1, "in_band": 1}
 
 
-def test_weights_temperature_and_counts() -> None:
-    assert shares_of(COUNTS, {}, None, [], "w") == [0.1, 0.9]
-    assert shares_of(COUNTS, {}, 2.0, [], "w") == [0.25, 0.75]
-    assert shares_of(COUNTS, {"*": 1, "a": 3}, None, [], "w") == [0.75, 0.25]
-
-
 def test_a_file_shares_its_weight_among_its_sources_and_rows_left_out_do_not_count() -> None:
     files = [("x", ["a", "b", "gone"]), ("y", ["gone too"])]
     assert shares_of(COUNTS, [2, 5], None, files, "w") == [0.1, 0.9]
-    with pytest.raises(ConfigError, match="no source has a weight above 0"):
-        shares_of(COUNTS, [0, 5], None, files, "w")
 
 
 def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:

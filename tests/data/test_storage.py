@@ -94,11 +94,3 @@ def test_check_file_finds_what_another_writer_left(tmp_path: Path) -> None:
     pq.write_table(pa.table({"question": ["3 + 4?"]}), tmp_path / "other.parquet")
     with pytest.raises(ConfigError, match=r"other.parquet, row 0, column data_source: the column is missing"):
         check_file(str(tmp_path / "other.parquet"))
-
-
-def test_a_file_that_is_absent_or_not_parquet_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"absent.parquet: there is no such file"):
-        read_parquet(tmp_path / "absent.parquet")
-    (tmp_path / "text.parquet").write_text("not parquet at all")
-    with pytest.raises(ConfigError, match=r"text.parquet: cannot be read as parquet"):
-        read_parquet(tmp_path / "text.parquet")

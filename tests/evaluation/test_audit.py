@@ -221,27 +221,17 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "the trace has no tokens. Write it with agent_rl.trace.tokens=true"),
-        (("--template-options", "[]"), "--template-options: expected a JSON object"),
-        (("--template-options", "x"), "--template-options: not JSON"),
+        ("--tokenizer MODEL", "the trace has no tokens. Write it with agent_rl.trace.tokens=true"),
+        ("--tokenizer MODEL --template-options []", "--template-options: expected a JSON object"),
+        ("--tokenizer MODEL --template-options x", "--template-options: not JSON"),
+        ("--tokenizer MODEL --model EMPTY", "--model: transformers cannot load"),
+        ("--tokenizer EMPTY", "there is no tokenizer"),
     ],
 )
 def test_mistakes_of_the_user(sound, model_dir, tmp_path, arguments, said):
     del sound.info["tokens"]
     trace.append(tmp_path / "trace.jsonl", sound)
-    done = run(tmp_path / "trace.jsonl", "--tokenizer", model_dir, *arguments)
+    words = arguments.replace("MODEL", str(model_dir)).replace("EMPTY", str(tmp_path)).split()
+    done = run(tmp_path / "trace.jsonl", *words)
     assert isinstance(done.exception, ConfigError)
     assert said in str(done.exception)
-
-
-def test_a_tokenizer_that_is_not_there(tmp_path, sound):
-    trace.append(tmp_path / "trace.jsonl", sound)
-    done = run(tmp_path / "trace.jsonl", "--tokenizer", tmp_path)
-    assert "there is no tokenizer" in str(done.exception)
-
-
-def test_weights_that_are_not_there(tmp_path, sound, model_dir):
-    trace.append(tmp_path / "t.jsonl", sound)
-    result = run(tmp_path / "t.jsonl", "--tokenizer", model_dir, "--model", tmp_path / "none")
-    assert isinstance(result.exception, ConfigError)
-    assert str(result.exception).startswith("--model: transformers cannot load")

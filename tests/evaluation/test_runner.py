@@ -24,16 +24,12 @@ def settings(data, tools, *words, **flags):
     return read_settings({"data": data, "tools": tools, "model": MODEL, **flags}, ["seed=0", *words])
 
 
-async def evaluated(evaluation, ledger, server, on_record=lambda record: None):
-    async with ChatEndpoint(server.url, MODEL, evaluation.settings.sampling, timeout_s=5) as source:
-        await run(evaluation, source, ledger, on_record)
-
-
 def evaluate(folder, given, server=None):
     async def all_of_it():
         async with server or Server() as running:
             with Ledger(folder, given) as ledger:
-                await evaluated(Evaluation.load(given), ledger, running)
+                async with ChatEndpoint(running.url, MODEL, given.sampling, timeout_s=5) as source:
+                    await run(Evaluation.load(given), source, ledger, lambda record: None)
                 return ledger.read()
 
     return asyncio.run(all_of_it())
@@ -191,14 +187,9 @@ def test_a_limit_of_rows_and_the_seed(tmp_path, data, tools):
     again = Server()
     evaluate(tmp_path / "again", settings(data, tools, "limit=2", n=2), again)
     assert {request["seed"] for request in again.requests} == seeds
-    assert "seed" not in unseeded(tmp_path, data, tools)
-
-
-def unseeded(tmp_path, data, tools):
-    server = Server()
-    given = read_settings({"data": data, "tools": tools, "model": MODEL}, ["limit=1"])
-    evaluate(tmp_path / "unseeded", given, server)
-    return server.requests[0]
+    unseeded = Server()
+    evaluate(tmp_path / "unseeded", settings(data, tools, "limit=1", "seed=null"), unseeded)
+    assert "seed" not in unseeded.requests[0]
 
 
 def test_a_row_that_selects_a_tool_that_is_not_there_is_unscored(tmp_path, data, tools):
@@ -213,31 +204,34 @@ def test_a_row_that_selects_a_tool_that_is_not_there_is_unscored(tmp_path, data,
     assert all(records[row, 0].error is None for row in range(1, 12))
 
 
-def test_fatal_error_ends_the_evaluation(tmp_path, data):
-    (tmp_path / "broken.py").write_text(
-        "from agent_rl.tools import Tool\nfrom agent_rl.errors import FatalError\n"
-        "class Broken(Tool):\n    name, description = 'calculator', 'd'\n"
-        "    parameters = {'type': 'object', 'properties': {}}\n"
-        "    async def call(self, arguments):\n        raise FatalError('the code is wrong')\n"
-    )
-    (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'broken.py:Broken'}]")
+@pytest.fixture
+def broken_tool(tmp_path):
+    """Writes a tool file with a calculator whose call is this statement, in line 7 of buggy.py."""
+
+    def write(statement):
+        (tmp_path / "buggy.py").write_text(
+            "from agent_rl.tools import Tool\nfrom agent_rl.errors import FatalError\n"
+            "class Buggy(Tool):\n    name, description = 'calculator', 'd'\n"
+            "    parameters = {'type': 'object', 'properties': {}}\n"
+            f"    async def call(self, arguments):\n        {statement}\n"
+        )
+        (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'buggy.py:Buggy'}]")
+        return str(tmp_path / "tools.yaml")
+
+    return write
+
+
+def test_fatal_error_ends_the_evaluation(tmp_path, data, broken_tool):
     with pytest.raises(FatalError, match="the code is wrong"):
-        evaluate(tmp_path / "out", settings(data, str(tmp_path / "tools.yaml")))
+        evaluate(tmp_path / "out", settings(data, broken_tool("raise FatalError('the code is wrong')")))
 
 
-def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path, data):
-    (tmp_path / "buggy.py").write_text(
-        "from agent_rl.tools import Tool\nclass Buggy(Tool):\n    name, description = 'calculator', 'd'\n"
-        "    parameters = {'type': 'object', 'properties': {}}\n"
-        "    async def call(self, arguments):\n        return str(arguments['no such key'])\n"
-    )
-    (tmp_path / "tools.yaml").write_text("tools: [{class_name: 'buggy.py:Buggy'}]")
-    with pytest.raises(
-        FatalError, match=rf"{tmp_path}/buggy\.py:6: KeyError: 'no such key'\. This has happened 8 times"
-    ):
-        evaluate(tmp_path / "out", settings(data, str(tmp_path / "tools.yaml"), "concurrency=1"))
+def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path, data, broken_tool):
+    tools, said = broken_tool("return str(arguments['no such key'])"), rf"{tmp_path}/buggy\.py:7: KeyError"
+    with pytest.raises(FatalError, match=rf"{said}: 'no such key'\. This has happened 8 times"):
+        evaluate(tmp_path / "out", settings(data, tools, "concurrency=1"))
     kept = list(trace.read(tmp_path / "out/trajectories.jsonl"))
-    assert sum("buggy.py:6" in str(trajectory.error) for trajectory in kept) == 8
+    assert sum("buggy.py:7" in str(trajectory.error) for trajectory in kept) == 8
     assert not any(trajectory.score for trajectory in kept if trajectory.error)
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -14,26 +12,11 @@ from agent_rl.remote import http as remote
 from agent_rl.rewards import compute_score
 from agent_rl.sandbox import fusion
 from agent_rl.sandbox.fusion import FusionServer, grade_remotely
-from tests.support.http_faults import FaultyServer, answer
+from tests.support.fusion_server import SANDBOX_ERROR, run_code
+from tests.support.http_faults import FaultyServer
 
 ADD = "from dataclasses import dataclass\ndef add(a: int, b: List[int]):\n    print('noise')\n    return a + b[0]\n"
 CALLS = [{"fn_name": "add", "args": [1, [2]], "expected": 3}, {"fn_name": "add", "args": [1, [3]], "expected": 5}]
-
-
-def run_code(handler):
-    asked = json.loads(handler.body)
-    assert "3" not in asked["stdin"] or "expected" not in asked["code"]
-    result = {"status": "Finished", "execution_time": 0.1}
-    command = [sys.executable, "-I", "-c", asked["code"]]
-    try:
-        done = subprocess.run(
-            command, input=asked["stdin"], capture_output=True, text=True, timeout=asked["run_timeout"]
-        )
-        result |= {"return_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
-    except subprocess.TimeoutExpired:
-        result |= {"status": "TimeLimitExceeded"}
-    status = "Success" if result.get("return_code") == 0 else "Failed"
-    answer(200, {"status": status, "message": "", "compile_result": None, "run_result": result})(handler)
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +30,7 @@ def test_functions_and_programs_are_graded():
     with FaultyServer(default=run_code) as server:
         place = FusionServer(server.url, timeout_s=5)
         calls = asyncio.run(grade_remotely(ADD, CALLS, place))
+        assert not any("expected" in request.body.decode() for request in server.requests)
         lines = asyncio.run(grade_remotely(program, {"inputs": ["1 2", "x"], "outputs": ["3\n", ""]}, place))
         method = "class Solution:\n    def add(self, a, b):\n        return {'sum': (a, b)}"
         expected = [{"fn_name": "add", "args": [1, 2], "expected": {"sum": [1, 2]}}]
@@ -76,8 +60,7 @@ def test_verls_arguments_send_programs_there():
 
 
 def test_a_server_that_fails_is_unscored():
-    error = answer(200, {"status": "SandboxError", "message": "no", "run_result": None})
-    with FaultyServer(default=error) as server, pytest.raises(RemoteError, match="error of its own"):
+    with FaultyServer(default=SANDBOX_ERROR) as server, pytest.raises(RemoteError, match="error of its own"):
         asyncio.run(grade_remotely(ADD, CALLS, FusionServer(server.url)))
     with pytest.raises(ConfigError, match="there are none"):
         asyncio.run(grade_remotely(ADD, [], FusionServer("http://localhost:1")))

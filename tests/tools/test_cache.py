@@ -187,18 +187,6 @@ def test_arguments_that_are_not_json_are_executed():
     assert outcomes(results) == [("call 1", False), ("call 2", False)]
 
 
-def test_what_a_tool_does_not_allow_is_refused():
-    spec = counting("off", reusable=False, idempotent=False)
-    with pytest.raises(ConfigError, match=r"retries: .* is not idempotent .*idempotent = True"):
-        dataclasses.replace(spec, retries=1)
-    for cache in ("trajectory", "shared"):
-        with pytest.raises(ConfigError, match=r"cache: .* is not reusable .*reusable: true"):
-            dataclasses.replace(spec, cache=cache)
-        assert dataclasses.replace(spec, cache=cache, reusable=True).may_be_reused
-        with pytest.raises(ConfigError, match="is not reusable"):
-            dataclasses.replace(counting("off"), cache=cache, reusable=False)
-
-
 def test_canonical_json_is_one_text_for_equal_data():
     assert canonical_json({"b": (1, 2), "a": np.float64(0.5)}) == '{"a":0.5,"b":[1,2]}'
     assert canonical_json({"a": 1}) != canonical_json({"a": 1.0}) != canonical_json({"a": True})

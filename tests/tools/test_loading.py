@@ -82,7 +82,6 @@ OWN = """
 @pytest.fixture
 def load(tmp_path):
     (tmp_path / "own.py").write_text(textwrap.dedent(OWN))
-    (tmp_path / "broken.py").write_text("raise RuntimeError('no licence')")
     (tmp_path / "needy.py").write_text("import a_package_that_is_not_there")
 
     def load(text):
@@ -212,12 +211,9 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
     (entry("{config: {a: 1}}"), ["tools[0]: neither name nor class_name"]),
     (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
-    (entry("{class_name: Search}"), ["class_name: 'Search' is not an import path", "package.module.Class"]),
-    (entry("{class_name: no_such_package.Search}"), ["there is no module 'no_such_package'", "file.py:Class"]),
     (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
     (entry("{class_name: 'own.py:Serach'}"), ["'own.py' has no 'Serach'", "Did you mean 'Search'?"]),
-    (entry("{class_name: 'broken.py:Search'}"), ["importing", "broken.py:1: RuntimeError: no licence"]),
     (entry("{class_name: 'needy.py:Search'}"), ["needy.py:1: ModuleNotFoundError", "a_package_that_is_not_there"]),
     (
         entry("{class_name: 'own.py:NotATool'}"),
@@ -269,7 +265,6 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (entry("{name: calculator}\n  - name: calculator"), ["tools[1] (calculator).name", "already the name of tools[0]"]),
     (entry("{name: calculator, config: {a: '${oc.env:NOT_SET_AT_ALL}'}}"), ["tools[0].config.a", "NOT_SET_AT_ALL"]),
-    (entry("{name: calculator, name: other}"), ["not YAML", "duplicate key"]),
     (entry("{tool_schema: {function: {}}}"), ["class_name: missing beside tool_schema"]),
     (entry("{class_name: 'own.py:Bare', tool_schema: [a]}"), ["tool_schema: expected a mapping", "type, function"]),
     (entry("{class_name: 'own.py:Bare', tool_schema: {type: tool, function: {}}}"), ["tool_schema.type", "'tool'"]),
@@ -303,9 +298,6 @@ def test_every_mistake_says_where_and_what_to_do(load, tmp_path, text, expected)
 
 
 def test_an_unreadable_file_is_refused_with_the_reason(tmp_path):
-    (tmp_path / "calculator.yaml").touch()
-    with pytest.raises(ConfigError, match=r"no such file. Did you mean 'calculator.yaml'"):
-        load_tools(tmp_path / "calculater.yaml")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_tools(tmp_path)
     (tmp_path / "empty.yaml").touch()

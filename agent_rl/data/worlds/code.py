@@ -78,7 +78,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the visible test on the first reading, and answers with the one that is meant."""
     shown = yield _test(row, 0, "Test first.")
-    yield _answer(row, 0 if _passed(shown) else row["extra_info"]["reading"], "Now I know.")
+    yield _answer(row, 0 if shown.startswith("1 of 1") else row["extra_info"]["reading"], "Now I know.")
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -141,10 +141,6 @@ def _program(row: Mapping[str, Any], reading: int) -> str:
     info = row["extra_info"]
     body = re.sub(r"\b[xy]\b", lambda match: info[match[0]], list(TASKS[info["task"]].readings)[reading])
     return f"def {info['name']}({info['x']}, {info['y']}): return {body}"
-
-
-def _passed(shown: str) -> bool:
-    return shown.startswith("1 of 1")
 
 
 def _test(row: Mapping[str, Any], reading: int, thought: str) -> str:

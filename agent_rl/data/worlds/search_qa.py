@@ -64,7 +64,10 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Finds who is meant, then what is asked."""
-    yield from _hops(row, "Two steps.")
+    info = row["extra_info"]
+    found = yield _search(f"{info['relation']} of {info['person']}", "Two steps.")
+    found = yield _search(f"{info['fact']} of {_value(found)}", "I know who.")
+    yield _answer(_value(found), "I have it.")
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -101,13 +104,6 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 WORLD = World("search_qa", write, by_name(oracle, no_tool, one_hop, stopping, malformed, acting_at_random))
-
-
-def _hops(row: Mapping[str, Any], thought: str) -> Turns:
-    info = row["extra_info"]
-    found = yield _search(f"{info['relation']} of {info['person']}", thought)
-    found = yield _search(f"{info['fact']} of {_value(found)}", "I know who.")
-    yield _answer(_value(found), "I have it.")
 
 
 def _value(found: str) -> str:

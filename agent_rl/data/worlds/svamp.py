@@ -50,7 +50,7 @@ def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Repeats the question, and computes the equation with the calculator."""
     question = _SENTENCE.split(str(row["prompt"][-1]["content"]).strip())[-1]
     seen = yield _call(_equation(row), f"{question} ")
-    yield react_answer("The calculator has the answer.", _observed(seen))
+    yield react_answer("The calculator has the answer.", seen.rpartition("Observation:")[2].strip())
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -98,10 +98,6 @@ def _equation(row: Mapping[str, Any]) -> str:
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
     return re.findall(r"\d+(?:\.\d+)?", str(row["prompt"][-1]["content"]))
-
-
-def _observed(seen: str) -> str:
-    return seen.rpartition("Observation:")[2].strip()
 
 
 def _call(expression: str, question: str = "") -> str:

@@ -117,14 +117,13 @@ def machine(model: Path) -> dict[str, Any]:
 
 def check(recipe: Path) -> list[str]:
     """What of a recipe's receipts no longer fits the recipe, in words; nothing where it has none."""
-    return [problem for file in sorted((recipe / "results").rglob(RECEIPT)) for problem in _stale(file, recipe)]
-
-
-def _stale(file: Path, recipe: Path) -> list[str]:
-    receipt = json.loads(file.read_text())
-    known, now = receipt["hashes"], hashes(str(recipe), receipt.get("overrides", ()))
-    remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"
-    return [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
+    problems = []
+    for file in sorted((recipe / "results").rglob(RECEIPT)):
+        receipt = json.loads(file.read_text())
+        known, now = receipt["hashes"], hashes(str(recipe), receipt.get("overrides", ()))
+        remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"
+        problems += [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
+    return problems
 
 
 def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[str, Estimate], title: str) -> None:

@@ -24,22 +24,12 @@ from typing import Any
 
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox.host.answers import longest_text, read_result, same_output, same_value
-from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_cases
+from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
 
-__all__ = [
-    "Case",
-    "CaseResult",
-    "FunctionCase",
-    "GradeReport",
-    "StdioCase",
-    "difference",
-    "grade",
-    "grade_in_order",
-    "read_cases",
-]
+__all__ = ["CaseResult", "GradeReport", "difference", "grade", "grade_in_order"]
 
 _AT_ONCE = 64  # cases of one program
 _ROOM = 2  # bytes that a program may write for one that is expected: white space is ignored

@@ -41,6 +41,7 @@ class Child:
     Attributes:
         ended: the future of the child's end; it raises `Lost` if the zygote dies first.
         channel: our descriptor of its input.
+        room: bytes of output that it may still write.
         overflow: whether it has written more than it may, and is being killed for it.
     """
 
@@ -65,7 +66,7 @@ class Child:
             os.set_blocking(descriptor, False)
         self._loop = pool.loop
         self._zygote = zygote
-        self._room = 0
+        self.room = 0
         self._parts: dict[int, list[bytes]] = {out: [], err: []}
         self._open = [out, err]
         self._attached = False
@@ -113,10 +114,6 @@ class Child:
         for parts in self._parts.values():
             parts.clear()
         return out, err
-
-    def allow(self, max_bytes: int) -> None:
-        """Allow output of `max_bytes` from now on."""
-        self._room = max_bytes
 
     def stop_feeding(self) -> None:
         """Stop writing, and stop the timer for an unresponsive zygote."""
@@ -181,11 +178,11 @@ class Child:
             return 0
         if not data:
             self._release(descriptor)
-        self._parts[descriptor].append(data[: self._room])
-        if len(data) > self._room and not self.overflow:
+        self._parts[descriptor].append(data[: self.room])
+        if len(data) > self.room and not self.overflow:
             self.overflow = True
             self.order(Op.KILL)
-        self._room -= min(len(data), self._room)
+        self.room -= min(len(data), self.room)
         return len(data)
 
     def _release(self, descriptor: int) -> None:

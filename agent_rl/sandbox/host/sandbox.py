@@ -179,7 +179,7 @@ class PythonSandbox:
 
         async def once(zygote: Zygote) -> Execution:
             child = Child(pool, zygote, order, os.pipe)
-            child.allow(pool.output_bytes + output_bytes)
+            child.room = pool.output_bytes + output_bytes
             try:
                 child.feed(source + request if request else source, timeout_s, last=True)
                 return child.execution(await child.ended, timeout_s)

@@ -145,7 +145,7 @@ class _Process(Child):
         self._late_s = 0.0
         alarm = self._loop.call_at(started + limit_s, self._note_lateness, started + limit_s)
         self._nonce, self._answer, self._answered = nonce, bytearray(), self._loop.create_future()
-        self.allow(self._output_bytes)
+        self.room = self._output_bytes
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)

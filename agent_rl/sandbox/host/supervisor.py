@@ -107,7 +107,7 @@ class Zygote:
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self._process = process
+        self._process, self.pid = process, process.pid
         self._control = control
         self._numbers = 0
         self._orders: deque[tuple[bytes, tuple[int, ...]]] = deque()
@@ -161,11 +161,6 @@ class Zygote:
         return zygote, greeting
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    @property
     def load(self) -> int:
         """Children that have not ended."""
         return len(self._ends)
@@ -199,7 +194,7 @@ class Zygote:
 
     def kill(self) -> None:
         """Kill the zygote itself, because it does not answer."""
-        logger.error("the sandbox's process %d does not answer and is killed", self._process.pid)
+        logger.error("the sandbox's process %d does not answer and is killed", self.pid)
         self._process.kill()
 
     def forget(self, number: int) -> None:
@@ -240,7 +235,7 @@ class Zygote:
         except OSError:
             data = b""
         if not data:
-            logger.error("the sandbox's process %d died. %s", self._process.pid, self._last_words())
+            logger.error("the sandbox's process %d died. %s", self.pid, self._last_words())
             self._died()
             return
         for number, reason, status, wall_s, own_s in RECORD.iter_unpack(data):

@@ -101,7 +101,7 @@ async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: floa
                 zygote = await pool.get(pool.kind_for(kind))
                 child = Child(pool, zygote, (flags, len(source), limit_s, memory_bytes), os.pipe, (ends.pop(),))
                 children.append(child)
-                child.allow(_OUTPUT_BYTES)
+                child.room = _OUTPUT_BYTES
                 child.feed(source, limit_s, last=True)
             return child.execution(await child.ended, limit_s)
         except NotRun as error:

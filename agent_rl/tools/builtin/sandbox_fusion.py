@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from agent_rl.errors import ToolError, ToolTimeoutError
-from agent_rl.remote import Remote, RemoteLimits
+from agent_rl.remote import Remote
 from agent_rl.remote.http import bearer
-from agent_rl.sandbox.fusion import SLACK_S, FusionCommand, run_remotely
+from agent_rl.sandbox.fusion import FusionCommand, limits_for, run_remotely
 from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.truncation import truncate
@@ -125,12 +125,6 @@ class SandboxFusion(Tool):
 
 @cache
 def _remote(settings: SandboxFusionConfig) -> Remote:
-    attempt_s = settings.timeout_s + settings.compile_timeout_s + SLACK_S
-    limits = RemoteLimits(
-        timeout_s=attempt_s,
-        total_s=3 * attempt_s + 30,
-        attempts=settings.attempts,
-        max_concurrent=settings.max_concurrent,
-        max_bytes=16 * 1024 * 1024,  # the server sends up to 1 MiB of each stream, which JSON may lengthen six times
-    )
+    run_s = settings.timeout_s + settings.compile_timeout_s
+    limits = limits_for(run_s, attempts=settings.attempts, max_concurrent=settings.max_concurrent)
     return Remote(headers=bearer(settings.api_key_env, "api_key_env"), limits=limits)

@@ -224,9 +224,3 @@ def test_every_calculator_annotation_of_gsm8k():
     misses = [(left, right) for left, right in annotations if Fraction(calculate(left)) != right]
     assert len(annotations) > 4000
     assert misses == []
-
-
-def test_signs_of_unicode_are_one_character_for_one_so_that_positions_stay_true():
-    text = "".join(map(chr, SIGNS))
-    assert len(text.translate(SIGNS)) == len(text)
-    assert calculate("6\u22127\u00d72") == calculate("6-7*2")

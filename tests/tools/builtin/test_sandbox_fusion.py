@@ -1,8 +1,6 @@
 """The sandbox_fusion tool against a server that speaks the protocol and really runs the code."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -11,26 +9,9 @@ from agent_rl.remote import RemoteError
 from agent_rl.remote import http as remote
 from agent_rl.sandbox import fusion
 from agent_rl.trajectory import ToolStatus
+from tests.support.fusion_server import SANDBOX_ERROR, run_code
 from tests.support.http_faults import FaultyServer, answer, drop
 from tests.tools import use
-
-
-def run_code(handler):
-    """POST /run_code as Sandbox Fusion answers it, without its isolation."""
-    asked = json.loads(handler.body)
-    result = {"status": "Finished", "execution_time": 0.1}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", asked["code"]], capture_output=True, text=True, timeout=asked["run_timeout"]
-        )
-        result |= {"return_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
-    except subprocess.TimeoutExpired as error:
-        result |= {"status": "TimeLimitExceeded", "stdout": (error.stdout or b"").decode(), "stderr": ""}
-    status = "Success" if result.get("return_code") == 0 else "Failed"
-    answer(200, {"status": status, "message": "", "compile_result": None, "run_result": result, "files": {}})(handler)
-
-
-SANDBOX_ERROR = answer(200, {"status": "SandboxError", "message": "exception on running code", "run_result": None})
 
 
 @pytest.fixture(autouse=True)

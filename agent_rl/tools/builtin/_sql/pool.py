@@ -92,7 +92,9 @@ def has_unwritten_changes(path: Path) -> bool:
 def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
     limit_s = request["timeout_s"] + (SETUP_S if "tables" in request else 0.0) + _SLACK_S
     try:
-        reply: dict[str, Any] = workers(memory_mb).ask(request, limit_s, _may_be_kept)
+        reply: dict[str, Any] = workers(memory_mb).ask(
+            request, limit_s, may_be_kept=lambda reply: bool(reply.get("error") != TOO_MUCH_MEMORY)
+        )
     except WorkerTimeout:
         raise _too_slow(request["timeout_s"]) from None
     except WorkerDied as died:
@@ -107,10 +109,6 @@ def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in reply:
         raise ToolError(reply["error"])
     return reply
-
-
-def _may_be_kept(reply: Any) -> bool:
-    return bool(reply.get("error") != TOO_MUCH_MEMORY)
 
 
 def _too_slow(timeout_s: float) -> ToolTimeoutError:

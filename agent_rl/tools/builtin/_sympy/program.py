@@ -59,8 +59,12 @@ class SympyRequest:
             raise Refusal(f"{self.data['operation']} needs `{key}`")
         return parse(text, self.local | local_names(text, [str(symbol) for symbol in self.given]))
 
-    def has(self, *keys: str) -> bool:
-        return all(self.data.get(key) is not None for key in keys)
+    def has(self, key: str) -> bool:
+        return self.data.get(key) is not None
+
+    def at_point(self, value: Any) -> Any:
+        """`value` where the variable is the point, if there is one."""
+        return value.subs(self.variable(), self.value("point")) if self.has("point") else value
 
     def parts(self) -> list[Any]:
         """The expression, or those that were given together."""
@@ -149,19 +153,12 @@ def tidy(value: Any) -> Any:
 
 
 def evaluate(request: SympyRequest) -> str:
-    value = request.expression
-    if request.has("point"):
-        value = value.subs(request.variable(), request.value("point"))
-    if hasattr(value, "doit"):
-        value = value.doit()
-    return show(value)
+    value = request.at_point(request.expression)
+    return show(value.doit() if hasattr(value, "doit") else value)
 
 
 def numeric(request: SympyRequest) -> str:
-    parts = request.parts()
-    if request.has("point"):
-        parts = [part.subs(request.variable(), request.value("point")) for part in parts]
-    return ", ".join(str(sympy.N(part, 15)) for part in parts)
+    return ", ".join(str(sympy.N(request.at_point(part), 15)) for part in request.parts())
 
 
 def solve(request: SympyRequest) -> str:
@@ -211,11 +208,8 @@ def show_solution(solution: dict[Any, Any], unknowns: list[Any]) -> str:
 
 
 def differentiate(request: SympyRequest) -> str:
-    variable = request.variable()
-    value = sympy.diff(request.expression, variable, request.data.get("order") or 1)
-    if request.has("point"):
-        value = value.subs(variable, request.value("point"))
-    return show(value)
+    value = sympy.diff(request.expression, request.variable(), request.data.get("order") or 1)
+    return show(request.at_point(value))
 
 
 def integrate(request: SympyRequest) -> str:
