@@ -49,6 +49,7 @@ from agent_rl.settings.terms import ComponentSettings, Schedule
 from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.inspection import built_in
 from agent_rl.trajectory import StopReason
+from agent_rl.trajectory.symptoms import SYMPTOMS
 
 __all__ = ["PAGES", "main"]
 
@@ -306,17 +307,17 @@ def migration_page() -> str:
         f"""{NOTE}
 # Coming from an older verl
 
-Keys of verl 0.3 to 0.8, of guides written for them and of other trainers, with what they are in verl 0.9.1 and
-agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m verl.trainer.main_ppo` know them on the
-command line and in YAML files. A key that has *moved* takes effect, and one line says what it became:
+This page lists keys of verl 0.3 to 0.8, of guides written for those versions and of other trainers, with their form in
+verl 0.9.1 and agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m verl.trainer.main_ppo` know
+these keys on the command line and in YAML files. A key that has moved takes effect, and a line names its new form:
 
 ```text
 agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl put the whole reward below `reward`
 ```
 
-So does one for a key of today's verl that a run of agent_rl does not read, where it differs from verl's default. The
-others end the command with exit code 2 and what to write instead, with your values. An old key that today's key
-follows on the same command line is refused. The command line overrides YAML files, whatever the spelling.
+A line also warns about a key of today's verl that agent_rl does not read, if its value differs from verl's default. Any
+other old key ends the command with exit code 2 and shows what to write instead, with your values. If a command line has
+an old key and its new form, it is refused. The command line overrides YAML files, in either spelling.
 """
     ]
     for section, rows in itertools.groupby(old_keys.rows(), lambda row: row.section):
@@ -483,6 +484,18 @@ def _receipt_row(recipe: str, name: str, run: Mapping[str, Any], policies: Mappi
     return (recipe, name, *success, str(run["steps"]), f"{run['training_seconds']:.0f}", *others)
 
 
+SYMPTOM_MARKS = ("<!-- The symptoms, by make docs: do not edit. -->", "<!-- The end of the symptoms. -->")
+
+
+def symptoms_page() -> str:
+    """`docs/symptoms.md` with its table of `agent_rl.trajectory.symptoms.SYMPTOMS`."""
+    before, _, rest = (FOLDER / "symptoms.md").read_text().partition(SYMPTOM_MARKS[0])
+    after = rest.partition(SYMPTOM_MARKS[1])[2]
+    rows = [(each.shown, each.when, f"[{each.title}](#{each.title.lower().replace(' ', '-')})") for each in SYMPTOMS]
+    table = _markdown(("symptom", "you are warned if", "look here first"), rows)
+    return f"{before}{SYMPTOM_MARKS[0]}\n{table}{SYMPTOM_MARKS[1]}{after}"
+
+
 REWARD = ("<!-- The reward, by make docs: do not edit. -->", "<!-- The end of the reward. -->")
 """What stands before and after the formula in a recipe's README."""
 
@@ -511,6 +524,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics_page,
     "reference/gpu_node.md": _made_by("gpu_pages.py", "gpu_page", NOTE, _markdown),
     "guides/migration.md": migration_page,
+    "symptoms.md": symptoms_page,
     "comparison.md": _made_by("comparison_page.py", "comparison_page", NOTE, _markdown),
     "start.ipynb": _made_by("notebook.py", "executed", FOLDER / "start.ipynb"),
     **{f"../recipes/{name}/README.md": partial(recipe_page, name) for name in described()},

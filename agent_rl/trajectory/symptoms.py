@@ -304,14 +304,14 @@ SYMPTOMS = (
     Symptom("Before the first step", "it does not start", "the run failed before a step, with the error", _never),
     Symptom(
         "The reward does not rise",
-        "the reward stays 0, or the same",
+        "the reward stays constant, for example at 0",
         f"no answer was right in {FEW} steps; all samples of a prompt are worth the same; turns are malformed; tools "
         "fail, or are not called; a component has one value",
         _does_not_rise,
     ),
     Symptom(
         "The wrong thing is rewarded",
-        "the reward rises, the agent gets no better",
+        "the reward rises, but the agent does not improve",
         "correctness falls while the reward rises",
         _wrong_thing,
     ),
@@ -323,13 +323,13 @@ SYMPTOMS = (
     ),
     Symptom(
         "The agent loops on a tool",
-        "the same call again and again",
+        "the agent repeats the same call",
         "more than half of the calls repeat an earlier one",
         _loops,
     ),
     Symptom(
         "Responses reach the limit",
-        "answers are cut off",
+        "answers are truncated",
         "more than half of the responses reach the limit, or ten points more than at the start",
         _cut_off,
     ),

@@ -40,6 +40,7 @@ TESTED = {
     "docs/guides/sandbox.md": ["PythonSandbox"],
     "docs/guides/tools.md": ["my_functions.py"],
     "docs/guides/traces.md": ["TokenReader"],
+    "docs/tutorial.md": ["mine.jsonl", "def score"],  # e2e/test_tutorial.py
     "recipes/multi_rm/README.md": ["rm_preprocess"],
 }
 

@@ -49,10 +49,10 @@ def test_a_csv_with_two_columns_becomes_a_training_run_with_two_commands(tiny_mo
         writer.writerow(["question", "answer"])
         writer.writerows((each.question, each.answer) for each in arithmetic.generate(0, 24))
     convert, learn = [each.words for each in commands(PAGE) if "problems" in str(each)]
-    assert convert[:2] == ("python", "data_preprocess/from_file.py")
+    assert convert[:3] == ("agent-rl", "data", "convert")
     assert learn[:3] == ("agent-rl", "train", "gsm8k_calculator")
-    script = [sys.executable, str(ROOT / convert[1]), *convert[2:]]
-    subprocess.run(script, cwd=tmp_path, check=True, timeout=60, capture_output=True)
+    command = [sys.executable, "-m", "agent_rl.cli.main", *convert[1:]]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60, capture_output=True)
     named = dict(word.split("=", 1) for word in learn[3:])
     files = {name: tmp_path / named.pop(f"data.{name}_files") for name in ("train", "val")}
     for name, path in files.items():
