@@ -43,7 +43,7 @@ def _check_agent_rl(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
     while hasattr(command, "list_commands") and (words or not command.invoke_without_command):
         command = command.get_command(None, words.pop(0))
-    if command.ignore_unknown_options and not command.params:  # a script's command line
+    if command.context_settings.get("allow_extra_args"):  # its options are those of a script
         return
     known = {flag for parameter in command.params for flag in parameter.opts}
     assert {word for word in words if re.match(r"--?[a-z]", word)} <= known, words
