@@ -8,11 +8,13 @@ from pathlib import Path
 
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data.files import RowsFile
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check
+from agent_rl.rewards.component import kinds
 from agent_rl.rewards.compose import answers_of
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
+from agent_rl.settings.errors import Place, validated
 
 AT = ("launch", "trainer")
 QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")
@@ -38,6 +40,17 @@ def built_in_scorers(case: RunCase) -> None:
     own = case.script or case.environ.get("VERL_USE_EXTERNAL_MODULES") or any("." in kind for kind in kinds)
     if not own:
         _require_scorers(case)
+
+
+@check("reward", "components", at=("launch",))
+def built_in_components(case: RunCase) -> None:
+    """The settings of components of the package's kinds fit them; those of the user's kinds are checked later."""
+    for name, its in case.settings.reward.components.items() if case.scored_by_ours else ():
+        place = Place(f"agent_rl.reward.components.{name}")
+        if "." not in its.kind and (kind := kinds().get(its.kind)) is None:
+            raise ConfigError(f"{place}.kind", f"there is no {its.kind!r}", did_you_mean(its.kind, kinds()))
+        if "." not in its.kind:
+            validated(kind.Config, dict(its.config), place / "config")
 
 
 @check("reward", "scorers", at=("trainer",))

@@ -54,7 +54,7 @@ _CHARACTERS_PER_TOKEN = 4  # where the server reports no usage
 class EndpointConfig(RemoteLimits):
     """Address and limits of a model's endpoint, with the keys of `agent_rl.remote.http.RemoteLimits`."""
 
-    url: str = Field(pattern="^https?://.")
+    url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """The address before `/chat/completions`; `/v1` is added where it has no path."""
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""

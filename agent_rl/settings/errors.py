@@ -164,7 +164,7 @@ class _Problem:
             known = [name for each in self.models for name in each.model_fields]
             return self.place.error(f"unknown key (value {shown})", did_you_mean(str(self.part), known))
         if self.kind == "missing":
-            return self.place.error("missing", f"Write `{self.part}: ...`")
+            return self.place.error("missing", f"Write `{self.part}: {self._example or '...'}`")
         if self.kind in ("value_error", "assertion_error"):
             cause = self.details["ctx"]["error"]
             return self.place.error(f"{cause} (value {shown})", getattr(cause, "remedy", _CHANGE))
@@ -177,12 +177,19 @@ class _Problem:
         form = _EXPECTED.get(self.kind) or _EXPECTED.get(self.kind.partition("_")[0])
         return form.format(**self.details.get("ctx", {})).replace("'", "`") if form else f"{self.details['msg']}"
 
+    @property
+    def _example(self) -> str:
+        """A value from the field's declaration; empty without one."""
+        return str(self.field.examples[0]) if self.field is not None and self.field.examples else ""
+
     def _remedy(self, alternatives: Sequence[_Problem]) -> str:
         words = [
             word for each in alternatives if each.kind == "literal_error" for word in each.expected.split("`")[1::2]
         ]
         if words and isinstance(self.value, str):
             return did_you_mean(self.value, words)
+        if self._example:
+            return f"Write for example `{self.part}: {self._example}`"
         if self.field is None or self.field.is_required():
             return "Change the value"
         default = self.field.get_default()

@@ -22,7 +22,6 @@ from verl.trainer.ppo.v1.trainer_separate_async import logger as separate_logger
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
-from agent_rl.rewards.watch import ComponentWatch
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
@@ -83,7 +82,6 @@ class AgentTrainer(PPOTrainer):
         self.advantages: Any = None
         super().__init__(config)
         self.last_step = ending.LastStep(self)
-        self._components = ComponentWatch(["correctness", *self.settings.reward.components])
         self._log_probs_every = 1 if updates.needs_log_probs(self) else self.settings.run.log_probs_every
         self._reports: dict[str, dict[str, Any]] = {}
         trainer_base.compute_advantage_for_multi_trajectories = self._estimate
@@ -264,7 +262,7 @@ class AgentTrainer(PPOTrainer):
 
         Adds `agent/<key>` (mean over the step's trajectories of what the reward manager reports), `agent/unscored` (the
         training's trajectories that failed since the last step), share and size of what was trained on and of what was
-        not, and ReMax's baselines. A component with the same value for all trajectories of many steps is reported.
+        not, and ReMax's baselines.
 
         Raises:
             FatalError: of a worker.
@@ -278,10 +276,7 @@ class AgentTrainer(PPOTrainer):
         failed = self.failures.take()
         scored = len(reports) + len(self.samples.left_out)
         metrics.update(self.samples.take_metrics(batch, reports, failed))
-        unscored = [tag["error"] for tag in failed]
-        for sentence in self._components.step(reports, unscored):
-            print(f"agent_rl: {sentence}", flush=True)
-        self.failures.require_scored(scored, unscored)
+        self.failures.require_scored(scored, [tag["error"] for tag in failed])
         if self.config.algorithm.adv_estimator == remax.ESTIMATOR:
             metrics.update(remax.take_metrics(key.split("_")[0] for key in keys))
 

@@ -70,11 +70,11 @@ def test_what_is_broken_is_listed_all_at_once(tmp_path: Path, tiny_model: Path) 
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout
     assert "-> Did you mean 'trajectory'?" in done.stdout
-    assert done.stdout.rstrip().endswith(": not ready.")
+    assert done.stdout.rstrip().endswith(": not ready.\n--all shows every finding")
 
 
 def test_without_a_recipe() -> None:
-    done = doctor()
+    done = doctor("--all")
     assert "verl plugin" in done.stdout
     assert "chat template" not in done.stdout
     assert done.stdout.rstrip().endswith("ready.")

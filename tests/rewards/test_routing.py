@@ -36,8 +36,8 @@ def test_a_source_has_its_scorer(source: str, right: str, wrong: str, truth: Any
     assert compute_score(source, wrong, truth, {"index": 3}) == 0.0
 
 
-def test_an_unknown_source_names_the_nearest_and_all() -> None:
-    with pytest.raises(ConfigError, match=r"'openai/gsm9k'.*Did you mean 'openai/gsm8k'\? Known:.*searchR1_nq"):
+def test_an_unknown_source_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"'openai/gsm9k'.*Did you mean 'openai/gsm8k' or"):
         compute_score("openai/gsm9k", "1", "1")
 
 

@@ -58,7 +58,7 @@ _MISSING = "scores: is the model a classifier?"
 class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, its address and its limits."""
 
-    url: str | None = Field(default=None, pattern="^https?://.")  # type: ignore[assignment]
+    url: str | None = Field(default=None, pattern="^https?://.", examples=["http://localhost:8000"])  # type: ignore[assignment]
     """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
     model: str = "default"
     timeout_s: float = Field(default=120.0, gt=0)

@@ -39,7 +39,7 @@ MAX_CODE_CHARS = 100_000
 class SandboxFusionConfig(ToolConfig):
     """The entry's `config`."""
 
-    url: str = Field(pattern="^https?://.")
+    url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """Address of the server, with or without /run_code."""
     timeout_s: float = Field(default=10.0, gt=0)
     """Seconds that the code may run."""

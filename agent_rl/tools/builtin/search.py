@@ -67,7 +67,7 @@ class LocalSearchConfig(_Shown):
 class RemoteSearchConfig(RemoteLimits, _Shown):
     """The entry's `config` with a retrieval server."""
 
-    url: str = Field(pattern="^https?://.")
+    url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """The whole address, usually ending with /retrieve."""
     api_key_env: str | None = None
     """Name of the environment variable that holds a bearer token."""

@@ -1,0 +1,107 @@
+"""Mistakes that people make: each message has the key or the file, the value and a remedy, before anything starts.
+
+Seconds are those of an import and a composition: none of these commands reaches verl's trainer or Ray.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_rl.cli.main import app
+from agent_rl.data import make_row, write_parquet
+from agent_rl.errors import AgentRLError
+from agent_rl.trajectory import Message, StopReason, Trajectory, trace
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+TRAIN = ("train", "quickstart", f"actor_rollout_ref.model.path={ROOT}/recipes/quickstart/model")
+MODEL = "actor_rollout_ref.model.path"
+FILES = ("data.train_files=own.parquet", "data.val_files=own.parquet")
+SCORER, REWARD = "agent_rl.reward.correctness.scorer", "agent_rl.reward"
+
+MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
+    (("trian",), ("trian: there is no such command", "Did you mean 'train'?")),
+    (("train", "quikstart"), ("quikstart: there is no such folder", "Did you mean 'quickstart'?")),
+    ((*TRAIN, "trainer.nnode=1"), ("trainer.nnode: unknown key", "Did you mean 'trainer.nnodes'")),
+    ((*TRAIN, "algo=grop"), ("algo: there is no 'grop'", "Did you mean 'grpo'?")),
+    ((*TRAIN, "trainer.total_training_steps"), ("trainer.total_training_steps", "Write key=value")),
+    ((*TRAIN, "data.train_batch_size=many"), ("data.train_batch_size", "many")),
+    ((*TRAIN, "actor_rollout_ref.rollout.name=vllm"), ("actor_rollout_ref.rollout.name", "vllm", "sglang")),
+    ((*TRAIN, f"{REWARD}.efficency.penalty=1"), (f"{REWARD}.efficency", "Did you mean 'efficiency'?")),
+    ((*TRAIN, f"{REWARD}.efficiency.penalty=much"), (f"{REWARD}.efficiency.penalty", "much")),
+    ((*TRAIN[:2], *FILES, f"{SCORER}=math", f"{MODEL}=./mine"), (f"{MODEL}: there is no ./mine", "tiny_model")),
+    ((*TRAIN, "data.train_files=no.parquet"), ("data.train_files: there is no no.parquet", "Correct the path")),
+    ((*TRAIN, "data.train_files=."), ("data.train_files: . is a folder", "Correct the path")),
+    ((*TRAIN, *FILES, "data.train_files=raw.jsonl"),
+     ("raw.jsonl has no column prompt, but question, answer", "agent-rl data convert raw.jsonl --prompt question")),
+    ((*TRAIN, *FILES, "data.train_files=broken.jsonl"),
+     ("data.train_files: ", "broken.jsonl, line 1", "Write one JSON object")),
+    ((*TRAIN, *FILES, "data.val_files=raw.csv"), ("data.val_files: ", "raw.csv", "agent-rl data convert")),
+    ((*TRAIN, *FILES), ("no scorer is known for 'own/from_file'", f"Set {SCORER}=NAME")),
+    ((*TRAIN, *FILES, f"{SCORER}=maths"), (f"{SCORER}: there is no scorer 'maths'", "Did you mean 'math'?")),
+    ((*TRAIN, *FILES, f"{SCORER}=math", f"+{REWARD}.components.polite={{kind: judge, config: {{model: m}}}}"),
+     (f"{REWARD}.components.polite.config.url: missing", "http://localhost:8000")),
+    ((*TRAIN, *FILES, f"{SCORER}=math", f"+{REWARD}.components.polite={{kind: judge, config: {{url: judge}}}}"),
+     (f"{REWARD}.components.polite.config.url: expected", "'judge'", "http://localhost:8000")),
+    ((*TRAIN, *FILES, f"{SCORER}=math", f"+{REWARD}.components.polite={{kind: juge}}"),
+     (f"{REWARD}.components.polite.kind", "juge", "Did you mean 'judge'?")),
+    (("eval", "--data", "own.parquet"), ("--model: no model is named", "the folder of a run")),
+    (("eval", "--model", "m"), ("--data: no rows are named", "--recipe NAME")),
+    (("eval", "run"), ("the run run has saved no checkpoint", "trainer.save_freq=N")),
+    (("eval", "nothing"), ("nothing: no run.json can be read there", "Name a run's folder")),
+    (("view",), ("RUN: no run is named", "agent-rl train RECIPE")),
+    (("report", "nothing"), ("nothing: no metrics can be read there", "Name a run's folder")),
+    (("why", "nothing"), ("nothing: no metrics can be read there", "Name a run's folder")),
+    (("compare", "nothing", "run"), ("nothing: there is no such file or folder", "Name a run's folder")),
+    (("compare", "run@9", "run"), ("run@9: there is no step 9", "It has no steps")),
+    (("data", "check", "no.parquet"), ("no.parquet: there is no such file", "Known: ")),
+    (("data", "show", "own.parquet", "--row", "7"), ("--row: own.parquet has no row 7", "counted from 0")),
+    (("data", "convert", "raw.jsonl", "--prompt", "qestion"), ("there is no column qestion", "It has question")),
+    (("new", "recipe", "run"), ("run: it exists", "Name another folder")),
+    (("new", "tool", "my tool"), ("NAME: 'my tool'", "Write it like 'my_tool'")),
+    (("new", "robot", "x"), ("KIND: there is no start for 'robot'", "Known: agent, recipe, reward, tool")),
+    (("reward", "score", "no.jsonl"), ("no.jsonl", "Name a JSONL file of trajectories")),
+    (("judge", "try", "run/trace.jsonl", "--config", "quickstart"), ("asks no model and no service", "llm_judge")),
+    (("tools", "check", "tools.yaml"), ("calculater", "calculator")),
+    (("recipes", "copy", "quikstart"), ("quikstart: no recipe of this name", "Did you mean 'quickstart'?")),
+]  # fmt: skip
+"""A command line, and what its message says: the key or the file with the value, and the remedy."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files that mistakes are made with."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    row = make_row(question="1+1?", data_source="own/from_file", ground_truth=2, split="train", index=0)
+    write_parquet([row], "own.parquet")
+    raw = json.dumps({"question": "1+1?", "answer": "2"})
+    for name, text in (("raw.jsonl", raw), ("broken.jsonl", '{"prompt": '), ("raw.csv", "question,answer\n1+1?,2\n")):
+        Path(name).write_text(f"{text}\n")
+    Path("tools.yaml").write_text("tools: [{name: calculater}]")
+    about = {"configuration": {"trainer": {"default_local_dir": "run/checkpoints"}}, "files": {}}
+    Path("run").mkdir()
+    Path("run/run.json").write_text(json.dumps(about))
+    trace.append(Path("run/trace.jsonl"), Trajectory([Message("user", "1+1?")], StopReason.ANSWERED))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("words", "parts"), MISTAKES, ids=lambda value: " ".join(value)[-60:])
+def test_a_mistake_is_named_with_its_remedy(
+    words: tuple[str, ...], parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code in (1, 2), done.output
+    error = done.exception
+    message = str(error) if isinstance(error, AgentRLError) else done.output + capsys.readouterr().err
+    for part in parts:
+        assert part in message
+    assert len(message) < 800
+    assert "ray" not in sys.modules or "verl.trainer.main_ppo" not in sys.modules
