@@ -106,7 +106,7 @@ class Pages:
         """An address of each kind of page; trajectory 20 was trained on."""
         file = f"{self.folder.name}%2Ftrace.jsonl"
         return {
-            "table": "/?step=0&split=test&page=0", "none": "/?text=nosuchword", "trajectory": "/t/20",
+            "run": "/", "table": "/trajectories?step=0&split=test", "none": "/?text=nosuchword", "trajectory": "/t/20",
             "tokens": "/t/20/tokens",
             "group": "/t/20/group", "compare": f"/compare?a_file={file}&a_step=0&b_file={file}&b_step=2",
             "report": (self.folder / "report.html").as_uri(),
@@ -127,12 +127,12 @@ def test_axe_finds_nothing_and_no_page_is_wider_than_a_telephone(pages: Pages) -
 
 @pytest.mark.engine
 def test_the_keyboard_alone_leads_from_the_table_to_a_comparison_and_back(pages: Pages) -> None:
-    with pages.at("/") as page:
+    with pages.at("/trajectories") as page:
         press = page.keyboard.press
         press("/")
         page.keyboard.type("calculator")
         press("Enter")
-        page.wait_for_url("**/?text=calculator")
+        page.wait_for_url("**/trajectories?text=calculator")
         press("j")
         press("j")
         place = page.evaluate("document.querySelector('tr.chosen').id")
@@ -155,7 +155,7 @@ def test_the_keyboard_alone_leads_from_the_table_to_a_comparison_and_back(pages:
             press("u")
             page.wait_for_url(f"**/t/{place[1:]}?text=calculator")
         press("u")
-        page.wait_for_url(f"**/?text=calculator#row-{place}")
+        page.wait_for_url(f"**/trajectories?text=calculator#row-{place}")
         assert page.evaluate("document.activeElement.closest('tr').id") == place
         press("c")
         page.wait_for_url("**/compare")
@@ -174,16 +174,21 @@ def test_the_keyboard_alone_leads_from_the_table_to_a_comparison_and_back(pages:
         press("u")
         page.wait_for_url("**/compare?**b_step=2**")
         press("u")
+        page.wait_for_url("**/trajectories")
+        press("r")
         page.wait_for_url("**/")
+        page.click("figure a >> nth=1")  # the second step of the reward
+        page.wait_for_url("**/trajectories?file=**step=2")
+        assert page.locator("#rows tbody tr").count() > 3
 
 
 @pytest.mark.engine
 def test_what_is_shown_can_be_linked_to_and_is_dark_or_light(pages: Pages) -> None:
-    with pages.at("/") as page:
+    with pages.at("/trajectories") as page:
         page.select_option("select[name=split]", "train")
         page.fill("[name=reward_min]", "0.5")
         page.click("text=Filter >> nth=1")
-        page.wait_for_url("**/?**reward_min=0.5**")
+        page.wait_for_url("**/trajectories?**reward_min=0.5**")
         assert "&text=" not in page.url
         page.click("thead a:text('tokens')")
         page.wait_for_url("**sort=tokens**")
@@ -195,16 +200,16 @@ def test_what_is_shown_can_be_linked_to_and_is_dark_or_light(pages: Pages) -> No
         before = page.evaluate(colour)
         page.keyboard.press("d")
         assert page.evaluate(colour) != before
-        page.click("#rows a.id >> nth=0")
+        page.click("#rows a.plain >> nth=0")
         page.wait_for_url("**/t/**")
         assert page.evaluate(colour) != before
-    with pages.at("/", scheme="dark") as page:
+    with pages.at("/trajectories", scheme="dark") as page:
         assert page.evaluate(colour) not in ("rgb(255, 255, 255)", before)
 
 
 @pytest.mark.engine
 def test_a_table_follows_the_run_and_keeps_the_readers_place(pages: Pages) -> None:
-    with pages.at("/") as page:
+    with pages.at("/trajectories") as page:
         for _ in range(9):
             page.keyboard.press("j")
         place = "document.querySelector('tr.chosen').id"
