@@ -71,7 +71,7 @@ def _sections(text: str) -> str:
         lines = inspect.cleandoc(body).splitlines()
         listed = "\n".join(f"- {line}" if line[:1].strip() else f"  {line.strip()}" for line in lines if line.strip())
         whole = "\n".join(lines)
-        parts.append(f"**{head}**\n\n{whole if head in ('Returns:', 'Yields:') else listed}")
+        parts.append(f"**{head}** {whole}" if head in ("Returns:", "Yields:") else f"**{head}**\n{listed}")
     return "\n\n".join(parts)
 
 
@@ -116,7 +116,7 @@ def _signature(node: Definition, name: str) -> str:
             if isinstance(each, ast.AnnAssign) and not ast.unparse(each.target).startswith("_")
         ]
         lines = [f"    {_head(made)}"] if made else fields
-        return "\n".join([head, *(lines or ["    ..."])])
+        return "\n".join([head, *lines]) if lines else f"{head} ..."
     return _head(node)
 
 

@@ -244,6 +244,8 @@ def _command(command: Any, name: str) -> list[str]:
         return [part for word in words for part in _command(command.get_command(None, word), f"{name} {word}")]
     rows = []
     for parameter in command.params:
+        if parameter.name == "as_json":  # the paragraph about its keys is enough
+            continue
         option = parameter.opts[0].startswith("-")
         shown = ", ".join(parameter.opts) if option else parameter.metavar or parameter.name.upper()
         default = "required" if parameter.required else _cell(parameter.default)
@@ -251,7 +253,7 @@ def _command(command: Any, name: str) -> list[str]:
     table = _markdown(("argument", "default", "meaning"), rows) if rows else ""
     return [
         f"## `{name}`\n",
-        _paragraphs(command.help or "", lambda part: "\n" in part or part.startswith("agent-rl ")),
+        _paragraphs((command.help or "").replace("\b\n", ""), lambda part: "\n" in part or part.startswith("agent-rl ")),
         table,
     ]
 
