@@ -42,7 +42,7 @@ html_show_sphinx = False
 pygments_style = "friendly"
 
 CONTENTS = {
-    "Start": ["docs/README", "docs/start", "docs/concepts"],
+    "Start": ["docs/README", "docs/tutorial", "docs/start", "docs/concepts"],
     "Guides": [
         f"docs/guides/{page}"
         for page in (
