@@ -253,7 +253,9 @@ def _command(command: Any, name: str) -> list[str]:
     table = _markdown(("argument", "default", "meaning"), rows) if rows else ""
     return [
         f"## `{name}`\n",
-        _paragraphs((command.help or "").replace("\b\n", ""), lambda part: "\n" in part or part.startswith("agent-rl ")),
+        _paragraphs(
+            (command.help or "").replace("\b\n", ""), lambda part: "\n" in part or part.startswith("agent-rl ")
+        ),
         table,
     ]
 

@@ -1,0 +1,69 @@
+"""Writes what the quickstart reaches, over seeds, into its README and into the repository's.
+
+python docs/quickstart_figures.py                      # trains seeds 0, 1 and 2 first: four minutes
+python docs/quickstart_figures.py outputs/a outputs/b  # finished runs
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SEEDS = (0, 1, 2)
+MARKS = ("<!-- The figures, by docs/quickstart_figures.py: do not edit. -->", "<!-- The end of the figures. -->")
+COLUMNS = {
+    "reward": "val_reward",
+    "accuracy": "val_accuracy",
+    "tool calls per problem": "tool_calls_per_trajectory",
+    "malformed turns": "malformed_rate",
+}
+RANGE = re.compile(r"rises from [\d.]+-[\d.]+ to [\d.]+-[\d.]+ over seeds [\d, ]+\d")
+"""In the repository's README."""
+
+
+def main(folders: Sequence[str]) -> None:
+    """Read the summaries, and write both pages."""
+    runs = [json.loads((Path(folder) / "summary.json").read_text()) for folder in folders or map(_trained, SEEDS)]
+    page = ROOT / "recipes/quickstart/README.md"
+    start, end = MARKS
+    text = f"{start}\n{_table(runs)}\n{end}"
+    page.write_text(re.sub(f"{re.escape(start)}.*?{re.escape(end)}", text, page.read_text(), flags=re.DOTALL))
+    seeds = ", ".join(str(run["seed"]) for run in runs)
+    before, after = (_range([run[f"val_accuracy_{when}"] for run in runs]) for when in ("before", "after"))
+    readme, count = RANGE.subn(f"rises from {before} to {after} over seeds {seeds}", (ROOT / "README.md").read_text())
+    if count != 1:
+        sys.exit(f"README.md: there must be one sentence like {RANGE.pattern}")
+    (ROOT / "README.md").write_text(readme)
+
+
+def _trained(seed: int) -> str:
+    out = ROOT / f"outputs/quickstart_{seed}"
+    command = [sys.executable, "recipes/quickstart/quickstart.py", "--out", str(out), "--seed", str(seed)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return str(out)
+
+
+def _table(runs: Sequence[dict[str, Any]]) -> str:
+    versions = {f"verl {run['verl_version']} and SGLang {run['sglang_version']}" for run in runs}
+    rows = [
+        [str(run["seed"]), *(f"{run[f'{key}_before']:.2f} to {run[f'{key}_after']:.2f}" for key in COLUMNS.values())]
+        for run in runs
+    ]
+    lines = [["seed", *COLUMNS], ["---"] * (1 + len(COLUMNS)), *rows]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    steps = runs[0]["steps"]
+    return f"{steps} steps with {', '.join(sorted(versions))}, evaluated at temperature 1:\n\n{table}"
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):.2f}-{max(values):.2f}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
