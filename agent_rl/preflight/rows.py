@@ -45,12 +45,12 @@ def built_in_scorers(case: RunCase) -> None:
 @check("reward", "components", at=("launch",))
 def built_in_components(case: RunCase) -> None:
     """The settings of components of the package's kinds fit them; those of the user's kinds are checked later."""
-    for name, its in case.settings.reward.components.items() if case.scored_by_ours else ():
-        place = Place(f"agent_rl.reward.components.{name}")
-        if "." not in its.kind and (kind := kinds().get(its.kind)) is None:
-            raise ConfigError(f"{place}.kind", f"there is no {its.kind!r}", did_you_mean(its.kind, kinds()))
-        if "." not in its.kind:
-            validated(kind.Config, dict(its.config), place / "config")
+    for name, section in case.settings.reward.components.items() if case.scored_by_ours else ():
+        place, known = Place(f"agent_rl.reward.components.{name}"), kinds()
+        if section.kind in known:
+            validated(known[section.kind].Config, dict(section.config), place / "config")
+        elif "." not in section.kind:
+            raise ConfigError(f"{place}.kind", f"there is no {section.kind!r}", did_you_mean(section.kind, known))
 
 
 @check("reward", "scorers", at=("trainer",))
