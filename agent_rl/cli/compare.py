@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_rl.cli._arguments import Json, print_json
+from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from agent_rl.evaluation.comparison import Side
     from agent_rl.trajectory.estimates import Change
+    from agent_rl.trajectory.viewer.index import TraceIndex
 
 __all__ = ["GROUP", "app"]
 
@@ -42,27 +43,59 @@ def compare(
 
     --json: `a`, `b`, and by measure `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`.
     """
+    from contextlib import closing
+
     from rich.console import Console
 
-    from agent_rl.evaluation.comparison import compare, sides_of
+    from agent_rl.trajectory.viewer.index import TraceIndex
+    from agent_rl.trajectory.viewer.records import find_sources
 
-    one, other = sides_of(places)
-    found = compare(one, other)
+    if len(places) > 2:
+        raise ConfigError("A B", f"{len(places)} are named", "Name two runs or evaluations, or one run")
+    paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
+    with closing(TraceIndex(find_sources(paths))) as index:
+        index.refresh()
+        names = [
+            source.name for path in paths for source in index.sources if source.path == find_sources([path])[0].path
+        ]
+        sides = [
+            (name, _step(index, name, place, step)) for name, place, step in zip(names, places, steps, strict=True)
+        ]
+        if len(sides) == 1:
+            sides = [(names[0], step) for step in index.ends(names[0])]
+        _, changes = index.compare(*sides)
+    one, other = (name if step is None else f"{name}, step {step}" for name, step in sides)
+    if not changes or sides[0] == sides[1]:
+        remedy = "Evaluate both on the same rows: agent-rl eval RUN"
+        raise ConfigError("A B", f"{one} and {other} have no two scored samples of a row to compare", remedy)
     if as_json:
-        measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in found.items()}
-        print_json({"a": one.name, "b": other.name, "measures": measures})
+        measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
+        print_json({"a": one, "b": other, "measures": measures})
     else:
-        Console().print(_table(one, other, found))
+        Console().print(_table(one, other, changes))
 
 
-def _table(one: Side, other: Side, found: dict[str, tuple[float, float, Change]]) -> Table:
+def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
+    """The step that a place names; without one the last of a run, and none of an evaluation."""
+    from agent_rl.trajectory.viewer.query import Query
+
+    known = index.ends(file)
+    if not step:
+        return known[1]
+    if step.isdigit() and index.count(Query({"file": file, "step": step})):
+        return int(step)
+    remedy = "It has no steps" if known[0] is None else f"Its steps are from {known[0]} to {known[1]}"
+    raise ConfigError(place, f"there is no step {step}", remedy)
+
+
+def _table(one: str, other: str, found: dict[str, tuple[float, float, Change]]) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     rows = max(change.difference.rows for _, _, change in found.values())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
-    table.title = escape(f"A: {one.name}\nB: {other.name}\n{rows} rows")
+    table.title = escape(f"A: {one}\nB: {other}\n{rows} rows")
     for name in ("", "A", "B", "B - A", "95 % interval", "better", "worse", "p"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for name, (a, b, change) in found.items():

@@ -28,7 +28,7 @@ from typing import Any
 from filelock import FileLock
 
 from agent_rl.trajectory import trace
-from agent_rl.trajectory.estimates import estimate_change
+from agent_rl.trajectory.estimates import Change, estimate_change
 from agent_rl.trajectory.viewer.query import FACETS, Query
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
@@ -37,6 +37,15 @@ __all__ = ["PAGE", "TraceIndex", "cache_folder"]
 
 VERSION = 3
 PAGE = 50
+MOST_COMPARED = 200
+MEASURES = {
+    "correctness": "correctness",
+    "reward": "reward",
+    "tool calls": "calls",
+    "turns": "turns",
+    "tokens": "tokens",
+}
+"""What a comparison is of, with its column."""
 _BATCH = 2_000
 
 logger = logging.getLogger(__name__)
@@ -162,38 +171,48 @@ class TraceIndex:
         groups = groupby(self._rows(sql, values), itemgetter("prompt_key"))
         return [[row["correctness"] for row in group] for _, group in groups]
 
+    def ends(self, file: str) -> tuple[int | None, int | None]:
+        """The first and the last step of a file: of validations, if there are two, as they have the same prompts."""
+        steps = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
+        held_out, every = (
+            [row["step"] for row in self._rows(steps.format(where), [file])] for where in ("AND split = 'test'", "")
+        )
+        found = held_out if len(held_out) > 1 else every or [None]
+        return found[0], found[-1]
+
     def compare(
         self, one: tuple[str, int | None], other: tuple[str, int | None]
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The prompts that both sides have, the 200 first whose mean rewards differ most; their number, and `changes`.
+    ) -> tuple[list[dict[str, Any]], dict[str, tuple[float, float, Change]]]:
+        """The prompts that both sides have, and the change of each of `MEASURES`.
 
-        A change has, by measure, the means of both sides and a `Change`.
+        The 200 prompts whose mean rewards differ most come first, as their columns. A change is by the means of each
+        prompt: the mean of one side, that of the other, and the `Change`.
 
         Args:
             one: name of a file, and a step of it; None: all.
             other: the other side.
         """
+        means = ", ".join(f"avg({name}) AS {name}" for name in MEASURES.values())
         side = (
-            "SELECT prompt_key, avg(reward) AS reward, avg(correctness) AS correct, count(*) AS samples, "
-            "min(id) AS id, min(question) AS question, min(truth) AS truth "
-            "FROM trajectories WHERE file = ?{} AND reward IS NOT NULL GROUP BY prompt_key"
+            f"SELECT prompt_key, {means}, count(*) AS samples, min(id) AS id, min(question) AS question, "
+            "min(truth) AS truth FROM trajectories WHERE file = ?{} AND reward IS NOT NULL GROUP BY prompt_key"
         )
         sides = [side.format("" if step is None else " AND step = ?") for _, step in (one, other)]
         values = [value for pair in (one, other) for value in pair if value is not None]
-        joined = f"({sides[0]}) a JOIN ({sides[1]}) b USING (prompt_key)"
-        found = (
-            "SELECT a.prompt_key, a.question, a.truth, a.reward AS before, b.reward AS after, "
-            "a.correct AS right_before, b.correct AS right_after, a.samples AS samples_before, "
-            "b.samples AS samples_after, a.id AS id_before, b.id AS id_after "
-            f"FROM {joined} ORDER BY abs(b.reward - a.reward) DESC, prompt_key"
+        names = (*MEASURES.values(), "samples", "id")
+        columns = ", ".join(f"a.{name} AS {name}_before, b.{name} AS {name}_after" for name in names)
+        rows = self._rows(
+            f"SELECT a.question, a.truth, {columns} FROM ({sides[0]}) a JOIN ({sides[1]}) b USING (prompt_key) "
+            "ORDER BY abs(b.reward - a.reward) DESC, prompt_key",
+            values,
         )
-        rows = self._rows(found, values)
         changes = {}
-        for name, keys in (("correctness", ("right_before", "right_after")), ("reward", ("before", "after"))):
-            pairs = [(row[keys[0]], row[keys[1]]) for row in rows if None not in (row[keys[0]], row[keys[1]])]
-            if pairs:
-                changes[name] = (*(fmean(side) for side in zip(*pairs, strict=True)), estimate_change(pairs))
-        return rows[:200], {"prompts": len(rows), "changes": changes}
+        for measure, name in MEASURES.items():
+            both = [(row[f"{name}_before"], row[f"{name}_after"]) for row in rows]
+            if pairs := [pair for pair in both if None not in pair]:
+                before, after = (fmean(side) for side in zip(*pairs, strict=True))
+                changes[measure] = before, after, estimate_change(pairs)
+        return rows[:MOST_COMPARED], changes
 
     def skipped(self) -> int:
         """Lines that are no trajectory."""

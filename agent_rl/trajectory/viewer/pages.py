@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -122,21 +122,13 @@ class Pages:
         files = [name for name, _ in choices["file"]]
         sides = [(given.get(f"{side}_file", ""), read_int(given.get(f"{side}_step"))) for side in "ab"]
         if not given and files:
-            sides = self._first_and_last(files, [read_int(step) for step, _ in choices["step"]])
-        rows, summary = self.index.compare(*sides) if files else ([], {})
+            ends = self.index.ends(files[0]) if len(files) == 1 else (None, None)
+            sides = [(files[0], ends[0]), (files[-1], ends[1])]
+        rows, changes = self.index.compare(*sides) if files else ([], {})
         return self._page(
-            "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, summary=summary, given=given,
+            "compare.html", files=files, steps=choices["step"], sides=sides, rows=rows, changes=changes, given=given,
             back=_back(given),
         )  # fmt: skip
-
-    def _first_and_last(self, files: list[str], steps: Sequence[int | None]) -> list[tuple[str, int | None]]:
-        """Two files, or of one its first and its last step: of validations where there are two, which share prompts."""
-        if len(files) > 1:
-            return [(files[0], None), (files[-1], None)]
-        numbers = sorted(step for step in steps if step is not None)
-        held_out = [step for step in numbers if self.index.count(Query({"step": str(step), "split": "test"}))]
-        ends: Sequence[int | None] = held_out if len(held_out) > 1 else numbers or [None]
-        return [(files[0], ends[0]), (files[0], ends[-1])]
 
     def _run(self, folder: Path, file: str) -> dict[str, Any]:
         """What the page of runs shows of one."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from agent_rl.cli.main import app
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.comparison import compare, sides_of
 from agent_rl.trajectory import Message, Score, StopReason, Trajectory, Turn, trace
 
 Values = dict[int, list[float]]
@@ -31,6 +31,7 @@ def write(file: Path, values: Values, split: str = "test", step: int | None = No
 def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ten rows with two samples each, of which the second side has nine and another one."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("before", "after"):
         Path(name).mkdir()
     write(Path("before/trajectories.jsonl"), {row: [0, row % 2] for row in range(10)})
@@ -38,14 +39,19 @@ def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["before", "after"]
 
 
+def measures(*places: str) -> dict[str, dict[str, Any]]:
+    result = CliRunner().invoke(app, ["compare", *places, "--json"], catch_exceptions=False)
+    found: dict[str, dict[str, Any]] = json.loads(result.stdout)["measures"]
+    return found
+
+
 def test_samples_are_averaged_and_only_shared_rows_count(evaluations: list[str]) -> None:
-    one, other, change = compare(*sides_of(evaluations))["correctness"]
-    assert (one, other) == (pytest.approx(5 / 18), pytest.approx(11 / 18))
-    assert (change.better, change.worse, change.difference.rows) == (6, 0, 9)
-    assert change.difference.mean == pytest.approx(1 / 3)
-    assert change.p == pytest.approx(2 * 0.5**6)
-    assert change.difference.low is not None
-    assert 0 < change.difference.low < 1 / 3
+    change = measures(*evaluations)["correctness"]
+    assert (change["a"], change["b"]) == (pytest.approx(5 / 18), pytest.approx(11 / 18))
+    assert (change["better"], change["worse"], change["difference"]["rows"]) == (6, 0, 9)
+    assert change["difference"]["mean"] == pytest.approx(1 / 3)
+    assert change["p"] == pytest.approx(2 * 0.5**6)
+    assert 0 < change["difference"]["low"] < 1 / 3
 
 
 def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> None:
@@ -53,9 +59,7 @@ def test_the_command_prints_a_row_for_each_measure(evaluations: list[str]) -> No
     assert "9 rows" in result.output
     row = next(line for line in result.output.splitlines() if "correctness" in line).split()
     assert row == ["correctness", "0.278", "0.611", "+0.333", "+0.17", "to", "+0.497", "6", "0", "0.031"]
-    data = json.loads(CliRunner().invoke(app, ["compare", *evaluations, "--json"]).stdout)
-    assert data["measures"]["turns"]["difference"]["mean"] == 0
-    assert data["b"] == "after"
+    assert measures(*evaluations)["turns"]["difference"]["mean"] == 0
 
 
 def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> None:
@@ -63,20 +67,19 @@ def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> Non
     for step, value in ((0, 0.0), (1, 0.3), (2, 1.0)):
         write(run, {row: [value] for row in range(4)}, step=step)
         write(run, {100 + step: [0.5]}, "train", step)
-    sides = sides_of([str(run)])
-    assert [each.name for each in sides] == [f"{run}@0", f"{run}@2"]
-    assert compare(*sides)["correctness"][:2] == (0, 1)
-    assert compare(*sides_of([f"{run}@1", str(run)]))["correctness"][:2] == (pytest.approx(0.3), 1)
+    for places, a, b in (((str(run),), 0, 1), ((f"{run}@1", str(run)), 0.3, 1)):
+        change = measures(*places)["correctness"]
+        assert (change["a"], change["b"]) == (pytest.approx(a), b)
 
 
 @pytest.mark.parametrize(
     ("places", "problem"),
     [
-        (["before"], "its trajectories are of 0 steps"),
+        (["before"], "no two scored samples"),
         (["before", "after", "before"], "3 are named"),
         (["before@3", "after"], "there is no step 3. It has no steps"),
-        (["before", "elsewhere"], "elsewhere: the folder has no trace"),
-        (["before", "other"], "no row in common"),
+        (["before", "elsewhere"], "elsewhere: the folder has no trajectories"),
+        (["before", "other"], "no two scored samples"),
     ],
 )
 def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evaluations: list[str]) -> None:
@@ -84,4 +87,4 @@ def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evalu
     Path("other").mkdir()
     write(Path("other/trajectories.jsonl"), {50: [1]})
     with pytest.raises(ConfigError, match=problem):
-        compare(*sides_of(places))
+        CliRunner().invoke(app, ["compare", *places], catch_exceptions=False)
