@@ -260,6 +260,7 @@ class TraceIndex:
             self._forget(known["id"])
         new = (path, source.name, status.st_ino)
         database.execute("INSERT OR IGNORE INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)", new)
+        database.commit()  # else this process would keep the lock for writing, also where there is nothing to read
         known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
         return self._read(source, known["id"], known["offset"], progress) if known["offset"] < status.st_size else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,16 @@ def test_a_document_is_one_record(tmp_path: Path) -> None:
     assert index.refresh() == 1
     assert index.find(Query())[0]["question"] == "Hello?"
     index.close()
+
+
+def test_two_processes_can_have_the_same_run_open(tmp_path: Path) -> None:
+    """A viewer that has nothing new to read does not lock out a report."""
+    trace.append(tmp_path / "trace.jsonl", trajectory(0, 0))
+    sources = find_sources([str(tmp_path)])
+    with closing(TraceIndex(sources, tmp_path / "cache")) as viewer:
+        assert viewer.refresh() == 1
+        assert viewer.refresh() == 0
+        with closing(TraceIndex(sources, tmp_path / "cache")) as other:
+            other._writer.execute("PRAGMA busy_timeout = 100")
+            assert other.refresh() == 0
+            assert other.count() == 1
