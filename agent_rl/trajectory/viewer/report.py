@@ -155,12 +155,11 @@ def read_run(folder: str) -> Run:
 
 def facts(run: Run) -> dict[str, Any]:
     """What was run and what came out, as JSON data: command, versions, hashes of files, metrics as (step, value)."""
-    program, *words = run.about.get("command") or [""]
     files: Mapping[str, Any] = run.about.get("files") or {}
     keys = [*COMPARED, "actor/entropy", "training/rollout_probs_diff_mean"]
     return {
         "name": run.name,
-        "command": " ".join([Path(program).name, *words]).strip(),
+        "command": _command(run),
         "versions": run.about.get("versions") or {},
         "sha256": {key: [each.get("sha256") for each in found] for key, found in files.items()},
         "steps": len(run.training),
@@ -178,6 +177,12 @@ def run_facts(run: Run) -> dict[str, str]:
     seconds = [value for _, value in series(run.training, "timing_s/step")]
     found["time of its steps"] = f"{sum(seconds) / 60:.1f} min" if seconds else None
     return {name: ", ".join(value) if isinstance(value, list) else str(value) for name, value in found.items() if value}
+
+
+def _command(run: Run) -> str:
+    """The command line that started the run, without the folder of the program."""
+    program, *words = run.about.get("command") or [""]
+    return " ".join([Path(program).name, *words]).strip()
 
 
 def report(runs: Sequence[Run], cache: Path | None = None) -> str:
@@ -269,7 +274,7 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
             for kind, found in (("", trajectories.success), ("held-out ", trajectories.held_out))
             for each in dict.fromkeys([*found[:1], *found[-1:]])
         ],
-        "command": " ".join(run.about.get("command") or ()),
+        "command": _command(run),
         "versions": run.about.get("versions") or {},
         "configuration": json.dumps(configuration, indent=2, ensure_ascii=False),
     }
