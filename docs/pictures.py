@@ -42,8 +42,9 @@ def main() -> None:
             group = _good_group(browser, address)
             compare = f"{address}/compare?a_file={file}&a_step=0&b_file={file}&b_step={_last_step(browser, address)}"
             for name, place, width, dark in (
-                ("table", f"{address}/?split=train&sort=reward", 1280, False),
-                ("table_narrow", f"{address}/?split=train&sort=reward", 400, True),
+                ("run", f"{address}/", 1280, False),
+                ("table", f"{address}/trajectories?split=train&sort=reward", 1280, False),
+                ("table_narrow", f"{address}/trajectories?split=train&sort=reward", 400, True),
                 ("trajectory", f"{address}/t/{group}", 1280, True),
                 ("trajectory_narrow", f"{address}/t/{group}", 400, False),
                 ("tokens", f"{address}/t/{group}/tokens", 1280, False),
@@ -70,8 +71,8 @@ def _take(browser: Browser, place: str, path: Path, width: int, dark: bool) -> N
 def _good_group(browser: Browser, address: str) -> int:
     """A trajectory with a failed call in a group whose rewards differ, or the first one."""
     window = browser.new_page()
-    window.goto(f"{address}/?split=train&reward_min=0.5&errors_min=1")
-    links = window.locator("#rows a.id")
+    window.goto(f"{address}/trajectories?split=train&reward_min=0.5&errors_min=1")
+    links = window.locator("#rows a.plain")
     found = (links.first.get_attribute("href") if links.count() else None) or "/t/1"
     window.close()
     return int(found.split("/")[2].partition("?")[0])

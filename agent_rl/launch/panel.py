@@ -82,13 +82,13 @@ class RunPanel:
     def start(self) -> None:
         """Draw the first frame."""
         self._rows, self._validations = _rows(self.progress), _validations(self.progress)
-        keys = dict(leaves(self.progress.configuration))
-        self._about = "".join(f"{keys[key]}, " for key in ABOUT if keys.get(key))
+        self._about = _about(self.progress)
         self._live.start(refresh=True)
 
     def step(self, step: int) -> None:
         """Look at what a step has left: its metrics, and its part of the trace."""
         self._rows, self._validations = _rows(self.progress), _validations(self.progress)
+        self._about = self._about or _about(self.progress)
         self._warnings = run_warnings(self.progress.training, self.progress.configuration)
         path = ((self.progress.configuration.get("agent_rl") or {}).get("trace") or {}).get("path")
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
@@ -237,6 +237,12 @@ def _with_bar(text: str, progress: RunProgress) -> RenderableType:
     table.add_column(ratio=1, no_wrap=True)
     table.add_row(_line(text, "bold"), ProgressBar(total=progress.total or 1, completed=done, complete_style="green"))
     return table
+
+
+def _about(progress: RunProgress) -> str:
+    """The model and the algorithm."""
+    keys = dict(leaves(progress.configuration))
+    return "".join(f"{keys[key]}, " for key in ABOUT if keys.get(key))
 
 
 def _started(progress: RunProgress) -> list[RenderableType]:

@@ -54,12 +54,13 @@ class RunProgress:
         self.is_training = False
         """Whether a step of this start has begun."""
         self._last_end: float | None = None
-        self._begin = clock()
+        self.begun: float | None = None
+        """When this start of the run began, by the clock."""
 
     @property
     def seconds(self) -> float:
-        """Since this start of the run."""
-        return self._clock() - self._begin
+        """Since this start of the run; 0 before it."""
+        return 0.0 if self.begun is None else self._clock() - self.begun
 
     @property
     def training(self) -> list[dict[str, Any]]:
@@ -83,7 +84,7 @@ class RunProgress:
 
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
         """A run is started in this folder, where an earlier start may have left metrics."""
-        self.folder, self.notes, self.configuration = folder, notes, configuration
+        self.folder, self.notes, self.configuration, self.begun = folder, notes, configuration, self._clock()
         self.stage = Stage(LIBRARIES, 0, time.time())
         if (folder / "metrics.jsonl").is_file():
             for metrics in read_metrics(folder):

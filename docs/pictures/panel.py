@@ -51,6 +51,8 @@ def main(folder: Path, step: int, out: Path) -> None:
         metrics = iter(read_metrics(folder))
         for line in (folder / "train.log").read_text(errors="replace").splitlines():
             progress.line(line)
+            if progress.begun is None and progress.started:
+                progress.begun = progress.stage.time - progress.started[0][1]
             while progress.stage.step > max(progress.steps, default=-1) + 1:
                 each_step = next(metrics)
                 progress.step(each_step["step"], each_step)
