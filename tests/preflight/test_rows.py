@@ -38,8 +38,9 @@ def test_rows_without_a_prompt_are_refused_with_the_command_that_makes_one(
     raw = tmp_path / "raw.jsonl"
     raw.write_text(json.dumps({"question": "1+1?", "answer": "2", "level": 1}) + "\n")
     (error,) = refusals(make_case({"data.train_files": str(raw)}), at)
-    assert error.startswith(f"data.train_files: {raw} has no column prompt, but question, answer, level.")
-    assert error.endswith(f"agent-rl data convert {raw} --prompt question --answer answer")
+    assert error.startswith("data.train_files: ")
+    assert "raw.jsonl has no column prompt, but question, answer, level. Make rows" in error
+    assert error.endswith("raw.jsonl --prompt question --answer answer")
 
 
 def test_a_file_that_cannot_be_read_is_refused(make_case: MakeCase, tmp_path: Path) -> None:
