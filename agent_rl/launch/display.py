@@ -1,6 +1,6 @@
-"""`Display`: what a terminal, a file or a pipe shows of a run, as a panel, as lines, or as JSON.
+"""`Display`: shows a run in a terminal, a file or a pipe, as a panel, as lines, or as JSON.
 
-A run outlives its display: lines follow a panel that fails, and what cannot be written is left out.
+A run outlives its display: a panel that fails is replaced by lines, and output that cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent_rl.work.text import named
 __all__ = ["Display", "JsonDisplay"]
 
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
-"""Errors of a terminal, or of a reader, that is not there any more."""
+"""Errors of a terminal or a reader that is gone."""
 
 
 def _survive(event: Callable[..., None]) -> Callable[..., None]:
@@ -40,7 +40,7 @@ def _survive(event: Callable[..., None]) -> Callable[..., None]:
     def survivor(self: Display, *args: Any, **kwargs: Any) -> None:
         try:
             event(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the run is worth more than its display; the user reads of it
+        except Exception as error:  # noqa: BLE001 - the run matters more than its display; the user sees the error
             self.fail(error)
 
     return survivor
@@ -52,7 +52,7 @@ class Display:
     Args:
         shown: `panel`, `lines` or `verl` (every line of the log); None: the panel in a terminal that can show it and
             has colours, else lines.
-        stream: where it writes; None: to standard output.
+        stream: the output; None: standard output.
     """
 
     def __init__(self, shown: str | None = None, stream: TextIO | None = None) -> None:
@@ -69,17 +69,17 @@ class Display:
 
     @_survive
     def note(self, text: str) -> None:
-        """Something is done before the start."""
+        """Show a note about work before the start."""
         self._print(named(text))
 
     @_survive
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
-        """The trainer is started.
+        """Show that the trainer is started.
 
         Args:
-            folder: of the run.
+            folder: the run's folder.
             notes: what the user should know about an earlier run there.
-            configuration: of the run, whole.
+            configuration: the run's whole configuration.
         """
         self.progress.begin(folder, notes, configuration)
         if self._panel is not None:
@@ -90,14 +90,14 @@ class Display:
 
     @_survive
     def line(self, line: str) -> None:
-        """The log has another line."""
+        """Take a new line of the log."""
         news = self.progress.line(line)
         if self._panel is None:
             self._print(*([named(bare(line))] if self._shows_log else news))
 
     @_survive
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """A step, or the validation before the first, has been logged."""
+        """Show the metrics of a step, or of the validation before the first."""
         self.progress.step(step, metrics)
         if self._panel is not None:
             self._panel.step(step)
@@ -106,7 +106,7 @@ class Display:
 
     @_survive
     def tick(self, asked: str | None = None) -> None:
-        """Called twice a second, with the signal that has asked the run to end after its step."""
+        """Redraw; called twice per second, with the signal that asked the run to end after its step."""
         if asked is not None and not self._asked:
             self._asked = True
             self._request(f"{asked}: ends after step {self.progress.step_number}, saved; again: ends now")
@@ -115,12 +115,12 @@ class Display:
 
     @_survive
     def aborting(self, by: str) -> None:
-        """A signal ends the run at once."""
+        """Show that a signal ends the run at once."""
         self._request(f"{by}: ends now")
 
     @_survive
     def end(self, stopped: StoppedRun | None) -> None:
-        """The trainer has ended without an error."""
+        """Show that the trainer has ended without an error."""
         self.close()
         if stopped is None:
             folder = str(self.progress.folder)
@@ -134,13 +134,13 @@ class Display:
 
     @_survive
     def aborted(self, by: str) -> None:
-        """A signal has ended the run at once."""
+        """Show that a signal has ended the run at once."""
         self.close()
         self._print(self._abortion(by))
 
     @_survive
     def close(self) -> None:
-        """The run is over, in whatever way; the last frame of a panel stays."""
+        """End the display; the last frame of a panel stays."""
         if self._panel is not None:
             panel, self._panel = self._panel, None
             panel.stop()
@@ -148,11 +148,11 @@ class Display:
     def fail(self, error: Exception) -> None:
         """Show lines instead of a panel that has failed, and nothing when the terminal or the reader is gone."""
         panel, self._panel = self._panel, None
-        if getattr(error, "errno", None) in GONE:  # what is printed later goes nowhere
+        if getattr(error, "errno", None) in GONE:  # later output is discarded
             os.dup2(os.open(os.devnull, os.O_WRONLY), (self.stream or sys.stdout).fileno())
             return
         if panel is not None:
-            with contextlib.suppress(Exception):  # it is broken, and lines need no more than a terminal
+            with contextlib.suppress(Exception):  # the panel is broken, and lines need only a terminal
                 panel.stop()
         with contextlib.suppress(OSError):
             what = "display" if panel is None else "panel"
@@ -168,7 +168,7 @@ class Display:
         if not self.progress.is_training:
             return f"{by}: ended before a step was trained, nothing is lost"
         kept = self.progress.folder / "checkpoints"
-        return f"{by}: ended at once, what was trained after the last checkpoint is lost ({kept})"
+        return f"{by}: ended at once, training after the last checkpoint is lost ({kept})"
 
     def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._print(step_line(step, metrics, self.progress.total))
@@ -182,7 +182,7 @@ class JsonDisplay(Display):
     """Writes one line of JSON for each step, and one at the end; other lines go to standard error.
 
     Args:
-        stream: gets the JSON.
+        stream: the output for the JSON.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -34,14 +34,14 @@ __all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""New objects after which garbage is collected: this stops all episodes of a worker, which leave few cycles."""
+"""New objects after which garbage is collected: collection stops all episodes of a worker, which leave few cycles."""
 
 
 class EpisodeOutput(AgentLoopOutput):
-    """verl's output, with the reward on the last token that is trained on: some estimators do not read it elsewhere."""
+    """verl's output, with the reward on the last trained token, the only place where some estimators read it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As verl's, with the reward moved."""
+        """Return verl's dict, with the reward moved to the last trained token."""
         fields: dict[str, Any] = super().as_dict()
         if "rm_scores" in fields and any(self.response_mask):
             fields["rm_scores"] = fields["rm_scores"].roll(-self.response_mask[::-1].index(1))
@@ -49,7 +49,7 @@ class EpisodeOutput(AgentLoopOutput):
 
 
 def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as it was made, also where verl's own data set gives it as it is stored."""
+    """Return the row in its original form, also if verl's own data set passes the stored form."""
     row = unpacked(columns)
     info = row.get("extra_info") or {}
     return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
@@ -63,7 +63,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
     reaches the reward manager as `extra_fields["trajectory"]`.
 
     Args:
-        setup: given by an evaluation instead of all other arguments, which are verl's.
+        setup: passed by an evaluation instead of all other arguments, which are verl's.
 
     Raises:
         ConfigError: an evaluation uses a class that overrides `run`.
@@ -112,7 +112,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             if self._trace is not None and self.settings.trace.tokens:
                 self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
-        except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
+        except Exception as error:  # re-raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:
                 trajectory = new_trajectory(row, self.agent)
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
@@ -182,7 +182,7 @@ _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter |
 
 
 def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
-    """A worker's settings, limits, whether its engine stops at text, and its trace; verl makes a loop for every row."""
+    """Return a worker's settings, limits, whether its engine stops at text, and its trace, cached for its loops."""
     known = _known.get(id(config))
     if known is None or known[0] is not config:
         rollout = config.actor_rollout_ref.rollout
@@ -191,7 +191,7 @@ def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Trace
         stops = not rollout.skip_tokenizer_init
         settings = AgentRLSettings.from_config(config)
         kept = settings.trace
-        gc.freeze()  # what the worker has loaded stays
+        gc.freeze()  # the worker's loaded objects stay
         gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
         writer = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
         known = _known[id(config)] = (config, settings, limits, stops, writer)

@@ -1,4 +1,4 @@
-"""`Policy`: gives the next assistant message of one conversation.
+"""`Policy`: generates the assistant messages of one conversation.
 
 In training it is verl's token server (`token_policy.TokenPolicy`), in tests a script. A policy lives for one episode.
 """
@@ -24,14 +24,14 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """Without a stop string (unless it was to be kept) and what follows it; without special tokens, unless the format
+    """The text before the stop string (or with it, if `keep_stop`); without special tokens, unless the format
     reads them."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
-    """Tool calls, if the endpoint has read them itself; None: calls are in the text."""
+    """Tool calls, if the endpoint has parsed them itself; None: calls are in the text."""
 
 
 class Policy(ABC):
@@ -39,11 +39,11 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """The number of tokens of all conversations together."""
+    """Number of response tokens of all conversations together."""
     earlier_tokens: Sequence[int] = ()
     """Response tokens of each conversation before this one."""
     reserve: int = 0
-    """Tokens at the end of the budget that are kept free: `generate` stops before them, `extend` does not fill them."""
+    """Tokens to keep free at the end of the budget: `generate` stops before them, `extend` does not fill them."""
 
     @property
     def longest_tokens(self) -> int:
@@ -66,10 +66,10 @@ class Policy(ABC):
 
     @abstractmethod
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """The next assistant message; it ends before the first of the stop strings.
+        """Generate the next assistant message; it ends before the first of the stop strings.
 
         Args:
-            stop: the strings.
+            stop: the stop strings.
             keep_stop: the message ends after the stop string instead, for example a closing tag.
 
         Raises:
@@ -81,12 +81,12 @@ class Policy(ABC):
         """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
 
     def take_notes(self) -> dict[str, Any]:
-        """The policy's notes on the last extension, for `Turn.notes`."""
+        """Return the policy's notes on the last extension, for `Turn.notes`."""
         return {}
 
 
 class ScriptedPolicy(Policy):
-    """Plays given assistant messages in order; a token is a whitespace-separated word."""
+    """Plays assistant messages from a list in order; a token is a whitespace-separated word."""
 
     def __init__(self, texts: Iterable[str], max_tokens: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
@@ -102,7 +102,7 @@ class ScriptedPolicy(Policy):
         self.earlier_tokens.append(self.response_tokens - sum(self.earlier_tokens))
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """The next text of the script.
+        """Return the next text of the script.
 
         Raises:
             EngineError: when the script is used up.
@@ -119,7 +119,7 @@ class ScriptedPolicy(Policy):
         return Generation(shown, min(len(words), left), "length" if left < len(words) else "stop")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the messages unless the budget is spent by them."""
+        """Append the messages unless they use up the budget."""
         tokens = sum(len(message["content"].split()) for message in messages)
         if self._max_tokens is not None and tokens >= self._left(self._max_tokens):
             return False
@@ -132,7 +132,7 @@ class ScriptedPolicy(Policy):
 
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
-    """The text before the first of the stop strings, or with it."""
+    """Cut the text before, or with `keep_stop` after, the first of the stop strings."""
     found = [(position, each) for each in stop if (position := text.find(each)) >= 0]
     if not found:
         return text

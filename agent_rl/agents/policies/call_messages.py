@@ -14,19 +14,19 @@ from agent_rl.trajectory import ToolCall
 __all__ = ["CALL_ID", "MARK", "call_turns", "marked_turns"]
 
 MARK = "Xq7Mark"
-"""What a made-up turn says."""
+"""The text of a made-up turn."""
 CALL_ID = "call00000"
-"""As long as Mistral's templates demand, which take no other."""
+"""A call id of the only length that Mistral's templates accept."""
 
 
 def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
-    """A turn with these calls, in each form."""
+    """Yield a turn with these calls in each form."""
     for content, as_text in (("", False), ("", True), (None, False), (None, True)):
         yield _turn(content, [(call.id or _id(n), call.name, call.arguments) for n, call in enumerate(calls)], as_text)
 
 
 def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Made-up turns with the mark as late in them as possible, and the messages that answer them."""
+    """Yield made-up turns with the mark as late as possible, and the messages that answer them."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
     said = {"role": "assistant", "content": MARK}

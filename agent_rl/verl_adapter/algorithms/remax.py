@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ESTIMATOR = "agent_rl_remax"
-"""The value of `algorithm.adv_estimator`: verl's own `remax` takes the baselines as an argument that v1 never gives."""
+"""The value of `algorithm.adv_estimator`: verl's own `remax` expects the baselines as an argument; v1 passes none."""
 
 MANAGER = "agent_rl.verl_adapter.rollout.ReMaxAgentLoopManager"
 """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""

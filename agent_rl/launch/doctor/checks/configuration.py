@@ -22,7 +22,7 @@ from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 ENGINE_RESERVE = 6
-"""Positions of the context that SGLang keeps from a request."""
+"""Positions of the context that SGLang does not let a request use."""
 AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -49,7 +49,7 @@ def validation(case: Case) -> Iterator[Finding]:
     for complaint, section in complaints.items():
         yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values that it names")
     if not complaints:
-        yield ok("verl's own has passed")
+        yield ok("verl's own checks have passed")
 
 
 @check("configuration", "batches")
@@ -66,7 +66,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
         return
     asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
     if asynchronous and batch != mini * (each := case.number("trainer.v1.separate_async.parameter_sync_step", 1)):
-        text = f"separate_async wants data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
+        text = f"separate_async needs data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
         yield problem(text, f"Set data.train_batch_size={each * mini}, or change {MINI}", "mini-batch")
     updates = math.ceil(batch / mini)
     if updates * mini != batch:
@@ -83,7 +83,7 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):
-            text = f"{trajectories} trajectories of a process are no multiple of {micro}"
+            text = f"{trajectories} trajectories of a process are not a multiple of {micro}"
             yield problem(text, f"Set {key} to a divisor of {trajectories}", "micro-batch")
     elif case.longest > case.number(key := f"{section}.{name.format('max_token_len')}", case.longest):
         text = f"{key} is less than the longest prompt and response together, {case.longest}"
@@ -99,7 +99,7 @@ def model(case: Case) -> Finding | None:
 
 
 def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
-    """A finding about a model's files; None for a folder that is not there, which the launcher's check reports."""
+    """Return a finding about a model's files; None for a missing folder, which the launcher's check reports."""
     if found.folder is None:
         return _absent(case, found.name)
     shown, missing = case.shown(found.folder), [] if found.config else ["config.json"]
@@ -130,7 +130,7 @@ def _absent(case: Case, name: str) -> Finding | None:
         remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
         return problem(f"{name} is not on this machine, and the hub does not answer", remedy)
     text = f"{name} is not on this machine; it will be downloaded from the hub on each node"
-    return skipped(text, f"To have it checked: hf download {name}")
+    return skipped(text, f"To check it, run hf download {name}")
 
 
 @check("configuration")
@@ -152,7 +152,7 @@ def context(case: Case) -> Finding:
 
 @check("configuration", "run folder")
 def run_folder(case: Case) -> Finding | None:
-    """The run's folder can be written to, and has no run with another configuration."""
+    """The run's folder is writable, and does not hold a run with another configuration."""
     run = RunFolder(case.config, script=None if case.script is None else str(case.script))
     there = next(path for path in (run.path, *run.path.parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):

@@ -25,13 +25,13 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 
 SAMPLE = 200
-"""Rows that are scored; rows with tokenized prompts: those with the most characters."""
+"""Rows whose ground truths are scored, and longest rows whose prompts are tokenized."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 
 @check("data")
 def files(case: Case) -> Iterator[Finding]:
-    """Each file can be read, as rows of the contract of `agent_rl.data.rows`, and verl can join them."""
+    """Each file holds rows of the contract of `agent_rl.data.rows`, and verl can join the files."""
     for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
         there = [file for file in named if Path(file.path).exists()]  # the launcher's check reports the others
         for file in there:
@@ -49,7 +49,7 @@ def files(case: Case) -> Iterator[Finding]:
                 text = f"{there[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
                 yield problem(text, "Give these columns the same type in all files", key)
         if not named:
-            yield skipped("no file of this machine is named", subject=key)
+            yield skipped("no file on this machine is configured", subject=key)
 
 
 @check("data", "training steps")
@@ -72,7 +72,7 @@ def row_count(case: Case) -> Iterator[Finding]:
 
 @check("data", "rows")
 def rows_of_files(case: Case) -> Iterator[Finding]:
-    """Rows keep the contract, name what exists, are different, and have ground truths that their scorers take."""
+    """Rows keep the contract, name existing agents and tools, differ, and have ground truths that score."""
     scored = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(
         EpisodeSetup(case.settings, tools=tool_specs(case) or ()),
@@ -109,7 +109,7 @@ def lengths(case: Case) -> Finding | None:
     rows = [row for row in case.rows if isinstance(row.get("prompt"), list)]
     specs, most = tool_specs(case), case.number(PROMPT_TOKENS, 0)
     if not case.has_rows_of_ours:
-        return skipped("a data set of its own makes them (data.custom_cls)")
+        return skipped("the run's own data set builds them (data.custom_cls)")
     if case.model.folder is None or not rows or specs is None:
         return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
     tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
@@ -128,7 +128,7 @@ def lengths(case: Case) -> Finding | None:
 
 
 def train_rows(case: Case) -> int | None:
-    """Number of rows to train on, before long prompts are filtered out; None if they cannot be counted."""
+    """Return the number of training rows, before long prompts are removed; None if it is unknown."""
     if not case.train or any(file.error is not None for file in case.train):
         return None
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
@@ -136,7 +136,7 @@ def train_rows(case: Case) -> int | None:
 
 
 def total_steps(case: Case) -> int:
-    """Number of steps of the whole run; 0 if the rows cannot be counted."""
+    """Return the number of steps of the whole run; 0 if the rows cannot be counted."""
     if steps := case.get("trainer.total_training_steps"):
         return int(steps)
     return (train_rows(case) or 0) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)
@@ -148,7 +148,7 @@ def _numbered(case: Case, file: RowsFile) -> Iterator[NumberedRow]:
 
 
 def _of_config(case: Case) -> set[str]:
-    """Names in the file of `agent_loop_config_path`."""
+    """Return the agent names in the file of `agent_loop_config_path`."""
     key = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
     path = case.get(key)
     try:
@@ -159,7 +159,7 @@ def _of_config(case: Case) -> set[str]:
 
 
 def _of_script(case: Case) -> set[str]:
-    """Names that the user's script registers, by its text: it may train as soon as it is run."""
+    """Return the names that the user's script registers, from its text: running it might start training."""
     with suppress(OSError, ValueError):  # `own_code` reports it
         text = case.script.read_text(encoding="utf-8") if case.script else ""
         return set(re.findall(r"(?:register_agent_loop|\bAgent)\(\s*['\"]([^'\"]+)", text))

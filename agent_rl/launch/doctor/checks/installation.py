@@ -25,7 +25,7 @@ MANY = 10
 
 @check("installation", needs=Needs.MACHINE)
 def packages(case: Case) -> Iterator[Finding]:
-    """The supported verl and SGLang are installed, and every requirement of agent_rl and verl for this platform."""
+    """Supported versions of verl and SGLang are installed, with all requirements for this platform."""
     everything = CPU_HELP if case.on_cpu else GPU_HELP
     versions = {name: version for name in SHOWN if (version := case.machine.version(name))}
     for name in ("verl", "sglang"):
@@ -61,19 +61,19 @@ def plugin(case: Case) -> Finding:
 
 @check("installation", needs=Needs.VERL)
 def registration(case: Case) -> Finding:
-    """Verl has loaded our plugin: a failing plugin it ignores silently."""
+    """Verl has loaded our plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
         return ok("verl has loaded agent_rl")
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
 
 
 def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
-    found = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
-    return f"{', '.join(found)}: these are wanted, and in parentheses what is installed"
+    packages = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
+    return f"{', '.join(packages)}: required, with the installed version in parentheses"
 
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
-    """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
+    """Return the unmet requirements of a package with these extras: name -> installed and required version."""
     try:
         lines = metadata.requires(by) or []
     except metadata.PackageNotFoundError:

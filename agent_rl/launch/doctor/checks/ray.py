@@ -16,14 +16,14 @@ TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
 """Logical CPUs that verl's resource pools reserve with each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
-"""The same for engines and served models on GPUs of their own."""
+"""Logical CPUs per GPU of engines and served models on their own GPUs."""
 FIXED_CPUS = 2
 """One for TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
 def ray_cluster(case: Case) -> Finding:
-    """The Ray cluster that the run would use answers: a named one, one that runs here already, or its own."""
+    """The Ray cluster of the run answers: that of RAY_ADDRESS, one that runs here already, or the run's own."""
     named, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
     if case.joins and named != "auto" and not answers(named):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
@@ -32,13 +32,13 @@ def ray_cluster(case: Case) -> Finding:
         return ok(f"the launcher starts it on {several.count} nodes, with its head at {several.address}")
     if case.joins or named == "local":
         return ok(f"RAY_ADDRESS={named}")
-    # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
+    # Ray's record of the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
-        text = f"{file} names {address}, where nothing answers: a Ray that has ended left it, and the run would wait"
+        text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would wait forever"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     given = case.get("ray_kwargs.ray_init", {})
     if refused := [name for name in SIZES if given.get(name) is not None]:
