@@ -103,7 +103,7 @@ class FoldingPolicy(Policy):
 
     async def _fold(self, messages: Sequence[ChatMessage]) -> bool:
         started = time.monotonic()
-        if not await self._inner.extend(_in_place_of(messages, self._instructions)):
+        if not await self._inner.extend(_with_content(messages, self._instructions)):
             return False
         notes = await self._inner.generate()
         seconds = time.monotonic() - started
@@ -131,9 +131,9 @@ class FoldingPolicy(Policy):
 def _folded(settings: AgentRLSettings) -> Agent:
     """Return the agent that `agent_rl.folding.loop` names."""
     names = [name for name in registry.agent_names() if name != "folding_agent"]
-    found = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
-    assert isinstance(found, Agent)  # all agents of the package are records
-    return found
+    agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
+    assert isinstance(agent, Agent)  # all agents of the package are records
+    return agent
 
 
 def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
@@ -161,7 +161,7 @@ def _wrap_policy(settings: AgentRLSettings, limits: EpisodeLimits, policy: Polic
 AGENT = Agent("folding_agent", _format, user=_user, wrap_policy=_wrap_policy)
 
 
-def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+def _with_content(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
     """Return the messages with `text` as content; chat templates require a result after each tool call."""
     return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 

@@ -90,8 +90,8 @@ def make_loop(name: str, setup: EpisodeSetup) -> EpisodeLoop:
     Raises:
         ConfigError: there is no such agent, or only verl's worker can run it.
     """
-    found = find_agent(name)
-    cls = loop_class(found) if isinstance(found, Agent) else found
+    agent = find_agent(name)
+    cls = loop_class(agent) if isinstance(agent, Agent) else agent
     if not issubclass(cls, EpisodeLoop):
         remedy = "Derive it from EpisodeAgentLoop, or from a loop of agent_rl"
         raise ConfigError("loop", f"only verl's worker can run {cls.__name__}, the class of {name!r}", remedy)

@@ -54,11 +54,11 @@ class SearchFormat(TextToolFormat):
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the query or the answer."""
-        found = _TAGGED.search(text)
-        body = found[2].strip() if found else ""
-        if not found or not body:
+        match = _TAGGED.search(text)
+        body = match[2].strip() if match else ""
+        if not match or not body:
             raise MalformedActionError(NO_ACTION)
-        return Step(answer=body) if found[1] == "answer" else Step(calls=[self.call(body, tools)])
+        return Step(answer=body) if match[1] == "answer" else Step(calls=[self.call(body, tools)])
 
 
 def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> SearchFormat:

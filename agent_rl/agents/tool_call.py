@@ -56,12 +56,12 @@ class ToolCallFormat(Format):
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         """Return the schemas of all tools; calls with the same tools share one list, so do not change it."""
         key = tuple(map(id, tools))
-        known = _schemas.get(key)
-        if known is None:
+        cached = _schemas.get(key)
+        if cached is None:
             if len(_schemas) == _MOST:
                 _schemas.clear()
-            known = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
-        return known[1]
+            cached = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
+        return cached[1]
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
         """Return the calls that the endpoint has parsed, or else those in the text."""

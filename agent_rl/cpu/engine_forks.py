@@ -48,8 +48,8 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    known: Any = forkserver._forkserver  # as its `ensure_running` would leave it
-    known._forkserver_address, known._forkserver_alive_fd, known._forkserver_pid = path, alive_w, pid
+    server: Any = forkserver._forkserver  # as its `ensure_running` would leave it
+    server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 
 def use() -> None:

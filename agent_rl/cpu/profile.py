@@ -105,8 +105,8 @@ def profile_of(
     cores = cores or len(os.sched_getaffinity(0))
     if not _is_large(str(model)):
         return CPUProfile(training_threads=min(SMALL_UPDATE_THREADS, max(1, cores // processes)) if alone else 1)
-    known = processor_flags() if flags is None else flags
-    instructions = next((each for each in BFLOAT16 if each in known), "")
+    available = processor_flags() if flags is None else flags
+    instructions = next((each for each in BFLOAT16 if each in available), "")
     threads = cores if alone else max(1, cores // 2)
     return CPUProfile(
         threads=threads,

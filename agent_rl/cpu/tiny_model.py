@@ -217,11 +217,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
     for name, default in numbers.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    given = vars(parser.parse_args(argv))
-    out, kind = given.pop("out"), given.pop("kind")
+    options = vars(parser.parse_args(argv))
+    out, kind = options.pop("out"), options.pop("kind")
     logging.disable_progress_bar()
-    tokenizer = make_tokenizer(CORPUS, out, given.pop("vocab_size"))
-    model = make[kind](out, tokenizer, **given)
+    tokenizer = make_tokenizer(CORPUS, out, options.pop("vocab_size"))
+    model = make[kind](out, tokenizer, **options)
     print(f"{out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
 
 

@@ -250,15 +250,15 @@ def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
 def _environment() -> dict[str, str]:
     """Return the environment of Ray's processes and the trainer."""
     inherited = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
-    # Ray would wait 30 seconds for a node's work to move to another node; there is none.
+    # Ray would wait 30 seconds for a node's work to move to another node, which does not exist.
     defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
     return {**defaults, **inherited, **_security()}
 
 
 def _security() -> dict[str, str]:
     """Return the variable that makes Ray's other processes send a token, if one is set, as the head requires."""
-    given = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
-    if "RAY_AUTH_MODE" in os.environ or not (given or (Path.home() / ".ray" / "auth_token").is_file()):
+    token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}
     return {"RAY_AUTH_MODE": "token"}
 

@@ -33,7 +33,7 @@ GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 """Errors of a terminal or a reader that is gone."""
 
 
-def _survive(event: Callable[..., None]) -> Callable[..., None]:
+def _ignore_errors(event: Callable[..., None]) -> Callable[..., None]:
     """Let the run continue when the display of an event fails."""
 
     @functools.wraps(event)
@@ -67,12 +67,12 @@ class Display:
         if can_move and (shown == "panel" or (shown is None and not console.no_color)):
             self._panel = RunPanel(self.progress, console)
 
-    @_survive
+    @_ignore_errors
     def note(self, text: str) -> None:
         """Show a note about work before the start."""
         self._print(named(text))
 
-    @_survive
+    @_ignore_errors
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
         """Show that the trainer is started.
 
@@ -88,14 +88,14 @@ class Display:
         self._print(f"run: {folder}", *(f"     {note}" for note in notes), f"log: {folder / 'train.log'}")
         self._print("Ctrl-C ends the run after its step, and saves it; before the first step it ends at once")
 
-    @_survive
+    @_ignore_errors
     def line(self, line: str) -> None:
         """Take a new line of the log."""
         news = self.progress.line(line)
         if self._panel is None:
             self._print(*([named(bare(line))] if self._shows_log else news))
 
-    @_survive
+    @_ignore_errors
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Show the metrics of a step, or of the validation before the first."""
         self.progress.step(step, metrics)
@@ -104,7 +104,7 @@ class Display:
         else:
             self._print_step(step, metrics)
 
-    @_survive
+    @_ignore_errors
     def tick(self, asked: str | None = None) -> None:
         """Redraw; called twice per second, with the signal that asked the run to end after its step."""
         if asked is not None and not self._asked:
@@ -113,12 +113,12 @@ class Display:
         elif self._panel is not None:
             self._panel.tick()
 
-    @_survive
+    @_ignore_errors
     def aborting(self, by: str) -> None:
         """Show that a signal ends the run at once."""
         self._request(f"{by}: ends now")
 
-    @_survive
+    @_ignore_errors
     def end(self, stopped: StoppedRun | None) -> None:
         """Show that the trainer has ended without an error."""
         self.close()
@@ -132,13 +132,13 @@ class Display:
             self._print(f"stopped after step {stopped.step}, saved in {stopped.checkpoint}")
             self._print(f"resume with: {stopped.command}")
 
-    @_survive
+    @_ignore_errors
     def aborted(self, by: str) -> None:
         """Show that a signal has ended the run at once."""
         self.close()
         self._print(self._abortion(by))
 
-    @_survive
+    @_ignore_errors
     def close(self) -> None:
         """End the display; the last frame of a panel stays."""
         if self._panel is not None:
@@ -167,8 +167,8 @@ class Display:
     def _abortion(self, by: str) -> str:
         if not self.progress.is_training:
             return f"{by}: ended before a step was trained, nothing is lost"
-        kept = self.progress.folder / "checkpoints"
-        return f"{by}: ended at once, training after the last checkpoint is lost ({kept})"
+        checkpoints = self.progress.folder / "checkpoints"
+        return f"{by}: ended at once, training after the last checkpoint is lost ({checkpoints})"
 
     def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._print(step_line(step, metrics, self.progress.total))
@@ -191,7 +191,7 @@ class JsonDisplay(Display):
         self._has_ended = False
 
     @override
-    @_survive
+    @_ignore_errors
     def end(self, stopped: StoppedRun | None) -> None:
         if stopped is None:
             self.write_end("trained", 0)
@@ -200,7 +200,7 @@ class JsonDisplay(Display):
             self.write_end("stopped", STOPPED, step=stopped.step, **where)
 
     @override
-    @_survive
+    @_ignore_errors
     def aborted(self, by: str) -> None:
         self.write_end("aborted", 128 + signal.Signals[by], error=self._abortion(by))
 

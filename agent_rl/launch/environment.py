@@ -77,8 +77,8 @@ def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Return the user's toolkit, complete or not, else a complete one in the usual folders or on the path."""
-    if named := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
-        return Path(named)
+    if configured := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
+        return Path(configured)
     folders = [folder for pattern in TOOLKITS for folder in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)]
     if program := shutil.which("nvcc", path=environ.get("PATH")):
         folders.append(Path(program).resolve().parents[1])
@@ -116,13 +116,13 @@ def temporary_files(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """
     if joins_ray(environ):
         return {}
-    named, usual = environ.get("RAY_TMPDIR"), environ.get("TMPDIR")
-    for variable, folder, most in (("RAY_TMPDIR", named, LONGEST), ("TMPDIR", usual, LONGEST_OF_ALL)):
+    configured, usual = environ.get("RAY_TMPDIR"), environ.get("TMPDIR")
+    for variable, folder, most in (("RAY_TMPDIR", configured, LONGEST), ("TMPDIR", usual, LONGEST_OF_ALL)):
         if len(os.fsencode(folder or "")) > most:
             problem = f"{folder!r} is too long: it holds the sockets of a run, whose paths are limited to 107 bytes"
             raise ConfigError(variable, problem, f"Name a folder of at most {most} bytes, for example {SHORT}")
     folder = ray_folder(environ)
-    return {} if folder == (named or usual or SHORT) else {"RAY_TMPDIR": folder}
+    return {} if folder == (configured or usual or SHORT) else {"RAY_TMPDIR": folder}
 
 
 def ray_folder(environ: Mapping[str, str]) -> str:
@@ -141,7 +141,7 @@ def require_home(environ: Mapping[str, str] = os.environ) -> None:
     if has_token and environ.get("HF_HOME"):
         return
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
-    there = next(folder for folder in (home, *home.parents) if os.path.exists(folder))
-    if not os.access(there, os.W_OK | os.X_OK):
+    existing = next(folder for folder in (home, *home.parents) if os.path.exists(folder))
+    if not os.access(existing, os.W_OK | os.X_OK):
         problem = f"nothing can be written to {str(home)!r}, where Ray keeps a token and datasets keeps rows"
         raise ConfigError("HOME", problem, "Set HOME to a folder of yours, for example HOME=$PWD")

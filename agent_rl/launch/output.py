@@ -78,12 +78,12 @@ _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
     """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and validation if any."""
-    found = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
-    parts = [written(form, value) for key, form, value in found if value or (value is not None and key not in _QUIET)]
+    fields = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
+    parts = [written(form, value) for key, form, value in fields if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():
         forms = {"reward": "reward {:+.3f}", "acc": f"accuracy {SHARE}"}
-        shown = [written(form, values[name]) for name, form in forms.items() if name in values]
-        parts.append(f"validation on {named(source)}: {', '.join(shown)}")
+        texts = [written(form, values[name]) for name, form in forms.items() if name in values]
+        parts.append(f"validation on {named(source)}: {', '.join(texts)}")
     return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
 
 
@@ -104,8 +104,8 @@ def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
-        if found := _VALIDATION.match(key):
-            sources.setdefault(found[1], {})[found[2]] = value
+        if match := _VALIDATION.match(key):
+            sources.setdefault(match[1], {})[match[2]] = value
     return sources
 
 
@@ -124,7 +124,7 @@ def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) ->
         return f"{named(refused.removeprefix('error: '))}\nThe whole output: {log}"
     cause, excerpt_lines = _cause(lines)
     if cause is not None and _NO_ENGINE.search(cause):
-        cause, excerpt_lines = _engines_end(lines) or _actors_end(lines) or (cause, excerpt_lines)
+        cause, excerpt_lines = _engine_failure(lines) or _dead_actor(lines) or (cause, excerpt_lines)
     excerpt = "".join(f"\n  | {named(line)}" for line in excerpt_lines)
     cause = _unless_full(named(cause or _ended(status)), folders)
     return f"the trainer failed: {cause}{excerpt}\nThe whole output: {log}"
@@ -139,8 +139,8 @@ def process_end(log: Path, status: int, start: int = 0) -> str:
         start: bytes of the log before this start of the process.
     """
     lines = _lines(log, start)
-    found = _engines_end(lines)
-    cause = found[0] if found else _ended(status) if status < 0 else _cause(lines)[0] or (lines or ["no output"])[-1]
+    crash = _engine_failure(lines)
+    cause = crash[0] if crash else _ended(status) if status < 0 else _cause(lines)[0] or (lines or ["no output"])[-1]
     return _unless_full(named(cause), [log.parent])
 
 
@@ -157,35 +157,35 @@ def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
     For one of our own errors the message is enough, and the traceback is omitted.
     """
     for index in range(len(lines) - 1, -1, -1):
-        found = _EXCEPTION.match(lines[index].strip())
-        if found and not found[1].startswith(_WRAPPERS):
-            message = " ".join([found[2], *lines[index + 1 : index + 2]]) if found[2].endswith(":") else found[2]
-            cause = f"{found[1].rsplit('.', 1)[-1]}: {message}"
+        match = _EXCEPTION.match(lines[index].strip())
+        if match and not match[1].startswith(_WRAPPERS):
+            message = " ".join([match[2], *lines[index + 1 : index + 2]]) if match[2].endswith(":") else match[2]
+            cause = f"{match[1].rsplit('.', 1)[-1]}: {message}"
             begin = next((at for at in range(index, -1, -1) if lines[at].startswith(_BEGINNINGS)), index)
-            return cause, [] if found[1].startswith("agent_rl.") else _above(lines, begin, index)
+            return cause, [] if match[1].startswith("agent_rl.") else _above(lines, begin, index)
     return None, lines[-LAST_LINES:]
 
 
-def _engines_end(lines: list[str]) -> tuple[str, list[str]] | None:
+def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
     """Return why a process of SGLang has ended, and its traceback; None if the log does not show it."""
     for index, line in enumerate(lines):
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
-                if found := _EXCEPTION.match(lines[end].strip()):
-                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _above(lines, index, end)
+                if match := _EXCEPTION.match(lines[end].strip()):
+                    return f"SGLang: {match[1].rsplit('.', 1)[-1]}: {match[2]}", _above(lines, index, end)
         if crash := _ENGINES_CRASH.search(line):
             return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
     return None
 
 
-def _actors_end(lines: list[str]) -> tuple[str, list[str]] | None:
+def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
     """Return the first process that died, without the waiting process's traceback; None if Ray names none."""
-    found = _DEAD_ACTOR.search("\n".join(lines))
-    if found is None:
+    match = _DEAD_ACTOR.search("\n".join(lines))
+    if match is None:
         return None
-    if found["node"]:
-        return f"the node {found['ip']} stopped answering and counts as dead", []
-    process = f"the process of {found['name']} (pid {found['pid']}, on {found['ip']})"
+    if match["node"]:
+        return f"the node {match['ip']} stopped answering and counts as dead", []
+    process = f"the process of {match['name']} (pid {match['pid']}, on {match['ip']})"
     return f"{process} has died: it crashed, or was killed (is memory short?)", []
 
 
@@ -197,7 +197,7 @@ def _unless_full(cause: str, folders: Iterable[Path]) -> str:
                 file.write(bytes(ROOM))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                return f"no space is left in {folder} ({cause}). Free some space, and repeat the command"
+                return f"no space is left in {folder} ({cause}). Make room, and repeat the command"
     return cause
 
 

@@ -184,18 +184,18 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
         return None
     for line in sorted(lines[bool(begin) : -1], key=crc32):
         with contextlib.suppress(ValueError):  # written by another version
-            if (found := Trajectory.from_json(line)).info.get("step") == step:
-                return found
+            if (trajectory := Trajectory.from_json(line)).info.get("step") == step:
+                return trajectory
     return None
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:
     """Return the parts with the lowest ranks that fit."""
-    kept: set[int] = set()
+    places: set[int] = set()
     for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
-        if sum(len(parts[each][1]) for each in [*kept, place]) <= height:
-            kept.add(place)
-    return [line for place in sorted(kept) for line in parts[place][1]]
+        if sum(len(parts[each][1]) for each in [*places, place]) <= height:
+            places.add(place)
+    return [line for place in sorted(places) for line in parts[place][1]]
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -272,8 +272,8 @@ def _charts(rows: Sequence[Row], width: int) -> list[RenderableType]:
     """Return one line per metric: name, first and last value, bars."""
     chart = max(0, min(width - LABEL - VALUE - 2, LONGEST_CHART))
     return [
-        Text.assemble(_entry(name, "", LABEL), f"{shown:>{VALUE}}  ", (sparkline(values, chart), "cyan"), no_wrap=True)
-        for name, shown, values in rows
+        Text.assemble(_entry(name, "", LABEL), f"{change:>{VALUE}}  ", (sparkline(values, chart), "cyan"), no_wrap=True)
+        for name, change, values in rows
     ]
 
 
@@ -312,8 +312,8 @@ def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
     turns = len(trajectory.turns)
     counts = f"{turns} turn{'s' * (turns != 1)}, {len(calls)} call{'s' * (len(calls) != 1)}"
     head = _line(f"example from step {trajectory.info.get('step', '?')}: {reward}, {counts}", "bold")
-    lines: list[RenderableType] = [head, _entry("  question", question, 8), _entry("  actions", actions, 8)]
-    lines.append(_entry("  answer", answer, 8))
+    lines: list[RenderableType] = [head, _entry("  asked", question, 8), _entry("  did", actions, 8)]
+    lines.append(_entry("  said", answer, 8))
     if trajectory.ground_truth is not None:
         lines.append(_entry("  truth", f"{trajectory.ground_truth}{_verdict(trajectory)}", 8))
     return lines

@@ -242,7 +242,7 @@ def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> C
         nonlocal is_first
         record = json.loads(line)
         if is_first and file.exists():
-            lines = [each for each in file.read_text().splitlines() if _stays(json.loads(each), record)]
+            lines = [each for each in file.read_text().splitlines() if _is_kept(json.loads(each), record)]
             file.write_text("".join(f"{each}\n" for each in lines))
         is_first = False
         with open(file, "a") as appended:
@@ -252,7 +252,7 @@ def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> C
     return keep
 
 
-def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
     """Whether an earlier start's step stays; a start begins with a validation of the step before its first."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])

@@ -126,8 +126,8 @@ def model_remedy(path: str, case: RunCase) -> str:
 def _cold_start(path: str, case: RunCase) -> str:
     """Return the command that builds the rows and the model of a recipe's cold start; empty for another path."""
     model = case.get("actor_rollout_ref.model.path")
-    folder, made = (Path(str(each)).expanduser().absolute().parent for each in (path, model))
-    is_made = case.recipe and case.get("agent_rl.cold_start") and folder == made
+    folder, target = (Path(str(each)).expanduser().absolute().parent for each in (path, model))
+    is_made = case.recipe and case.get("agent_rl.cold_start") and folder == target
     return shlex.join(["agent-rl", "sft", str(case.recipe), *case.overrides]) if is_made else ""
 
 
@@ -144,15 +144,15 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
     Raises:
         ConfigError: for an unknown name, and a folder that exists.
     """
-    if name not in (known := described()):
-        raise ConfigError(name, "no recipe of this name", did_you_mean(name, known))
+    if name not in (recipes := described()):
+        raise ConfigError(name, "no recipe of this name", did_you_mean(name, recipes))
     if target.exists():
         raise ConfigError(str(target), "it exists", "Name a new folder")
     share = share_folder()
     shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     config = (target / "config.yaml").read_text(encoding="utf-8").replace(f"recipes/{name}/", "")
-    named = [match[0] for match in _SHARED.finditer(config)]
-    for file in [*data_scripts(target), *(share / each for each in named)]:
+    files = [match[0] for match in _SHARED.finditer(config)]
+    for file in [*data_scripts(target), *(share / each for each in files)]:
         shutil.copy(file, target)
     config = _SHARED.sub(r"\1", config)
     config = re.sub(rf"^(  experiment_name:) {name}$", rf"\1 {target.name}", config, flags=re.MULTILINE)

@@ -205,35 +205,35 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[s
     differ: list[str] = []
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
-        known, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
-        same = known and list(known.values()) == list(now.values())  # the same files, even at other paths
+        was, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
+        same = was and list(was.values()) == list(now.values())  # the same files, even at other paths
         free = f"{key}.".startswith(tuple(f"{each}." for each in FREE_TO_CHANGE))
         if not same and not free and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN is the same
             differ.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
-        elif known and now and not same:
-            others = [path for path, digest in now.items() if known.get(path) != digest]
-            text = f"{key}: the content of {', '.join(others)} has changed"
+        elif was and now and not same:
+            changed_files = [path for path, digest in now.items() if was.get(path) != digest]
+            text = f"{key}: the content of {', '.join(changed_files)} has changed"
             (differ if key.startswith("data.") else changed).append(text)
     return differ, changed
 
 
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
     """Return the local files that each key names, with a hash of their content."""
-    found = {}
+    hashes = {}
     for key, value in [*leaves(config), ("--script", script)]:
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-        # of `path/to/file.py:Name`, or of a path alone; for isfile a text too long for a path is none
+        # from `path/to/file.py:Name`, or a path alone; isfile is false for a text that is too long for a path
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
         files = [Path(path) for path in paths if os.path.isfile(path)]
-        if files and not key.startswith("agent_rl.trace."):  # which the run itself writes
-            found[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
-    return found
+        if files and not key.startswith("agent_rl.trace."):  # the run itself writes it
+            hashes[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
+    return hashes
 
 
 def versions() -> dict[str, str]:
-    """Of what a run depends on, as far as it is installed."""
-    found = {"agent_rl": agent_rl.__version__, "python": platform.python_version()}
+    """Return the versions of agent_rl, Python and the installed packages that affect a run."""
+    installed = {"agent_rl": agent_rl.__version__, "python": platform.python_version()}
     for name in VERSIONS:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            installed[name] = metadata.version(name)
+    return installed

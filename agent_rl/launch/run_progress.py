@@ -108,14 +108,14 @@ class RunProgress:
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Take the metrics of a step, and drop later steps: an earlier start trained them, and they are repeated."""
-        self.steps = {number: known for number, known in self.steps.items() if number <= step}
+        self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:
             self._last_end, self.is_training = self._clock(), True
 
     def _add(self, step: int, metrics: Mapping[str, Any]) -> None:
-        kept = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
-        self.steps[step] = {**self.steps.get(step, {}), **kept, "step": step}
+        selected = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
+        self.steps[step] = {**self.steps.get(step, {}), **selected, "step": step}
 
     def _enter(self, stage: Stage) -> list[str]:
         """Enter a stage; before the first step, report the one that has ended."""

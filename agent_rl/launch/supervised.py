@@ -88,8 +88,8 @@ def train_supervised(
     losses: deque[float] = deque(maxlen=20)
 
     def read(line: str) -> None:
-        if found := _LOSS.search(line):
-            losses.append(float(found[1]))
+        if match := _LOSS.search(line):
+            losses.append(float(match[1]))
             on_step(losses[-1])
 
     with open(log, "ab") as output:

@@ -156,7 +156,7 @@ def _run(
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
-    """Compose what `train` would run, without running it.
+    """Compose the run that `train` would start, without starting it.
 
     Returns:
         The composed configuration as YAML, and notes: its errors, and the trainer's command line with its environment
@@ -168,8 +168,8 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     config, words = _composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
-    if wanted := _variables():
-        command = ["env", *(f"{name}={value}" for name, value in wanted.items()), *command]
+    if variables := _variables():
+        command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
     return OmegaConf.to_yaml(OmegaConf.create(resolution.resolved(config))), [*notes, shlex.join(command)]
 
 
@@ -214,8 +214,8 @@ def _user_command() -> list[str]:
 def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
     """Files of rows exist; otherwise a worker would fail after a minute."""
     for key in ("data.train_files", "data.val_files"):
-        named = case.get(key, [])
-        for path in dict.fromkeys([named] if isinstance(named, str) else named):
+        paths = case.get(key, [])
+        for path in dict.fromkeys([paths] if isinstance(paths, str) else paths):
             file = case.folder / Path(path).expanduser()
             if "://" not in path and not file.is_file():
                 problem = f"{path} is a folder, but a file is needed" if file.is_dir() else f"there is no {path}"
@@ -225,10 +225,10 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
 @check("configuration", "model", at=("launch", "doctor"))
 def models_are_there(case: RunCase) -> Iterator[ConfigError]:
     """Models that can only be folders exist; verl would search the Hub for them."""
-    named = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
+    models = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
     if case.get("reward.reward_model.enable"):
-        named["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")
-    for key, path in {MODEL: str(case.get(MODEL)), **named}.items():
+        models["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")
+    for key, path in {MODEL: str(case.get(MODEL)), **models}.items():
         is_made = case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER)
         if names_a_folder(path) and not is_made and not (case.folder / Path(path).expanduser()).exists():
             remedy = model_remedy(path, case) if key == MODEL else "Correct the path, or name a model of the hub"
@@ -251,8 +251,8 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
     if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):
         overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
-    named = config.trainer.logger
-    loggers = [named] if isinstance(named, str) else list(named or [])
+    logger = config.trainer.logger
+    loggers = [logger] if isinstance(logger, str) else list(logger or [])
     if "file" not in loggers:  # the display reads it
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides
@@ -279,8 +279,8 @@ def _make_tiny_models(config: DictConfig) -> None:
     if not cpu.is_selected():
         return
     served = OmegaConf.select(config, "agent_rl.reward.models") or {}
-    named = {str(config.actor_rollout_ref.model.path), *(str(model.path) for model in served.values())}
+    models = {str(config.actor_rollout_ref.model.path), *(str(model.path) for model in served.values())}
     for path, kind in ((TINY_MODEL, "policy"), (TINY_CLASSIFIER, "classifier")):
-        if path in named and not (Path(path) / "config.json").exists():
+        if path in models and not (Path(path) / "config.json").exists():
             command = [sys.executable, "-m", "agent_rl.cpu.tiny_model", "--out", path, "--kind", kind]
             subprocess.run(command, check=True)

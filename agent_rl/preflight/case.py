@@ -91,8 +91,8 @@ class RunCase:
     @cached_property
     def tool_path(self) -> Path | None:
         """The tool file; None if it is not set."""
-        named = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
-        return self.folder / Path(str(named)).expanduser() if named else None
+        path = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
+        return self.folder / Path(str(path)).expanduser() if path else None
 
     @cached_property
     def train(self) -> list[RowsFile]:
@@ -152,6 +152,6 @@ class RunCase:
 
     def _tables(self, key: str) -> list[RowsFile]:
         """Read the local files that a key names; remote ones are not checked."""
-        named = self.get(key, [])
-        paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
+        value = self.get(key, [])
+        paths = [str(path) for path in ([value] if isinstance(value, str) else value)]
         return [read_rows(self.path(path), self.most_rows) for path in paths if "://" not in path]

@@ -143,8 +143,8 @@ class _Trial:
 
     async def tool(self, spec: ToolSpec) -> None:
         """Create the tool with the arguments of the first row that has any, start it and close it."""
-        given = ((row.get("extra_info") or {}).get("tools_kwargs") or {} for row in self.rows)
-        kwargs = next((made for each in given if (made := (each.get(spec.name) or {}).get("create_kwargs"))), None)
+        options = ((row.get("extra_info") or {}).get("tools_kwargs") or {} for row in self.rows)
+        kwargs = next((value for each in options if (value := (each.get(spec.name) or {}).get("create_kwargs"))), None)
         what = f"tool {spec.name}"
         tool = await self.attempt(f"{what}: __init__", lambda: spec.create(kwargs), spec.cls)
         if tool is None:
@@ -158,8 +158,8 @@ class _Trial:
         """Measure a trajectory with the user's components and scorers."""
         for scorer in reward.scorers:
             if SCORERS.get(scorer.name) is not scorer:
-                given = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
-                await self.attempt(f"scorer {scorer.name}", partial(score_answer, *given))
+                arguments = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
+                await self.attempt(f"scorer {scorer.name}", partial(score_answer, *arguments))
         for component in reward.components:
             if is_users(type(component)):
                 method = component.measure if isinstance(component, Component) else component.measure_group
@@ -169,8 +169,8 @@ class _Trial:
         """Score a trajectory with the custom reward function."""
         trajectory = self.answered()
         info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict(), "rollout_reward_scores": {}}
-        given = function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
-        await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *given))
+        arguments = function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
+        await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *arguments))
 
     def answered(self) -> Trajectory:
         """Return an episode that ends at once with the first row's ground truth as the answer."""

@@ -95,9 +95,9 @@ def sizes(case: RunCase) -> Errors:
     for key in (*SIZES, *OPTIONAL_SIZES):
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
         if (type(value) is not int or value < 1) and not (value is None and is_optional):
-            shown = "null" if value is None else repr(value)
+            text = "null" if value is None else repr(value)
             remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
-            yield ConfigError(key, f"expected a whole number of 1 or more, got {shown}", remedy)
+            yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
 
 
 @check("configuration", at=AT)

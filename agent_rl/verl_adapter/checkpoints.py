@@ -40,7 +40,7 @@ __all__ = [
 MERGED = "merged_model"
 """The merged model's folder in that of the checkpoint, `global_step_N`."""
 TRACKER = "latest_checkpointed_iteration.txt"
-OTHERWISE = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
+START_AGAIN = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
 
 
 def model_folder(model: str, key: str) -> Path:
@@ -62,7 +62,7 @@ def model_folder(model: str, key: str) -> Path:
         problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
         raise ConfigError(key, problem, "Correct the path")
     merged = shards.parent / MERGED
-    if not _is_of(shards, merged):
+    if not _is_merged_from(shards, merged):
         _merge(shards, merged, key)
     return merged
 
@@ -111,7 +111,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
         return
     key, folder = resumed
     if not folder.is_dir():
-        yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {OTHERWISE}")
+        yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {START_AGAIN}")
         return
     if config.trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
         return
@@ -122,7 +122,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
         yield ConfigError(
             key,
             f"the checkpoint {folder} is incomplete: it has no {missing}{mismatch}",
-            "Use as many ranks as wrote it" if shards else f"Name an earlier step, {OTHERWISE}",
+            "Use as many ranks as wrote it" if shards else f"Name an earlier step, {START_AGAIN}",
         )
 
 
@@ -149,7 +149,7 @@ def _files(config: Any, use_critic: bool) -> Iterator[Path]:
     yield Path("data.pt")
 
 
-def _is_of(shards: Path, merged: Path) -> bool:
+def _is_merged_from(shards: Path, merged: Path) -> bool:
     """Whether the model was merged from these shards, which a run that goes back to an earlier step rewrites."""
     if not merged.is_dir():
         return False
@@ -164,7 +164,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
     command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
     try:
         with FileLock(target.with_suffix(".lock")):
-            if _is_of(shards, target):  # another process has merged it meanwhile
+            if _is_merged_from(shards, target):  # another process has merged it meanwhile
                 return
             for folder in (target, temporary):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from agent_rl.settings.user_code import place_of
 __all__ = ["MANAGER", "check", "user_function"]
 
 MANAGER = "trajectory"
-OF_THE_MODEL = ("reward_router_address", "reward_model_tokenizer")
+MODEL_ARGUMENTS = ("reward_router_address", "reward_model_tokenizer")
 """Keyword arguments that verl adds when it serves a reward model."""
 
 
@@ -57,7 +57,7 @@ def check(config: Any) -> UserFunction | None:
         where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""
         problem = f"{name!r} cannot be loaded from {path}{where}: {type(cause).__name__}: {cause}"
         raise ConfigError(CUSTOM_FUNCTION, problem, f"Fix the file, or {CUSTOM_FUNCTION}.path and .name") from error
-    more = OF_THE_MODEL if config.reward.reward_model.enable else ()
+    more = MODEL_ARGUMENTS if config.reward.reward_model.enable else ()
     function = user_function(loaded, more)
     manager, raw = config.reward.reward_manager.name, loaded.args[0]
     if manager == MANAGER:

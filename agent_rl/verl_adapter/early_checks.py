@@ -161,12 +161,12 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
 
     key, name = "reward.reward_manager.name", str(case.get("reward.reward_manager.name"))
     try:
-        found = resolve_reward_manager_cls(case.config)
+        manager_class = resolve_reward_manager_cls(case.config)
     except Exception as error:  # noqa: BLE001 - raised by verl, or while the user's file is imported
         remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or name the file of a class, reward.reward_manager.module.path"
         yield ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
         return
-    if isinstance(found, type) and issubclass(found, RewardManagerBase):
+    if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
         yield ok(name)
         return
     problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
@@ -193,10 +193,10 @@ def served_reward_models(case: RunCase) -> Errors:
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
         yield ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another")
-    known = {*models, *([ROUTER_MODEL] if is_verls else [])}
+    names = {*models, *([ROUTER_MODEL] if is_verls else [])}
     for key, name, *_ in references(case.get("agent_rl", {})):
-        if name not in known:
-            remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, known)}"
+        if name not in names:
+            remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
             yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]

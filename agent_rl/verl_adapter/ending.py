@@ -271,7 +271,7 @@ class LastStep:
         trainer = self._trainer
         if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
             _make_room(trainer)
-        if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save what is in flight
+        if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save running episodes
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
         for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore them: stop again, or train them

@@ -1,6 +1,6 @@
 """Counts failed trajectories with their reasons, and stops a run that cannot continue, with the reason.
 
-The reason may be a bug in the user's code that has happened too often: the trainer counts what all workers report.
+The reason may be a bug in the user's code that has occurred too often: the trainer counts the reports of all workers.
 
 verl only logs the error in the worker and drops the trajectory or its group.
 """

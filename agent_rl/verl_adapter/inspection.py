@@ -37,7 +37,7 @@ def is_registered() -> bool:
     """Whether verl has loaded our plugin; verl silently ignores a plugin that fails.
 
     Raises:
-        ImportError: or any other error that importing verl raises.
+        ImportError: verl is missing; a broken verl may raise other errors.
     """
     import verl  # noqa: F401
 
@@ -106,10 +106,10 @@ def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, 
     """Return the builder of the tokens around turns for a model; any error may be raised."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-    from agent_rl.verl_adapter.token_builder import of_any_template
+    from agent_rl.verl_adapter.token_builder import template_builder
 
     logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
-    return of_any_template(
+    return template_builder(
         create_continuous_token_builder(
             tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(options), processor=processor
         )

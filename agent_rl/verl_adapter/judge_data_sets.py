@@ -158,9 +158,9 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
     Raises:
         ConfigError: `enable_thinking` is true, and the template neither reads it nor opens thoughts.
     """
-    asked: Messages = [{"role": "user", "content": "?"}]
+    question: Messages = [{"role": "user", "content": "?"}]
     now, on, off = (
-        _rendered(tokenizer, asked, {**options, **more})
+        _rendered(tokenizer, question, {**options, **more})
         for more in ({}, {"enable_thinking": True}, {"enable_thinking": False})
     )
     if on != off:

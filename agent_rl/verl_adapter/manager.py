@@ -2,7 +2,7 @@
 
 A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to
 the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
-validation it is counted as missing (`trained_samples.of_survivors`).
+validation it is counted as missing (`trained_samples.fill_missing_samples`).
 
 The scorer `code` runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
 the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
@@ -80,8 +80,8 @@ class TrajectoryRewardManager(RewardManagerBase):
             judged=is_custom,
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
-        kept = self.settings.trace
-        self._trace = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
+        trace = self.settings.trace
+        self._trace = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.

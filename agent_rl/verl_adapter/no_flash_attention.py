@@ -76,8 +76,8 @@ def flash_attn_varlen_func(
     """
     from torch.nn.attention import varlen
 
-    for wanted, name in ((dropout_p, "dropout"), (softcap, "soft capping"), (s_aux is not None, "attention sinks")):
-        if wanted:
+    for is_needed, name in ((dropout_p, "dropout"), (softcap, "soft capping"), (s_aux is not None, "attention sinks")):
+        if is_needed:
             raise ConfigError(
                 "actor_rollout_ref.model.override_config.attn_implementation",
                 f"the model has {name} in its attention, which torch's kernel does not support",
@@ -112,8 +112,8 @@ def token_log_probs(module: ModuleType) -> None:
 
     @functools.wraps(module.logprobs_from_logits_v2)
     def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
-        return found.view(labels.shape)
+        result: torch.Tensor = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+        return result.view(labels.shape)
 
     module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
 

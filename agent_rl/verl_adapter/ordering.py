@@ -92,12 +92,12 @@ class RunOrder:
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[ROW, "rm_scores"])
         scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
         rows: dict[str, int] = {}
-        found: dict[str, list[float]] = defaultdict(list)
+        by_group: dict[str, list[float]] = defaultdict(list)
         for key, row, value in zip(keys, data[ROW], _measured(self.settings.measure, scores, infos), strict=True):
             uid = key.split("_")[0]
             rows[uid] = int(getattr(row, "data", row))
-            found[uid].append(value)
-        return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in found.items()]
+            by_group[uid].append(value)
+        return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in by_group.items()]
 
     def report_step(self, step: int, keys: Sequence[str], partition_id: str) -> dict[str, float]:
         """Report the groups of a step's batch and those removed since the last step; return the step's metrics."""
@@ -163,8 +163,8 @@ def check(config: Any, settings: AgentRLSettings) -> None:
         ConfigError: it does not fit the rows.
     """
     data = _settings(config, settings)
-    named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
-    paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
+    files, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
+    paths = [os.path.expanduser(str(each)) for each in ([files] if isinstance(files, str) else files or [])]
     if data.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
         rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
         rows.dataframe = _read_frame(paths)
@@ -194,9 +194,9 @@ def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[
     if measure == SCORE:
         return scores
     if missing := [info for info in infos if not _is_number(info.get(measure))]:
-        known = [name for name, value in missing[0].items() if _is_number(value)]
+        names = [name for name, value in missing[0].items() if _is_number(value)]
         problem = f"the reward does not report a number {measure!r}"
-        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*known, SCORE]))
+        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*names, SCORE]))
     return [float(info[measure]) for info in infos]
 
 
@@ -251,5 +251,5 @@ def _read_frame(paths: Iterable[str]) -> datasets.Dataset:
 
 def _column(frame: Any, name: str) -> pa.ChunkedArray:
     """Return a column of a `datasets.Dataset` in its stored form."""
-    found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
-    return found
+    column: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
+    return column

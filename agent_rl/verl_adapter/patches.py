@@ -1,4 +1,4 @@
-"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without a module of their own are here.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without another module are here.
 
 Each function patches one module right after its import and says why. A test per patch shows that the
 original fails. `check_version` refuses any other version of verl.
@@ -135,7 +135,7 @@ class _Nothing(list[Any]):
 def change_command_line() -> None:
     """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train` the launcher has changed them. A refused key exits: verl only logs what a plugin raises.
+    Under `agent-rl train` the launcher has changed them. A refused key exits: verl only logs a plugin's exception.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:

@@ -1,7 +1,7 @@
 """verl's reward loop, extended for the manager `trajectory` with a reward model; other managers are unchanged.
 
 With a reward model that shares the trainer's GPUs a batch is scored after sampling. verl then gives its reward workers
-only prompt and response, one trajectory that cannot be scored fails the whole step, and what a manager reports is not
+only prompt and response, one trajectory that cannot be scored fails the whole step, and the manager's reports are not
 logged. Here the manager gets the same data as during sampling, and a trajectory that cannot be scored is dropped from
 the batch and counted.
 """
@@ -144,7 +144,7 @@ def score_sampled(trainer: Any, batch: Any) -> Any:
     if not keys:  # in a validation
         return batch
     with _awake(trainer):
-        scores = trainer.reward_loop_manager.score_each(_as_handed_over(keys, batch.partition_id))
+        scores = trainer.reward_loop_manager.score_each(_in_worker_form(keys, batch.partition_id))
     results = dict(zip(map(session_of, keys), scores, strict=True))
     validate = batch.partition_id != "train"
     failed = {name: tag(each, validate) for name, each in results.items() if isinstance(each, BaseException)}
@@ -176,7 +176,7 @@ def _awake(trainer: Any) -> Iterator[None]:
             manager.sleep()
 
 
-def _as_handed_over(keys: list[str], partition: str) -> DataProto:
+def _in_worker_form(keys: list[str], partition: str) -> DataProto:
     """Return the trajectories as an agent-loop worker sends them, with the fields that our manager reads."""
     fields = ["responses", "num_turns", "uid", "extra_fields"]
     data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)

@@ -109,7 +109,7 @@ class AgentLoopWorker(_VerlsWorker):
             last.extra_fields.pop(TRAJECTORY, None)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
-        """Score and store a loop's output; raise if there is none, which verl would not notice."""
+        """Score and store a loop's output; raise if it is empty, which verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
         await super()._agent_loop_postprocess(output, validate, **kwargs)

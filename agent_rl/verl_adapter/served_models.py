@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 KIND = "reward_model"
-"""The kind of component that refers to served models by name."""
+"""The kind of component that refers to served models by their names."""
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
 
@@ -156,7 +156,7 @@ def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) ->
     else:
         parts = [None] * (model.n_gpus_per_node * model.nnodes // size)
         gpus_per_node = model.n_gpus_per_node
-    # Not resolved here: each server loads what it needs of the model on its own node.
+    # Not resolved here: each server loads the files that it needs on its own node.
     model_config = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", "path": model.path})
     make = functools.partial(
         get_rollout_replica_class(model.engine),

@@ -64,8 +64,8 @@ class Samples:
         """Send the samples to each of these loggers, in its own thread."""
         for name in [loggers] if isinstance(loggers, str) else loggers:
             if sink := _sinks.get(name):
-                shown = [_readable(sample, indented=name == "tensorboard") for sample in samples]
-                work = functools.partial(self._log, [name], shown, step)
+                readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
+                work = functools.partial(self._log, [name], readable, step)
                 sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
 
 
@@ -87,10 +87,10 @@ class _DirectSink:
         self.name, self._logger = name, logger
 
     def log(self, data: dict[str, Any], step: int) -> None:
-        _tried(self.name, f"failed in step {step}", functools.partial(self._logger.log, data=data, step=step))
+        _call_safely(self.name, f"failed in step {step}", functools.partial(self._logger.log, data=data, step=step))
 
     def finish(self) -> None:
-        _tried(self.name, "failed at the end", self._logger.finish)
+        _call_safely(self.name, "failed at the end", self._logger.finish)
 
 
 class _Sink:
@@ -127,14 +127,14 @@ class _Sink:
             _report(f"{self.name} at the end", f"has not answered for {FINISH_S:g} s: its last metrics are lost")
 
     def _run(self, make: Callable[[], Any]) -> None:
-        tracking = _tried(self.name, "could not be started", make)
+        tracking = _call_safely(self.name, "could not be started", make)
         while (job := self._work.get()) is not None:
             work, what = job
             if tracking is not None:
-                _tried(self.name, f"failed at {what}", functools.partial(work, tracking))
+                _call_safely(self.name, f"failed at {what}", functools.partial(work, tracking))
 
 
-def _tried(name: str, problem: str, call: Callable[[], Any]) -> Any:
+def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
     """Return the result of a logger's call, or None if it raises: the run continues."""
     try:
         return call()

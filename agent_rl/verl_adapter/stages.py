@@ -44,8 +44,8 @@ def read_stage(line: str) -> Stage | None:
     if not line.startswith(PREFIX):
         return None
     try:
-        found = json.loads(line.removeprefix(PREFIX))
-        return Stage(str(found["what"]), int(found["step"]), float(found["time"]))
+        record = json.loads(line.removeprefix(PREFIX))
+        return Stage(str(record["what"]), int(record["step"]), float(record["time"]))
     except (ValueError, KeyError, TypeError):  # two processes have written into one line
         return None
 

@@ -13,7 +13,7 @@ from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeR
 
 from agent_rl.agents.policies.chat_template import ChatTemplate, template_of
 
-__all__ = ["TemplateBuilder", "of_any_template"]
+__all__ = ["TemplateBuilder", "template_builder"]
 
 
 class TemplateBuilder(ContinuousTokenBuilder):
@@ -64,7 +64,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
         return MergeResult(ids + closing + rest, len(rest), "context", list(closing), removed)
 
 
-def of_any_template(verls: Any) -> Any:
+def template_builder(verls: Any) -> Any:
     """Return our builder, or verl's if that renders images or has its own encoder."""
     kind, base = type(verls), ContinuousTokenBuilder
     if (kind._render_tokens, kind.build_initial_tokens) != (base._render_tokens, base.build_initial_tokens):

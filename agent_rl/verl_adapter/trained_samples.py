@@ -20,22 +20,22 @@ from agent_rl.verl_adapter.algorithms import remax
 
 __all__ = [
     "FATES",
-    "OF_A_GROUP",
+    "GROUPWISE",
     "SampleFate",
     "StepSamples",
+    "fill_missing_samples",
     "finals",
     "is_usable",
     "keep_batch",
     "mean_reports",
-    "of_survivors",
-    "of_trajectories",
     "reported",
     "samples",
     "session_of",
+    "trajectory_advantages",
     "without_lone",
 ]
 
-OF_A_GROUP = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
+GROUPWISE = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
 """verl's estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
@@ -112,8 +112,8 @@ def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
         own = [sample for sample in samples if sample.fate == fate]
         metrics[f"{fate}_share"] = len(own) / max(1, len(samples))
         for name in ("tokens", "turns"):
-            if known := [value for sample in own if (value := getattr(sample, name)) is not None]:
-                metrics[f"{fate}_{name}"] = fmean(known)
+            if values := [value for sample in own if (value := getattr(sample, name)) is not None]:
+                metrics[f"{fate}_{name}"] = fmean(values)
     return metrics
 
 
@@ -188,7 +188,7 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
     return batch, is_idle
 
 
-def of_trajectories(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
+def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
     """Compute advantages from each trajectory's last sequence, for all tokens of its sequences; 0 on padding."""
     import torch
 
@@ -203,7 +203,7 @@ def of_trajectories(compute: Callable[..., Any], data: Any, batch_keys: Sequence
     return data
 
 
-def of_survivors(
+def fill_missing_samples(
     uids: Sequence[str], columns: Mapping[str, Sequence[Any]], expected: Mapping[tuple[str, str], int]
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
     """Fill a prompt's missing validation samples with the mean of its others, and count them.
@@ -226,8 +226,8 @@ def of_survivors(
     for (source, uid), number in expected.items():
         missing[f"val-core/{source}/missing"] += number - len(rows[uid])
         for values in filled.values() if rows[uid] else ():
-            known = [values[row] for row in rows[uid] if isinstance(values[row], int | float)]
-            values += [fmean(known) if known else values[rows[uid][0]]] * (number - len(rows[uid]))
+            numbers = [values[row] for row in rows[uid] if isinstance(values[row], int | float)]
+            values += [fmean(numbers) if numbers else values[rows[uid][0]]] * (number - len(rows[uid]))
     return filled, dict(missing)
 
 
@@ -241,8 +241,8 @@ def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data
 def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
     """Return the rows of a batch, without those that only fill it up."""
     rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
-    kept = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
-    return TrainedBatch(step, update, list(kept), list(kept.values()))
+    tags = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
+    return TrainedBatch(step, update, list(tags), list(tags.values()))
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:

@@ -168,7 +168,7 @@ class AgentTrainer(PPOTrainer):
         return super()._compute_old_log_prob(batch, metrics)
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may have none."""
+        """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may lack one."""
         result = super()._compute_ref_log_prob(batch, metrics)
         result.extra_info.pop("no_lora_adapter", None)
         return result
@@ -209,8 +209,8 @@ class AgentTrainer(PPOTrainer):
         estimate: Any = functools.partial(
             compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options
         )
-        if adv_estimator in trained_samples.OF_A_GROUP:
-            estimate = functools.partial(trained_samples.of_trajectories, estimate)
+        if adv_estimator in trained_samples.GROUPWISE:
+            estimate = functools.partial(trained_samples.trajectory_advantages, estimate)
         result: DataProto = estimate(data, batch_keys=batch_keys)
         return result
 
@@ -247,7 +247,7 @@ class AgentTrainer(PPOTrainer):
         """Average over the trajectories that have a score: verl counts a missing one as accuracy 0."""
         if not uids:
             raise self.failures.nothing_usable("every trajectory failed", "of the validation")
-        columns, missing = trained_samples.of_survivors(uids, {"": sources, **infos}, expected_acc_counts)
+        columns, missing = trained_samples.fill_missing_samples(uids, {"": sources, **infos}, expected_acc_counts)
         sources, uids = columns.pop(""), columns.pop("uid")
         return {**super()._val_metrics_update(sources, uids, columns, turns), **missing}
 
@@ -316,9 +316,9 @@ def with_users_class(cls: type[Any], config: Any) -> type[Any]:
         raise place.error(f"{name!r} is not a trainer", f"Derive it from {__name__}.AgentTrainer")
     mode = config.trainer.v1.trainer_mode
     verls = next(base for base in cls.__mro__ if base in MODES)
-    others = [base.__name__ for base in user.__mro__ if base in MODES and base is not verls]
-    if others:
-        problem = f"{name!r} is a {others[0]}, and trainer.v1.trainer_mode={mode} has {verls.__name__}"
+    other_modes = [base.__name__ for base in user.__mro__ if base in MODES and base is not verls]
+    if other_modes:
+        problem = f"{name!r} is a {other_modes[0]}, and trainer.v1.trainer_mode={mode} has {verls.__name__}"
         raise place.error(problem, "Derive it from agent_rl's AgentTrainer, which fits every mode, or change the mode")
     if issubclass(user, AgentTrainer):
         return type(user.__name__, (user, cls), {})

@@ -6,12 +6,12 @@ prompts are full. The last mini-batch can consist mostly of such rows, yet still
 batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is filled
 up until its rows divide among them and the GPUs.
 
-**Log-probs.** A policy loss compares the policy with what it was before the first update of a batch. In that update
+**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update
 both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch that
 is used for one update only needs no others, unless something else reads them: a KL penalty in the reward, a correction
 for the distance to the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy)
 is there every `agent_rl.run.log_probs_every` steps, in which the pass runs. `training/rollout_probs_diff_mean` and
-`_max` are in each step: the update has what they need.
+`_max` are logged in each step, because the update computes their inputs.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def mini_batches(trainer: Any, part: Any) -> int:
 
 
 def required_multiple(trainer: Any, dp_size: int) -> int:
-    """Return the number of which the padded row count is a multiple."""
+    """Return the divisor of the padded number of rows."""
     config = trainer.config
     policy = config.actor_rollout_ref
     parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
     if trainer.use_critic:
         parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
-    for each in (policy.rollout, policy.ref):  # these pass through a batch in one piece
+    for each in (policy.rollout, policy.ref):  # these process a batch in one piece
         if not each.log_prob_use_dynamic_bsz:
             parts.append(each.log_prob_micro_batch_size_per_gpu or 1)
     return dp_size * math.lcm(*parts)
@@ -92,7 +92,7 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
 
 
 def _rows_of_one_gpu(number: int, part: Any) -> int:
-    """Return the number of which each GPU's rows are a multiple: fixed-size micro-batches must be full."""
+    """Return the divisor of each GPU's number of rows: fixed-size micro-batches must be full."""
     micro = 1 if part.use_dynamic_bsz else part.ppo_micro_batch_size_per_gpu or 1
     return int(number * micro)
 

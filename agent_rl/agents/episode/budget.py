@@ -1,6 +1,6 @@
 """`EpisodeBudget`: the limits of an episode, and whether the policy gets a final turn when one is nearly reached.
 
-Without a final turn an episode ends as soon as a budget is spent. With one, the policy is told which turn is its last:
+Without a final turn an episode ends as soon as a budget is spent. With one, a message announces the policy's last turn:
 that turn is the answer, or the episode ends with the stop reason of the spent budget.
 """
 

@@ -1,7 +1,7 @@
 """The episode core: one conversation between a policy and its tools, up to its stop reason.
 
-It knows no engine and no text format. A `Format` describes tools, reads turns and renders results; a `Policy`
-generates the turns; a `ToolSession` runs the calls. What happened is recorded on a `Trajectory`.
+It depends on no engine and no text format. A `Format` describes tools, reads turns and renders results; a `Policy`
+generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class _Episode:
             self.trajectory.answer = answer
             return StopReason.ANSWERED
         if self.announced or self._turns_left() == 0:
-            return await self._hand_in(turn)
+            return await self._submit_answer(turn)
         if (reason := self._too_many(step.calls)) is not None:
             return await self._end(turn, reason)
         try:
@@ -216,7 +216,7 @@ class _Episode:
             return self.announced or StopReason.MAX_TURNS
         return await self._show(turn, self.format.correction(error))
 
-    async def _hand_in(self, turn: Turn) -> StopReason:
+    async def _submit_answer(self, turn: Turn) -> StopReason:
         """Handle calls in the last turn: only those that submit the answer are run."""
         reason = self.announced or StopReason.MAX_TURNS
         calls = [call for call in turn.calls if self.tools.answers(call.name)]
@@ -274,9 +274,9 @@ class _Episode:
     async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:
         """End the episode, or begin the final turn, when a budget is spent within a turn."""
         final = self.budget.final
-        kept = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
-        kept[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
-        if final is None or self.announced or self._turns_left() == 0 or not kept.get(reason, True):
+        has_reserve = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
+        has_reserve[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
+        if final is None or self.announced or self._turns_left() == 0 or not has_reserve.get(reason, True):
             return reason
         turn.results = [_skipped(call, reason) for call in turn.calls]
         return await self._announce(turn, reason, turn.results)

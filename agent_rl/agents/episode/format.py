@@ -174,18 +174,18 @@ class TextToolFormat(TextFormat):
         Raises:
             ConfigError: when there is no such tool, or it has no parameter that alone takes a text.
         """
-        known = {tool.name: tool for tool in tools}
-        wanted = self._tool or (next(iter(known)) if len(known) == 1 else self.usual_tool)
-        if wanted not in known:
-            problem = f"there is no tool {wanted!r} among {sorted(known)}"
+        by_name = {tool.name: tool for tool in tools}
+        name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
+        if name not in by_name:
+            problem = f"there is no tool {name!r} among {sorted(by_name)}"
             remedy = "Name one that multi_turn.tool_config_path and the row's tool_selection have"
             raise ConfigError(self.tool_key, problem, remedy)
-        properties = known[wanted].parameters.get("properties", {})
-        required = known[wanted].parameters.get("required") or list(properties)
+        properties = by_name[name].parameters.get("properties", {})
+        required = by_name[name].parameters.get("required") or list(properties)
         if len(required) != 1 or not _is_text(properties.get(required[0])):
-            problem = f"the tool {wanted!r} needs {required}, but the agent passes one text"
+            problem = f"the tool {name!r} needs {required}, but the agent passes one text"
             raise ConfigError(self.tool_key, problem, "Name a tool whose one required parameter is a string")
-        return ToolCall(wanted, {required[0]: text})
+        return ToolCall(name, {required[0]: text})
 
 
 def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:

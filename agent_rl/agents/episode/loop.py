@@ -186,10 +186,10 @@ def new_trajectory(row: Row, agent: str) -> Trajectory:
 def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[ToolSpec]:
     if not selection:
         return tools
-    known = {tool.name: tool for tool in tools}
-    if missing := [name for name in selection if name not in known]:
+    by_name = {tool.name: tool for tool in tools}
+    if missing := [name for name in selection if name not in by_name]:
         raise UnscoredError(
-            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(known)}: "
+            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(by_name)}: "
             "correct the row or add the tools"
         )
-    return [known[name] for name in selection]
+    return [by_name[name] for name in selection]

@@ -54,7 +54,7 @@ class Policy(ABC):
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Start the conversation, or replace it by a new one.
 
-        The earlier conversation stays a training sequence of its own.
+        The earlier conversation stays a separate training sequence.
 
         Args:
             messages: the prompt.
@@ -114,9 +114,9 @@ class ScriptedPolicy(Policy):
         left = len(words) if self._max_tokens is None else self._left(self._max_tokens)
         text = " ".join(words[:left])
         self.response_tokens += min(len(words), left)
-        shown = cut_at_stop(text, stop, keep_stop)
-        self.messages.append({"role": "assistant", "content": shown})
-        return Generation(shown, min(len(words), left), "length" if left < len(words) else "stop")
+        text_shown = cut_at_stop(text, stop, keep_stop)
+        self.messages.append({"role": "assistant", "content": text_shown})
+        return Generation(text_shown, min(len(words), left), "length" if left < len(words) else "stop")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the messages unless they use up the budget."""
@@ -133,8 +133,8 @@ class ScriptedPolicy(Policy):
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
     """Cut the text before, or with `keep_stop` after, the first of the stop strings."""
-    found = [(position, each) for each in stop if (position := text.find(each)) >= 0]
-    if not found:
+    matches = [(position, each) for each in stop if (position := text.find(each)) >= 0]
+    if not matches:
         return text
-    position, first = min(found, key=lambda each: each[0])
+    position, first = min(matches, key=lambda each: each[0])
     return text[: position + len(first) * keep_stop]

@@ -1,4 +1,4 @@
-"""Turns with calls as messages, in the forms that chat templates take.
+"""Turns with calls as messages, in the forms that chat templates accept.
 
 Templates differ: arguments as an object or as JSON, content as text or null, and whether a result names its call.
 """
@@ -29,9 +29,9 @@ def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[s
     """Yield made-up turns with the mark as late as possible, and the messages that answer them."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
-    said = {"role": "assistant", "content": MARK}
+    turn = {"role": "assistant", "content": MARK}
     if not results:
-        yield said, messages
+        yield turn, messages
         return
     named = [{"name": "f", "tool_call_id": _id(n), **given} for n, given in enumerate(results)]
     replaced = iter(named)
@@ -44,7 +44,7 @@ def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[s
                 for n, each in enumerate(named)
             ]
             yield _turn(content, calls, as_text), shown
-    yield said, messages
+    yield turn, messages
 
 
 def _turn(content: str | None, calls: Sequence[tuple[str, str, Any]], as_text: bool) -> dict[str, Any]:

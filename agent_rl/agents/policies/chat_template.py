@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.policies.call_messages import CALL_ID, MARK, call_turns, marked_turns
-from agent_rl.agents.policies.shown_tools import SYNTAX, as_users, with_tools
+from agent_rl.agents.policies.shown_tools import SYNTAX, as_user_message, with_tools
 from agent_rl.agents.syntaxes import SYNTAXES, Syntax
 from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.agents.tool_call import AUTO, FORMAT_KEY
@@ -119,7 +119,7 @@ class ChatTemplate:
         arguments = {"place": MARK, "days": 3}
         properties = {"place": {"type": "string"}, "days": {"type": "integer"}}
         spec = ToolSpec("forecast", "The weather.", {"type": "object", "properties": properties}, object)
-        wanted = [ToolCall("forecast", arguments)]
+        calls = [ToolCall("forecast", arguments)]
         for turn in call_turns([ToolCall("forecast", arguments, CALL_ID)]):
             with contextlib.suppress(Exception):  # a template may raise anything
                 written = self._rendered([USER, turn], [spec.schema()], prompt=False)
@@ -127,7 +127,7 @@ class ChatTemplate:
                     before = self._rendered([USER], [spec.schema()], prompt=prompt)
                     text = written[same_beginning(written, before) :]
                     for name, syntax in SYNTAXES.items():
-                        if _read(syntax, text, [spec]) == wanted:
+                        if _read(syntax, text, [spec]) == calls:
                             return name
         return None
 
@@ -156,8 +156,8 @@ class ChatTemplate:
             Exception: any error of the template for these messages.
         """
         key = ("following", id(tools), repr(appended))
-        found: Following = self._once(key, tools, lambda: self._find_following(appended, tools))
-        return found
+        result: Following = self._once(key, tools, lambda: self._find_following(appended, tools))
+        return result
 
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages in a form that the template accepts.
@@ -167,7 +167,7 @@ class ChatTemplate:
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
-            fitted = [as_users(message) if message["role"] == "tool" else message for message in fitted]
+            fitted = [as_user_message(message) if message["role"] == "tool" else message for message in fitted]
         if not self.takes_system and fitted and fitted[0]["role"] == "system":
             fitted[0]["role"] = "user"
         if self.takes_repeated_users:
@@ -240,11 +240,11 @@ class ChatTemplate:
     @cached_property
     def _followings(self) -> list[Following]:
         """The continuations after a turn answered by a user and by a tool, if the template accepts them."""
-        found = []
+        followings = []
         for message in (USER, _RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
-                found.append(self.following([message]))
-        return found
+                followings.append(self.following([message]))
+        return followings
 
     def _fitted_text(self, messages: Messages, tools: Any, *, prompt: bool) -> str:
         try:
@@ -258,22 +258,22 @@ class ChatTemplate:
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages with calls in a turn's text moved to the template's `tool_calls`."""
-        found, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
-        for number, message in enumerate(found):
+        converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
+        for number, message in enumerate(converted):
             content = message.get("content")
             if message["role"] != "assistant" or message.get("tool_calls") or not isinstance(content, str):
                 continue
             try:
-                said, calls = syntax.read(content, ())
+                visible, calls = syntax.read(content, ())
             except MalformedActionError:
                 continue
             if calls:
-                for call, after in zip(calls, found[number + 1 :], strict=False):
+                for call, after in zip(calls, converted[number + 1 :], strict=False):
                     call.id = call.id or after.get("tool_call_id", "")
-                message.update(next(call_turns(calls)), content=said)
+                message.update(next(call_turns(calls)), content=visible)
             elif CHANNEL in content:
                 message["content"] = spoken(without_channels(content))
-        return found
+        return converted
 
     def _find_following(self, appended: Messages, tools: Any) -> Following:
         try:
@@ -306,10 +306,10 @@ class ChatTemplate:
     def _alone(self, turn: Mapping[str, Any], tools: Any) -> tuple[str, str, str]:
         """Return the rendering of a made-up unanswered turn, divided at the mark."""
         key = ("alone", id(tools), repr(turn))
-        found: tuple[str, str, str] = self._once(
+        parts: tuple[str, str, str] = self._once(
             key, tools, lambda: self.text([USER, turn], tools, prompt=False).rpartition(MARK)
         )
-        return found
+        return parts
 
     def _divided(self, alone: str, answered: str) -> Following:
         """Return the text after the mark, divided at the end of the turn."""
@@ -339,8 +339,8 @@ class ChatTemplate:
 
     def _once(self, key: Any, tools: Any, make: Callable[[], Any]) -> Any:
         """Return the cached value of a key, else that of `make`; tools are stored, so that their id is not reused."""
-        if (known := self._known.get(key)) is not None:
-            return known[0]
+        if (cached := self._known.get(key)) is not None:
+            return cached[0]
         value = make()
         if len(self._known) >= MOST:
             self._known.clear()
@@ -366,11 +366,11 @@ def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any
     if limits.format != AUTO:
         return limits
     if (syntax := template_of(tokenizer, options).syntax) is None:
-        known = ", ".join(SYNTAXES)
+        syntaxes = ", ".join(SYNTAXES)
         raise ConfigError(
             FORMAT_KEY,
             f"the chat template: {NO_SYNTAX}",
-            f"Name the syntax that the model writes, one of {known}, or use react_agent",
+            f"Name the syntax that the model writes, one of {syntaxes}, or use react_agent",
         )
     return limits._replace(format=syntax)
 

@@ -17,10 +17,10 @@ from typing import Literal
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
-__all__ = ["trained_on"]
+__all__ = ["masked_sequences"]
 
 
-def trained_on(
+def masked_sequences(
     sequences: list[TrainingSequence],
     trajectory: Trajectory,
     mask_void: Literal["none", "turn", "trajectory"],

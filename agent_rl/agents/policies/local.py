@@ -88,10 +88,10 @@ class LocalModel(TokenSource):
         kinds: dict[str, list[int]] = {}
         for number, (_, params, _) in enumerate(requests):
             kinds.setdefault(repr((params.get("stop"), params.get("stop_token_ids"))), []).append(number)
-        found: dict[int, Sampled] = {}
+        results: dict[int, Sampled] = {}
         for numbers in kinds.values():
-            found.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
-        return [found[number] for number in range(len(requests))]
+            results.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
+        return [results[number] for number in range(len(requests))]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
         """Generate for requests that differ only in `max_new_tokens`; transformers disables gradients."""

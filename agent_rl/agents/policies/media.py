@@ -61,13 +61,13 @@ class Media:
         Raises:
             ConfigError: when the conversation has media and the model takes text only.
         """
-        others = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
-        if not images and not others:
+        media = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
+        if not images and not media:
             return list(builder.build_initial_tokens(messages, tools=tools))
         require_vision(builder)
         return list(
             builder.build_initial_tokens(
-                messages, tools=tools, images=images or None, mm_inputs_out=self.features, **others
+                messages, tools=tools, images=images or None, mm_inputs_out=self.features, **media
             )
         )
 
@@ -89,8 +89,8 @@ class Media:
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
         """Return the media of a training sequence with these images, in the form of verl's trainer."""
-        given = {"images": images or None, "videos": self.videos, "audios": self.audios}
-        return {name: value for name, value in given.items() if value is not None}
+        media = {"images": images or None, "videos": self.videos, "audios": self.audios}
+        return {name: value for name, value in media.items() if value is not None}
 
 
 def new_images(builder: Any, messages: Sequence[ChatMessage]) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["SYNTAX", "as_users", "call_text", "with_tools"]
+__all__ = ["SYNTAX", "as_user_message", "call_text", "with_tools"]
 
 SYNTAX = "hermes"
 """The syntax in which the section asks for calls (`agent_rl.agents.syntaxes.SYNTAXES`)."""
@@ -44,16 +44,16 @@ def with_tools(
     section = _SECTION.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)) + (
         _FORM if form else ""
     )
-    shown = [dict(message) for message in messages]
-    if system and (not shown or shown[0]["role"] != "system"):
-        return [{"role": "system", "content": section}, *shown]
-    content = shown[0]["content"] if shown else ""
+    copies = [dict(message) for message in messages]
+    if system and (not copies or copies[0]["role"] != "system"):
+        return [{"role": "system", "content": section}, *copies]
+    content = copies[0]["content"] if copies else ""
     if isinstance(content, str):
         parts = [content, section] if system else [section, content]
         joined: Any = "\n\n".join(part for part in parts if part)
     else:
         joined = [{"type": "text", "text": f"{section}\n\n"}, *content]
-    return [{**(shown[0] if shown else {"role": "user"}), "content": joined}, *shown[1:]]
+    return [{**(copies[0] if copies else {"role": "user"}), "content": joined}, *copies[1:]]
 
 
 def call_text(calls: Sequence[ToolCall]) -> str:
@@ -62,7 +62,7 @@ def call_text(calls: Sequence[ToolCall]) -> str:
     return "\n".join(f"<tool_call>\n{each}\n</tool_call>" for each in written)
 
 
-def as_users(result: Mapping[str, Any]) -> dict[str, Any]:
+def as_user_message(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool's result as a message of the user, for a template that refuses tool messages."""
     content = result["content"]
     if isinstance(content, str):

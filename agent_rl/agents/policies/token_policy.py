@@ -147,15 +147,15 @@ class TokenPolicy(Policy):
             )
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
             raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")
-        kept, text, stopped = self._cut(sampled, stop, keep_stop)
-        result = self._builder.merge_assistant_tokens(self.ids, kept)
-        self._apply(result, logprobs[: len(kept)] if self.logprobs is not None else None)
+        turn_ids, text, stopped = self._cut(sampled, stop, keep_stop)
+        result = self._builder.merge_assistant_tokens(self.ids, turn_ids)
+        self._apply(result, logprobs[: len(turn_ids)] if self.logprobs is not None else None)
         finished = stopped or output.stop_reason != "length"
         if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
-            self._append(self._missing_end(kept[-1], stopped or not finished))
+            self._append(self._missing_end(turn_ids[-1], stopped or not finished))
         self._messages.append({"role": "assistant", "content": text})
         self._answered_images = len(self.images)
-        return Generation(text, len(kept), "stop" if finished else "length")
+        return Generation(text, len(turn_ids), "stop" if finished else "length")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages with the template's text around them."""
@@ -301,7 +301,7 @@ class TokenPolicy(Policy):
 def _with_stops(sampling_params: dict[str, Any], tokenizer: Any, stop_tokens: Sequence[str]) -> dict[str, Any]:
     """Return the parameters with the ids of the stop tokens in the model's vocabulary."""
     ids = [tokenizer.convert_tokens_to_ids(token) for token in stop_tokens]
-    known = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
-    if not known:
+    stop_ids = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
+    if not stop_ids:
         return sampling_params
-    return {**sampling_params, "stop_token_ids": sorted({*(sampling_params.get("stop_token_ids") or ()), *known})}
+    return {**sampling_params, "stop_token_ids": sorted({*(sampling_params.get("stop_token_ids") or ()), *stop_ids})}

@@ -36,15 +36,15 @@ _RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
 
 def hermes(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>`, once per call (Qwen2.5, Qwen3, Hermes)."""
-    said, *opened = text.split("<tool_call>")
+    content, *opened = text.split("<tool_call>")
     calls = []
     for part in opened:
         body, closed, rest = part.partition("</tool_call>")
         if not closed:
             unreadable("<tool_call> is not closed by </tool_call>")
         calls.append(call_from(read_call_json(body), "arguments", "parameters"))
-        said += rest
-    return without_ends(said), calls
+        content += rest
+    return without_ends(content), calls
 
 
 def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
@@ -131,7 +131,7 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         if "<|channel|>" in text:
             unreadable("a message has no <|message|>")
         return without_ends(text), []
-    calls, final, said, at = [], None, [], 0
+    calls, final, content, at = [], None, [], 0
     while (begin := text.find("<|message|>", at)) >= 0:
         header, start = text[at:begin], begin + len("<|message|>")
         end = _HARMONY_END.search(text, start)
@@ -142,8 +142,8 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         elif channel == ["final"]:
             final = body
         elif channel != ["analysis"]:
-            said.append(body)
-    return without_ends(" ".join(said) if final is None else final), calls
+            content.append(body)
+    return without_ends(" ".join(content) if final is None else final), calls
 
 
 def without_channels(text: str) -> str:

@@ -134,8 +134,8 @@ def without_ends(text: str) -> str:
 def _types(schema: Any) -> set[str]:
     if not isinstance(schema, Mapping):
         return set()
-    said = schema.get("type")
-    types = {said} if isinstance(said, str) else set(said or ())
+    declared = schema.get("type")
+    types = {declared} if isinstance(declared, str) else set(declared or ())
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         types |= _types(part)
     return types

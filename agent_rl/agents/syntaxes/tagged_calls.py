@@ -50,14 +50,14 @@ _DSML_PARAMETER = _tag(f"{_DSML}parameter", r' name="([^">]+)" string="(true|fal
 
 def qwen3_coder(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<tool_call><function=f><parameter=x>1</parameter></function></tool_call>` (Qwen3-Coder, Qwen3.5)."""
-    content, found = _nested(text, "tool_call", _FUNCTION, _PARAMETER)
-    return content, [_call(name, pairs, tools) for name, pairs in found]
+    content, calls = _nested(text, "tool_call", _FUNCTION, _PARAMETER)
+    return content, [_call(name, pairs, tools) for name, pairs in calls]
 
 
 def seed(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<seed:tool_call><function=f><parameter=x>1</parameter></function></seed:tool_call>` (Seed-OSS)."""
-    content, found = _nested(text, "seed:tool_call", _FUNCTION, _PARAMETER)
-    return content, [_call(name, pairs, tools) for name, pairs in found]
+    content, calls = _nested(text, "seed:tool_call", _FUNCTION, _PARAMETER)
+    return content, [_call(name, pairs, tools) for name, pairs in calls]
 
 
 def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
@@ -75,16 +75,16 @@ def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 def minimax(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<minimax:tool_call><invoke name="f"><parameter name="x">1</parameter></invoke></minimax:tool_call>`."""
-    content, found = _nested(text, "minimax:tool_call", _INVOKE, _INVOKED)
-    return content, [_call(name, pairs, tools) for name, pairs in found]
+    content, calls = _nested(text, "minimax:tool_call", _INVOKE, _INVOKED)
+    return content, [_call(name, pairs, tools) for name, pairs in calls]
 
 
 def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse DSML (DeepSeek): minimax's form with `string="true"` for text parameters, `"false"` for JSON."""
-    content, found = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
+    content, calls = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
     return content, [
         ToolCall(name, {key: raw if text == "true" else read_call_json(raw, key) for key, text, raw in triples})
-        for name, triples in found
+        for name, triples in calls
     ]
 
 

@@ -130,5 +130,5 @@ def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
 
 @cache
 def _find(name: str) -> type[User]:
-    found: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
-    return found
+    cls: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
+    return cls

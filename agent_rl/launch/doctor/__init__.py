@@ -1,4 +1,4 @@
-"""`agent-rl doctor`: finds what would stop a run before a GPU is used for it.
+"""`agent-rl doctor`: finds problems that would stop a run, before it uses a GPU.
 
 It owns the checks (`checks/`, one function each) and their input (`Case`); it must not import verl. A child process
 does, through `agent_rl.verl_adapter.inspection`, because importing verl takes seconds and can itself fail.

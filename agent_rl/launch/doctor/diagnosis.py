@@ -120,12 +120,12 @@ def _composed(
     try:
         config = compose(recipe, overrides)
     except ConfigError as error:
-        found = replace(refusal(error), subject="recipe", group="configuration")
+        finding = replace(refusal(error), subject="recipe", group="configuration")
         if not overrides:
-            return None, [found]
+            return None, [finding]
         wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
         left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
-        return left, [found, *more]
+        return left, [finding, *more]
     without = f"; without {' '.join(removed)} for what follows" if removed else ""
     return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
 

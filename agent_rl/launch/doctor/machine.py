@@ -122,12 +122,12 @@ class Machine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all facts and the relevant variables, with the head's address from SLURM, as JSON data."""
-        named = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
+        variables = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
         with suppress(ConfigError):  # the doctor reports the error from the variables
             if nodes := Nodes.from_environment(self.environ):
-                named["MASTER_ADDR"] = nodes.head
+                variables["MASTER_ADDR"] = nodes.head
         facts = {name: getattr(self, name) for name in FACTS}
-        return {"environ": named, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
+        return {"environ": variables, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
 
     def version(self, package: str) -> str | None:
         """Return the installed version of a package; None if it is not installed."""
@@ -173,10 +173,10 @@ def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
         return gpus
     visible: list[Gpu] = []
     for name in filter(None, (part.strip() for part in chosen.split(","))):
-        named = [gpu for gpu in gpus if str(gpu.index) == name or (not name.isdigit() and gpu.uuid.startswith(name))]
-        if not named:
+        matches = [gpu for gpu in gpus if str(gpu.index) == name or (not name.isdigit() and gpu.uuid.startswith(name))]
+        if not matches:
             break
-        visible += named[:1]
+        visible += matches[:1]
     return visible
 
 
@@ -225,12 +225,12 @@ def _cuda_of_torch() -> str | None:
     if spec is None or spec.origin is None:
         return None
     text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _installed() -> dict[str, str]:
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for each in metadata.distributions():
-        found.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
-    return dict(sorted(found.items()))
+        versions.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
+    return dict(sorted(versions.items()))

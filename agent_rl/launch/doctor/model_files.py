@@ -50,11 +50,11 @@ def find_model(name: str) -> ModelFiles:
     if isinstance(text := config.get("text_config"), dict):
         config = {**config, **text, "model_type": config.get("model_type")}
     count, broken = _read_weights(folder) if folder else (0, [])
-    named = re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)
+    size = re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)
     for number, source in (
         (0 if broken else count, "its safetensors files"),
         (parameters_by_shape(config), "the shape in its config.json"),
-        (int(float(named[1]) * 1e9) if named else 0, "its name"),
+        (int(float(size[1]) * 1e9) if size else 0, "its name"),
     ):
         if number:
             return ModelFiles(name, folder, config, number, source, broken)
@@ -101,10 +101,10 @@ def _in_cache(name: str) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(name, "config.json", cache_dir=os.environ.get("HF_HUB_CACHE"))
+        file = try_to_load_from_cache(name, "config.json", cache_dir=os.environ.get("HF_HUB_CACHE"))
     except HFValidationError:  # a path
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(file).parent if isinstance(file, str) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -121,11 +121,11 @@ class _Checks:
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
         """Yield ground truths that fail as their own answer, or for which another row's answer scores 1."""
-        with self._kept(len(rows)) as kept:
-            asyncio.run(self._graded(rows, kept))
+        with self._kept(len(rows)) as pieces:
+            asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):
-                if kept[place] is not None:
-                    yield file, number, RowFinding(**kept[place])
+                if pieces[place] is not None:
+                    yield file, number, RowFinding(**pieces[place])
 
     async def _graded(self, rows: Sequence[Numbered], kept: Pieces) -> None:
         by_source: dict[str, list[str]] = {}
@@ -135,8 +135,8 @@ class _Checks:
         draw = random.Random(0)
         try:
             for place, (_, _, row) in enumerate(rows):
-                others = by_source.get(str(row["data_source"]), [])
-                drawn = draw.sample(others, min(OTHERS, len(others)))
+                other_answers = by_source.get(str(row["data_source"]), [])
+                drawn = draw.sample(other_answers, min(OTHERS, len(other_answers)))
                 if place not in kept:
                     finding = await self._grade(row, drawn)
                     kept.add(place, finding and asdict(finding))

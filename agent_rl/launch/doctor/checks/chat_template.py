@@ -1,6 +1,6 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
-In training no turn is rendered twice: turns stay as they were sampled, and what follows them is appended. So a template
+In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. So a template
 that rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
 server, which renders the whole conversation again for every turn.
 """
@@ -101,9 +101,9 @@ def chat_template(case: Case) -> Iterator[Finding]:
 def load_template(case: Case) -> UsedTemplate:
     """Load the tokenizer as verl does, from this machine only."""
     folder, model = case.model.folder or Path(), "actor_rollout_ref.model"
-    named = case.get(f"{model}.tokenizer_path")
+    path = case.get(f"{model}.tokenizer_path")
     tokenizer = inspection.load_tokenizer(
-        str(case.path(named) if named else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
+        str(case.path(path) if path else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
     )
     if own := case.get(TEMPLATE_KEY):
         tokenizer.chat_template = own
@@ -190,9 +190,9 @@ def _end(template: UsedTemplate) -> Finding:
         return problem("nothing marks the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
         return ok(f"{names}, at which the engine stops", subject)
-    known = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
+    stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
     remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or take the "
-    return warning(f"it ends turns with {names}, but the engine stops at {known}", f"{remedy}-Instruct model", subject)
+    return warning(f"it ends turns with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
 
 
 def _stability(template: UsedTemplate, rewritten: str) -> Finding:

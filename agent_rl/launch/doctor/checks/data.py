@@ -32,23 +32,23 @@ PROMPT_TOKENS = "data.max_prompt_length"
 @check("data")
 def files(case: Case) -> Iterator[Finding]:
     """Each file holds rows of the contract of `agent_rl.data.rows`, and verl can join the files."""
-    for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
-        there = [file for file in named if Path(file.path).exists()]  # the launcher's check reports the others
-        for file in there:
-            shown = case.shown(file.path)
+    for key, row_files in (("data.train_files", case.train), ("data.val_files", case.val)):
+        existing = [file for file in row_files if Path(file.path).exists()]  # the launcher's check reports the others
+        for file in existing:
+            path = case.shown(file.path)
             if file.error is not None:
-                yield problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
+                yield problem(f"{path}: {file.error.problem}", file.error.remedy, key)
             elif file.changes:
-                text = f"{shown}: rows are read in another shape: {'; '.join(file.changes)}"
-                yield warning(text, "Check this, or write them so with agent-rl data convert", key)
+                text = f"{path}: rows are read in another shape: {'; '.join(file.changes)}"
+                yield warning(text, "Check the result, or convert the file with agent-rl data convert", key)
             else:
                 some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
-                yield ok(f"{shown}: {file.count} rows{some}", key)
-        for file in there[1:]:
-            if differing := differences(there[0], file):
-                text = f"{there[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
+                yield ok(f"{path}: {file.count} rows{some}", key)
+        for file in existing[1:]:
+            if differing := differences(existing[0], file):
+                text = f"{existing[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
                 yield problem(text, "Give these columns the same type in all files", key)
-        if not named:
+        if not row_files:
             yield skipped("no file on this machine is configured", subject=key)
 
 
@@ -77,7 +77,7 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
     known = known_rows(
         EpisodeSetup(case.settings, tools=tool_specs(case) or ()),
         default_agent=case.default_agent,
-        more_agents={*_of_config(case), *_of_script(case)},
+        more_agents={*_config_agents(case), *_script_agents(case)},
         scored=scored,
         sample=SAMPLE if scored else 0,
     )
@@ -85,8 +85,8 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
     report = check_files(files, known)
     for kind, count in report.counts.items():
         place, first = report.shown[kind][0]
-        found = problem if kind in report.errors else warning
-        yield found(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
+        make = problem if kind in report.errors else warning
+        yield make(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
     if files and not report.counts:
         yield ok(f"{sum(report.rows)}, and {report.graded} of their ground truths were scored")
     agents = {str(row.get("agent_name") or case.default_agent) for row in case.rows}
@@ -147,7 +147,7 @@ def _numbered(case: Case, file: RowsFile) -> Iterator[NumberedRow]:
         yield NumberedRow(f"{case.shown(file.path)}, row {number}", number, row, ())
 
 
-def _of_config(case: Case) -> set[str]:
+def _config_agents(case: Case) -> set[str]:
     """Return the agent names in the file of `agent_loop_config_path`."""
     key = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
     path = case.get(key)
@@ -158,7 +158,7 @@ def _of_config(case: Case) -> set[str]:
         raise ConfigError(key, f"{path} cannot be read ({error})", "Write a list of {name, _target_}") from error
 
 
-def _of_script(case: Case) -> set[str]:
+def _script_agents(case: Case) -> set[str]:
     """Return the names that the user's script registers, from its text: running it might start training."""
     with suppress(OSError, ValueError):  # `own_code` reports it
         text = case.script.read_text(encoding="utf-8") if case.script else ""

@@ -37,8 +37,8 @@ def packages(case: Case) -> Iterator[Finding]:
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
     if unmet:
-        wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
-        yield problem(_listed(unmet), f"Run pip install {wanted}" if len(unmet) <= MANY else everything)
+        requirements = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
+        yield problem(_listed(unmet), f"Run pip install {requirements}" if len(unmet) <= MANY else everything)
     else:
         yield ok(", ".join(f"{name} {version}" for name, version in versions.items()))
     if "sglang" in versions and case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
@@ -78,12 +78,12 @@ def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None,
         lines = metadata.requires(by) or []
     except metadata.PackageNotFoundError:
         return {}
-    found = {}
-    for wanted in map(Requirement, lines):
-        applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
-        if not applies or wanted.name.lower() in ("verl", "agent-rl"):
+    unmet = {}
+    for requirement in map(Requirement, lines):
+        applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+        if not applies or requirement.name.lower() in ("verl", "agent-rl"):
             continue
-        version = case.machine.version(wanted.name)  # 2.13.0+cpu is 2.13.0
-        if version is None or not wanted.specifier.contains(Version(version).public, prereleases=True):
-            found[wanted.name] = (version, str(wanted.specifier))
-    return found
+        version = case.machine.version(requirement.name)  # 2.13.0+cpu is 2.13.0
+        if version is None or not requirement.specifier.contains(Version(version).public, prereleases=True):
+            unmet[requirement.name] = (version, str(requirement.specifier))
+    return unmet

@@ -59,8 +59,8 @@ def _version(text: str) -> Version:
 
 
 def _library(case: Case, name: str) -> tuple[str, bool]:
-    there = name in case.machine.libraries
-    return "found" if there else "not found", there
+    is_loadable = name in case.machine.libraries
+    return "found" if is_loadable else "not found", is_loadable
 
 
 def _torch(case: Case) -> tuple[str, bool]:
@@ -86,14 +86,14 @@ def _head_size(case: Case) -> tuple[str, bool] | None:
 
 def _cupy(case: Case) -> tuple[str, bool] | None:
     version = case.machine.version("cupy-cuda13x")
-    found = f"cupy-cuda13x {version or 'is not installed'}", version == "14.0.1"
-    return found if case.get("trainer.v1.trainer_mode") == "separate_async" else None
+    result = f"cupy-cuda13x {version or 'is not installed'}", version == "14.0.1"
+    return result if case.get("trainer.v1.trainer_mode") == "separate_async" else None
 
 
 def _allocator(case: Case) -> tuple[str, bool]:
     settings = [case.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")]
-    found = ",".join(filter(None, settings))
-    return found or "torch's own setting", "expandable_segments:true" not in found.lower()
+    values = ",".join(filter(None, settings))
+    return values or "torch's own setting", "expandable_segments:true" not in values.lower()
 
 
 STACK = (
@@ -198,9 +198,9 @@ def node(case: Case) -> Iterator[Finding]:
         return
     for row in STACK:
         if (looked := row.look(case)) is not None:
-            found, fits = looked
-            text = f"{found}; wanted: {row.wanted}. Otherwise {row.otherwise}"
-            yield ok(found, row.subject) if fits else problem(text, row.remedy, row.subject)
+            description, fits = looked
+            text = f"{description}; wanted: {row.wanted}. Otherwise {row.otherwise}"
+            yield ok(description, row.subject) if fits else problem(text, row.remedy, row.subject)
 
 
 @check("machine", needs=Needs.MACHINE)
@@ -239,19 +239,19 @@ def gpus_in_use(case: Case) -> Finding | None:
 @check("machine", "GPUs per node")
 def gpus_per_node(case: Case) -> Finding:
     """The machine has as many GPUs as the recipe needs on each node."""
-    wanted, here = case.gpus_wanted, len(case.gpus)
+    needed, here = case.gpus_wanted, len(case.gpus)
     if case.on_cpu:
-        logical = case.number("ray_kwargs.ray_init.num_gpus", wanted)
-        if wanted > logical and not case.joins:
-            text = f"{wanted} wanted, Ray gets {logical}: the run would wait forever"
-            return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
-        return ok(f"{wanted}, a logical resource on a CPU")
+        logical = case.number("ray_kwargs.ray_init.num_gpus", needed)
+        if needed > logical and not case.joins:
+            text = f"{needed} wanted, Ray gets {logical}: the run would wait forever"
+            return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
+        return ok(f"{needed}, a logical resource on a CPU")
     if case.joins or not here:
-        return skipped(f"{wanted}; the run's GPUs cannot be counted here")
-    if wanted > here:
+        return skipped(f"{needed}; the run's GPUs cannot be counted here")
+    if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
-        return problem(f"{wanted} wanted, {here} here: the run would wait forever", remedy)
-    return ok(f"{wanted} of the {here} here" if wanted < here else f"{wanted}, all that are here")
+        return problem(f"{needed} wanted, {here} here: the run would wait forever", remedy)
+    return ok(f"{needed} of the {here} here" if needed < here else f"{needed}, all that are here")
 
 
 @check("machine")

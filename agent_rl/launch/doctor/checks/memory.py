@@ -1,6 +1,6 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each finding lists its assumptions.
 
-docs/reference/gpu_node.md has the formulas, and what verl and SGLang have printed in comparison. The engine takes
+docs/reference/gpu_node.md has the formulas, and compares them with verl's and SGLang's output. The engine takes
 `gpu_memory_utilization` of the memory free at its start. The reference policy is in the host's memory. An adapter of
 LoRA is not counted; a critic counts as a second model.
 """
@@ -192,8 +192,8 @@ def disk(case: Case) -> Finding:
     if not parameters:
         return skipped(f"{_gib(free)} free in {case.shown(folder)}; the number of parameters is not known here")
     one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
-    steps, kept = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
-    number = min(max(1, steps // every), int(kept or sys.maxsize))
+    steps, limit = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
+    number = min(max(1, steps // every), int(limit or sys.maxsize))
     unknown = "" if steps else ", the number of steps is not known"
     what = f"{number} checkpoint(s) of {_gib(one)} in {case.shown(folder)}{unknown}"
     remedy = "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or move trainer.default_local_dir"

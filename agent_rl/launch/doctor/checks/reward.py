@@ -33,7 +33,7 @@ def weights(case: Case) -> Finding | None:
         return None
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
     parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
-    case.reward  # noqa: B018 - raises where a component cannot be constructed
+    case.reward  # noqa: B018 - raises if a component cannot be constructed
     if not parts:
         text = "every weight is 0: there is nothing to learn from"
         return problem(text, "Set agent_rl.reward.correctness.weight")
