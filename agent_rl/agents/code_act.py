@@ -5,7 +5,7 @@ r"""Code as the action: a fenced Python block is executed, and its output is the
     len([n for n in range(2, 98) if all(n % d for d in range(2, n))])
     ```
 
-The environment answers with a block ```` ```output ```` in a message of its own. Several Python blocks of one turn are
+The environment answers with a block ```` ```output ```` in a separate message. Several Python blocks of one turn are
 one program; blocks in other languages are text. A turn without code is the answer: the last `\boxed{...}` of it, or the
 whole text, as configured. A turn that writes its own output is cut before it.
 """
@@ -47,7 +47,7 @@ _BRACE = re.compile(r"\\boxed\{|[{}]")
 
 
 class CodeActFormat(TextToolFormat):
-    """How `code_act_agent` writes and reads its turns.
+    """The format of the turns of `code_act_agent`.
 
     Args:
         instructions: system text, with `{answer}` for the sentence on answers; None: the default; empty: none.
@@ -88,7 +88,7 @@ class CodeActFormat(TextToolFormat):
 
 
 def boxed(text: str) -> str | None:
-    r"""The content of the last complete `\boxed{...}`, nested braces included; None when there is none."""
+    r"""The content of the last complete `\boxed{...}`, nested braces included; None without one."""
     begins: list[int | None] = []
     last = (-1, -1)
     for brace in _BRACE.finditer(text):

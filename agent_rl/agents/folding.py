@@ -9,11 +9,11 @@ The conversation that follows has the same prompt, and at its end those notes an
     user: <a request for notes>             assistant: <turn>
     assistant: <notes>                      ...
 
-Each is a training sequence of its own, in which what was sampled, notes included, has mask 1. All get the trajectory's
-reward. With GRPO (also as DAPO and GSPO) verl 0.9.1 counts them as one sample of the group, with one advantage;
-with the other estimators each counts by itself.
+Each conversation is a separate training sequence, in which sampled tokens, notes included, have mask 1. All get the
+trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once: its sequences are one sample of
+the group and share one advantage.
 
-Notes that do not fit end the episode, as any turn that does not fit.
+Notes that do not fit end the episode, like any turn that does not fit.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ DEFAULT_INSTRUCTIONS = (
 
 
 class FoldingPolicy(Policy):
-    """A policy around `inner` that replaces a long history by notes.
+    """Wraps the policy `inner`, and replaces a long history by notes.
 
     Args:
-        inner: the policy; a second call of its `begin` starts a new conversation.
-        reserve_tokens: tokens of the context that are kept for the request for notes and for the notes.
+        inner: the policy; another call of its `begin` starts a new conversation.
+        reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
         max_folds: largest number of folds; after them a full context ends the episode.
         instructions: the request for notes; None: the default.
     """
@@ -78,7 +78,7 @@ class FoldingPolicy(Policy):
         await self._inner.begin(messages, tools)
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """The next turn; it may use the tokens that are kept for notes."""
+        """Generate the next turn; it may use the tokens that are reserved for notes."""
         self._inner.reserve = self.reserve
         return await self._inner.generate(stop, keep_stop=keep_stop)
 
@@ -97,13 +97,13 @@ class FoldingPolicy(Policy):
         return False
 
     def take_notes(self) -> dict[str, Any]:
-        """`{"fold": {"notes": text, "tokens": sampled, "seconds": float}}` after an extension that folded."""
+        """Return `{"fold": {"notes": text, "tokens": sampled, "seconds": float}}` after an extension that folded."""
         notes, self._notes = self._notes, {}
         return notes
 
     async def _fold(self, messages: Sequence[ChatMessage]) -> bool:
         started = time.monotonic()
-        if not await self._inner.extend(_in_place_of(messages, self._instructions)):
+        if not await self._inner.extend(_with_content(messages, self._instructions)):
             return False
         notes = await self._inner.generate()
         seconds = time.monotonic() - started
@@ -117,7 +117,7 @@ class FoldingPolicy(Policy):
         return True
 
     def _folded(self, notes: str, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """The prompt, with the notes and the messages' content at its end."""
+        """Return the prompt with the notes and the messages' content at its end."""
         *before, last = self._prompt
         shown = [part for message in messages for part in _parts(message)]
         answer = "\n".join(part["text"] for part in shown if part["type"] == "text")
@@ -129,11 +129,11 @@ class FoldingPolicy(Policy):
 
 
 def _folded(settings: AgentRLSettings) -> Agent:
-    """The agent that `agent_rl.folding.loop` names."""
+    """Return the agent that `agent_rl.folding.loop` names."""
     names = [name for name in registry.agent_names() if name != "folding_agent"]
-    found = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
-    assert isinstance(found, Agent)  # the package has no others
-    return found
+    agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
+    assert isinstance(agent, Agent)  # all agents of the package are records
+    return agent
 
 
 def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
@@ -161,8 +161,8 @@ def _wrap_policy(settings: AgentRLSettings, limits: EpisodeLimits, policy: Polic
 AGENT = Agent("folding_agent", _format, user=_user, wrap_policy=_wrap_policy)
 
 
-def _in_place_of(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """The messages with `text` as their content: chat templates require a result after each tool call."""
+def _with_content(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
+    """Return the messages with `text` as content; chat templates require a result after each tool call."""
     return [*({**message, "content": "(later)"} for message in messages[:-1]), {**messages[-1], "content": text}]
 
 

@@ -8,7 +8,7 @@
     Action: shop                              Action: shop
     Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
 
-A turn's plan, as a list of texts, and the number of the step that it says it works on are `Turn.notes["plan"]` and
+A turn's plan, as a list of texts, and the number of its current step are `Turn.notes["plan"]` and
 `["step"]`, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A
 reward may judge whether a turn follows its plan.
 """
@@ -64,7 +64,7 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The ReAct format with a plan; it remembers whether its episode has one yet."""
+    """The ReAct format with a plan; it remembers whether its episode has a plan."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 
@@ -74,7 +74,7 @@ class PlanActFormat(ReactFormat):
         self._notes: dict[str, Any] = {}
 
     def fresh(self) -> PlanActFormat:
-        """A format for a new episode, without a plan."""
+        """Return a format for a new episode, without a plan."""
         return PlanActFormat(self._instructions, self._role)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
@@ -105,6 +105,6 @@ AGENT = Agent("plan_act_agent", _format)
 
 
 def _steps(text: str) -> list[str]:
-    """One text for each numbered line or bullet, with the lines below it; else one for each line."""
+    """Return one text per numbered line or bullet, with the lines below it; without these, one per line."""
     parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
     return [" ".join(part.split()) for part in parts if part.strip()]

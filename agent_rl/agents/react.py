@@ -6,9 +6,9 @@ A turn is free text that ends in one action or in the final answer:
     Action: calculator                      Final Answer: 42
     Action Input: {"expression": "6*7"}
 
-The environment answers `Observation: ...` in a message of its own. A turn that writes its own observation is cut before
+The environment answers `Observation: ...` in a separate message. A turn that writes its own observation is cut before
 it. Tolerant reading takes the first action or answer that it finds, labels in any case, fenced JSON, and the bare text
-for a tool's only parameter; strict reading takes the two forms above and an input that is a JSON object, nothing else.
+for a tool's only parameter; strict reading takes the two forms above and an input that is a JSON object.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _FENCE_OPENING = re.compile(r"\w*[ \t]*\n|json")
 
 
 def invalid_json(tool: str) -> str:
-    """The correction that the policy sees when an action's input cannot be read."""
+    """Return the correction that the policy sees when an action's input cannot be read."""
     return f"Action Input is not valid JSON arguments for '{tool}'."
 
 
@@ -116,14 +116,14 @@ class ReactFormat(TextFormat):
 
     @classmethod
     def configured(cls, react: ReactSettings) -> ReactFormat:
-        """The format of the section `agent_rl.react`."""
+        """Create the format that the section `agent_rl.react` configures."""
         examples: list[str] = []
         for example in react.examples:
             examples += DEFAULT_EXAMPLES if example == "default" else (example,)
         return cls(react.instructions, react.observation_role, examples=examples, strict=react.parsing == "strict")
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """The system text with the tools filled in, and the examples."""
+        """Return the system text with the tools filled in, and the examples."""
         names = ", ".join(tool.name for tool in tools)
         text = self._instructions.replace("{tools}", describe(tools)).replace("{tool_names}", names)
         return "\n\n".join(part for part in (text, self._examples) if part)
@@ -151,12 +151,12 @@ AGENT = Agent("react_agent", lambda settings, limits: ReactFormat.configured(set
 
 
 def describe(tools: Sequence[ToolSpec]) -> str:
-    """One line for each tool: name, description and parameters as JSON."""
+    """Return one line per tool: name, description and parameters as JSON."""
     return "\n".join(f"{tool.name}: {tool.description} Parameters: {json.dumps(tool.parameters)}" for tool in tools)
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Each label at the beginning of a line, in lower case, with the text up to the next one."""
+    """Yield each label at the beginning of a line, in lower case, with the text up to the next one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     labels = list(_LABEL.finditer(text))
     starts = [*(label.start() for label in labels), len(text)]
@@ -165,7 +165,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _require_form(text: str) -> None:
-    """Refuse a turn that has other labels than one of the two forms, or begins with something else."""
+    """Refuse a turn that does not begin with a label, or whose labels are not those of one of the two forms."""
     labels = [label[0] for label in _LABEL.finditer(text)]
     first = labels[0] if labels else ""
     if labels[first == "Thought:" :] not in _STRICT or not text.startswith(first):
@@ -183,7 +183,7 @@ def _strict_arguments(name: str, raw: str) -> dict[str, Any]:
 
 
 def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """An action's input as arguments: a JSON object, or the bare text of a tool's only parameter."""
+    """Parse an action's input: a JSON object, or the bare text of a tool's only parameter."""
     raw = _unfenced(raw)
     try:
         value = read_json(raw)

@@ -1,4 +1,4 @@
-"""Finds agents by name: those of this folder by their files, and those that a user's script has registered.
+"""Finds agents by name: the package's by the files of this folder, and those that a user's script has registered.
 
 The agent `x_agent` is the record `AGENT` of the file `x.py`, which is imported when the agent is used. The
 module `agent_rl.verl_adapter.loops` listens here and sends registered agents to Ray's workers.
@@ -26,7 +26,7 @@ __all__ = ["StartsTrainingError", "agent_names", "find_agent", "load_script", "m
 _SUFFIX = "_agent"
 
 registered: dict[str, Agent | type[Any]] = {}
-"""The user's own, by name: records, and classes that verl's worker can run."""
+"""The user's agents by name: records, and classes that verl's worker can run."""
 listeners: dict[str, Callable[[], None]] = {}
 """Called after each registration."""
 
@@ -35,17 +35,17 @@ C = TypeVar("C", bound=type)
 
 @functools.cache
 def agent_names() -> tuple[str, ...]:
-    """The names of the package's own agents, without importing them."""
+    """Return the names of the package's own agents, without importing them."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     return tuple(f"{each.name}{_SUFFIX}" for each in modules if not each.ispkg and each.name != "registry")
 
 
 def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Agent | type[Any]:
-    """The agent of a name: a record, or the class that a user has registered.
+    """Return the agent with a name: a record, or the class that a user has registered.
 
     Args:
         name: the name in a row or in the configuration.
-        key: the configuration key that an error names.
+        key: the configuration key for errors.
         known: the names that are allowed; empty: all.
 
     Raises:
@@ -53,7 +53,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
     """
     names = tuple(known) or (*agent_names(), *registered)
     if name not in names:
-        remedy = f"{did_you_mean(name, names)} One of your own: name its script with --script"
+        remedy = f"{did_you_mean(name, names)} For your own agent, pass its script with --script"
         raise ConfigError(key, f"there is no agent {name!r}", remedy)
     if name in registered:
         return registered[name]
@@ -62,7 +62,7 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
 
 
 class StartsTrainingError(ConfigError):
-    """A script trains as soon as it is imported, so it cannot be asked for its agents."""
+    """A script trains as soon as it is imported, so that its agents cannot be loaded."""
 
 
 def load_script(path: str) -> None:
@@ -85,13 +85,13 @@ def load_script(path: str) -> None:
 
 
 def make_loop(name: str, setup: EpisodeSetup) -> EpisodeLoop:
-    """The agent's loop for one episode, outside verl.
+    """Create the agent's loop for one episode, outside verl.
 
     Raises:
         ConfigError: there is no such agent, or only verl's worker can run it.
     """
-    found = find_agent(name)
-    cls = loop_class(found) if isinstance(found, Agent) else found
+    agent = find_agent(name)
+    cls = loop_class(agent) if isinstance(agent, Agent) else agent
     if not issubclass(cls, EpisodeLoop):
         remedy = "Derive it from EpisodeAgentLoop, or from a loop of agent_rl"
         raise ConfigError("loop", f"only verl's worker can run {cls.__name__}, the class of {name!r}", remedy)
@@ -109,11 +109,11 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     """Register an agent of your own: a record, or a class under a name, by a call or as a decorator.
 
     Call it in the script that starts the trainer, before the trainer starts. Record and class may be defined in that
-    script or in a module beside it: they are sent to the workers by value, on any node, together with what they refer
-    to in that module. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
+    script or in a module next to it: they are sent to the workers by value, on any node, together with the objects of
+    that module that they use. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
 
     Args:
-        name: what `agent_name` in a row or `rollout.agent.default_agent_loop` says; or the record, which has a name.
+        name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or the record, with its name.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
@@ -135,7 +135,7 @@ def _register(name: str, agent: Agent | type[Any]) -> Agent | type[Any]:
     if name in agent_names():
         raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another")
     if isinstance(agent, type) and issubclass(agent, EpisodeLoop) and "agent" not in vars(agent):
-        agent.agent = name  # not that of the class it is derived from
+        agent.agent = name  # not the name of its base class
     registered[name] = agent
     for listener in listeners.values():
         listener()

@@ -5,7 +5,7 @@ A turn ends with a query or with the answer:
     <think>I need the year.</think>             <think>It says 1808.</think>
     <search>Faust first part published</search>  <answer>1808</answer>
 
-The environment answers `<information>...</information>` in a message of its own. The closing tag ends a turn and
+The environment answers `<information>...</information>` in a separate message. The closing tag ends a turn and
 belongs to it: it is sampled, trained on, and part of the turn's text. The text before its opening tag is free. A
 query may go to any tool that takes one text.
 """
@@ -40,7 +40,7 @@ _TAGGED = re.compile(r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>",
 
 
 class SearchFormat(TextToolFormat):
-    """How `search_agent` writes and reads its turns; the arguments are those of `TextToolFormat`."""
+    """The format of the turns of `search_agent`; the arguments are those of `TextToolFormat`."""
 
     stop = ("</search>", "</answer>")
     keep_stop = True
@@ -54,11 +54,11 @@ class SearchFormat(TextToolFormat):
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the query or the answer."""
-        found = _TAGGED.search(text)
-        body = found[2].strip() if found else ""
-        if not found or not body:
+        match = _TAGGED.search(text)
+        body = match[2].strip() if match else ""
+        if not match or not body:
             raise MalformedActionError(NO_ACTION)
-        return Step(answer=body) if found[1] == "answer" else Step(calls=[self.call(body, tools)])
+        return Step(answer=body) if match[1] == "answer" else Step(calls=[self.call(body, tools)])
 
 
 def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> SearchFormat:

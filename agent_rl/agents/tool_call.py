@@ -1,7 +1,7 @@
-"""Native function calling: the chat template describes the tools, and the model writes calls as it was trained to.
+"""Native function calling: the chat template describes the tools, and the model writes calls in its trained syntax.
 
-A turn without a call is the answer. Results go back in messages of role `tool`, one for each call; if a call
-cannot be read, a message of role `user` says what is wrong, and none of the turn's calls is run.
+A turn without a call is the answer. Results are messages of role `tool`, one for each call; if a call
+cannot be read, a message of role `user` reports the error, and none of the turn's calls is run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["AGENT", "AUTO", "FORMAT_KEY", "ToolCallFormat"]
 
 FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
 AUTO = "auto"
-"""The syntax in which the chat template writes calls itself."""
+"""Selects the syntax in which the chat template writes calls."""
 
 _MOST = 256
 _schemas: dict[tuple[int, ...], tuple[list[ToolSpec], list[dict[str, Any]]]] = {}  # the specs keep their ids alive
 
 
 class ToolCallFormat(Format):
-    """The format of native tool calls, in one syntax.
+    """The format of native tool calls in one syntax.
 
     Args:
-        syntax: its name; "auto", where the chat template is not known, is for an endpoint that reads calls itself
-            (`Generation.calls`), and hermes for one that does not.
+        syntax: its name; with an unknown chat template, "auto" is for an endpoint that parses calls itself
+            (`Generation.calls`), and means hermes for one that does not.
 
     Raises:
         ConfigError: there is no such syntax.
@@ -50,32 +50,32 @@ class ToolCallFormat(Format):
         self.stop_tokens = self._syntax.stop_tokens
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages as they are."""
+        """Return the row's messages unchanged."""
         return list(messages)
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """The schemas of all tools; calls with the same tools share one list, so do not change it."""
+        """Return the schemas of all tools; calls with the same tools share one list, so do not change it."""
         key = tuple(map(id, tools))
-        known = _schemas.get(key)
-        if known is None:
+        cached = _schemas.get(key)
+        if cached is None:
             if len(_schemas) == _MOST:
                 _schemas.clear()
-            known = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
-        return known[1]
+            cached = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
+        return cached[1]
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
-        """Calls that the endpoint has read, or else those in the text."""
+        """Return the calls that the endpoint has parsed, or else those in the text."""
         if generated.calls is None:
             return super().read(generated, tools)
         return Step(generated.calls, None if generated.calls else spoken(generated.text).strip())
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """The calls of a turn, or its text as the answer."""
+        """Return the calls of a turn, or its text as the answer."""
         content, calls = self._syntax.read(text, tools)
         return Step(calls=calls) if calls else Step(answer=content)
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """A tool message for each result; a correction comes from the user."""
+        """Return a tool message per result; a correction comes from the user."""
         if not results:
             return [{"role": "user", "content": observation}]
         return [_message(result) for result in results]

@@ -5,8 +5,8 @@
                                              Action Input: {"number": 17}
 
 A message is answered by the simulated user (`agents/users`), an action by `Observation: ...`. A turn without any
-label is a message as a whole. The conversation ends when the user ends it; the last message is the trajectory's answer.
-With `agent_rl.user_sim.native` the agent has `tool_call`'s format instead.
+label is a message. The conversation ends when the user ends it; the last message is the trajectory's answer.
+With `agent_rl.user_sim.native` the agent uses the format of `tool_call` instead.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class UserSimFormat(ReactFormat):
         return Step(answer=message)
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """Results in the configured role; the user's words and corrections in the role `user`."""
+        """Return results in the configured role, the user's messages and corrections in the role `user`."""
         return super().reply(observation, results) if results else [{"role": "user", "content": observation}]
 
 

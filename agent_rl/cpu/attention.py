@@ -25,13 +25,13 @@ MAX_PADDED = 2**24
 
 
 class Slots(NamedTuple):
-    """Where the contexts of a batch lie in the caches, which is the same for all layers.
+    """Positions of a batch's contexts in the caches, the same for all layers.
 
     Shapes: B requests, S tokens of the longest context.
     """
 
     flat: torch.Tensor
-    """(B * S,); those behind a context may belong to other requests."""
+    """(B * S,); slots after the end of a context may belong to other requests."""
     mask_BS: torch.Tensor
 
 
@@ -52,7 +52,7 @@ def install() -> None:
 
 
 def prepare(original: Callable[..., None], backend: Any, forward_batch: Any) -> None:
-    """Before the layers of a step: find the slots of a batch that decodes; arguments are SGLang's."""
+    """Find the slots of a decoding batch, before the layers of a step; arguments are SGLang's."""
     original(backend, forward_batch)
     backend.forward_metadata = None
     if not forward_batch.forward_mode.is_decode():
@@ -74,7 +74,7 @@ def decode(
     *rest: torch.Tensor,
     **options: Any,
 ) -> torch.Tensor:
-    """One new token of each request against its context; arguments and result are SGLang's.
+    """Attend from one new token of each request to its context; arguments and result are SGLang's.
 
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """

@@ -37,7 +37,7 @@ class _OnCPU:
     ) -> dict[str, Any]:
         """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
 
-        Of a batch without images their empty places are removed: verl would copy each for its micro-batch.
+        In a batch without images, the empty image fields are removed: verl would copy each for its micro-batch.
 
         Losses are normalised over the whole mini-batch, so that its order does not matter. The model's output has the
         original order.
@@ -61,7 +61,7 @@ class _OnCPU:
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
 
-        Offloading pins host memory for a device, and there is none; the parameters are in host memory anyway.
+        Offloading pins host memory for a device, which is missing; the parameters are in host memory anyway.
         """
         config = self.engine_config
         self.engine_config = copy.copy(config)
@@ -75,10 +75,10 @@ class _OnCPU:
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
-    """Actor and reference policy."""
+    """The engine of the actor and the reference policy."""
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The weights with the LoRA adapter merged in, in their own dtype.
+        """Yield the weights with the LoRA adapter merged in, in their own dtype.
 
         verl rounds them to bf16, but on a CPU the engine computes in fp32.
         """
@@ -90,4 +90,4 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CPUEngineWithValueHead(_OnCPU, FSDPEngineWithValueHead):  # type: ignore[misc]
-    """Critic."""
+    """The engine of the critic."""

@@ -1,12 +1,12 @@
-"""Starts SGLang's processes as forks, too.
+"""Starts SGLang's processes as forks.
 
 SGLang starts its scheduler and its detokenizer as new interpreters, each of which imports torch, transformers and
 SGLang. The process of its server is a fork of `fork_server` and has imported them, but by then it has Ray's threads,
 and a process with threads cannot be forked safely. So it is forked once more before Ray starts in it. This copy waits,
-and then is the fork server of `multiprocessing`.
+and then serves as the fork server of `multiprocessing`.
 
-The copy is a child of the server's process and ends with it; SGLang's processes end with the copy, which passes on what
-they tell their parent by SIGQUIT.
+The copy is a child of the server's process and ends with it; SGLang's processes end with the copy, which forwards
+their SIGQUIT to the parent.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ENGINE = "AGENT_RL_ENGINE"
 PR_SET_PDEATHSIG = 1
 
 _copy: socket.socket | None = None
-"""To the copy of this process that waits."""
+"""Connection to the waiting copy of this process."""
 
 
 def prepare() -> None:
     """Fork the copy. This process must not have threads yet, and must have been forked by `fork_server`."""
     global _copy
-    path = f"{os.environ[SERVER]}_{os.getpid()}"  # in a folder of the launcher
+    path = f"{os.environ[SERVER]}_{os.getpid()}"  # in the launcher's folder
     _copy, other = socket.socketpair()
     alive_r, alive_w = os.pipe()
     with other, socket.socket(socket.AF_UNIX) as listener:
@@ -48,12 +48,12 @@ def prepare() -> None:
             os.close(alive_w)
             _become_fork_server(other, listener.detach(), alive_r)
     os.close(alive_r)
-    known: Any = forkserver._forkserver  # left as by its `ensure_running`
-    known._forkserver_address, known._forkserver_alive_fd, known._forkserver_pid = path, alive_w, pid
+    server: Any = forkserver._forkserver  # as its `ensure_running` would leave it
+    server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = path, alive_w, pid
 
 
 def use() -> None:
-    """Have `multiprocessing` start processes by the copy from now on; without one it starts interpreters as before."""
+    """Make `multiprocessing` start processes through the copy; without a copy it starts interpreters as before."""
     global _copy
     if _copy is None:
         return
@@ -64,10 +64,10 @@ def use() -> None:
 
 
 def receive(sender: socket.socket) -> dict[str, Any]:
-    """The request, with the streams as `streams`.
+    """Receive a request, with the streams as `streams`.
 
     Raises:
-        ValueError: the sender has ended without one.
+        ValueError: the sender has ended without a request.
     """
     _, streams, _, _ = socket.recv_fds(sender, 1, 3)
     parts = []
@@ -77,14 +77,14 @@ def receive(sender: socket.socket) -> dict[str, Any]:
 
 
 def take_streams(request: dict[str, Any]) -> None:
-    """Make those of a request the standard streams of this process."""
+    """Make the streams of a request the standard streams of this process."""
     for number, stream in enumerate(request["streams"]):
         os.dup2(stream, number)
         os.close(stream)
 
 
 def _become_fork_server(process: socket.socket, listener: int, alive: int) -> NoReturn:
-    """In the copy: wait for environment and streams, which Ray and SGLang have changed meanwhile, and serve."""
+    """Wait, in the copy, for environment and streams, which Ray and SGLang have changed meanwhile, and serve."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         with process:
@@ -97,7 +97,7 @@ def _become_fork_server(process: socket.socket, listener: int, alive: int) -> No
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         signal.signal(signal.SIGQUIT, lambda *_: os.kill(os.getppid(), signal.SIGQUIT))
         forkserver.main(listener, alive, [])
-    except Exception:  # noqa: BLE001 - for the server's log; there is nobody to raise it to
+    except Exception:  # noqa: BLE001 - logged by the server; there is no caller
         traceback.print_exc()
     finally:
         os._exit(0)

@@ -2,10 +2,10 @@
 
 A run has about eight Ray workers, and each imports torch, transformers and the rest: on two cores that is most of a
 short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
-workers with `forked_python` instead of Python. Neither verl, agent_rl nor the user's modules are imported here: what
-they do when they are imported depends on each worker's environment.
+workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here: the
+effects of importing them depend on each worker's environment.
 
-A worker gets what a new interpreter would have: arguments, environment, folder, standard streams, process group. A
+A worker gets the same as a new interpreter: arguments, environment, folder, standard streams, process group. A
 library that starts threads when it is imported must not be in `LIBRARIES`; pyarrow's allocator, which does, survives
 a fork.
 """
@@ -51,31 +51,31 @@ LIBRARIES = (
     "aiohttp",
     "sglang.srt.entrypoints.http_server",
 )
-"""What verl's processes import of others, in this order."""
+"""Third-party modules that verl's processes import, in this order."""
 RAYS = ("ray.util.state", "transfer_queue")
 """Imported in the environment of the first worker: Ray reads its settings when it is imported."""
 
 
 PYTHON = "AGENT_RL_WORKER_PYTHON"
-"""Environment variable with the command instead of Python, on each node its own; the launcher sets it."""
+"""Environment variable with the node's command that replaces Python; the launcher sets it."""
 
 
 @contextmanager
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
-    """Run a server; gives the variables that Ray's processes and their driver need.
+    """Run a server during this block; yield the variables that Ray's processes and their driver need.
 
-    There are none unless the CPU is chosen, nor for a trainer that joins a Ray whose nodes run already.
+    The variables are empty unless the CPU is chosen, and for a trainer that joins a running Ray.
 
     Args:
         environ: the trainer's environment.
-        output: file that gets what the libraries print.
+        output: file for the libraries' output.
     """
     if not switch.is_selected() or environ.get("RAY_ADDRESS", "local") not in ("", "local"):
         yield {}
         return
-    short = environ.get("RAY_TMPDIR")  # as the path of a socket must be
+    short = environ.get("RAY_TMPDIR")  # a socket's path must be short
     if short:
-        os.makedirs(short, exist_ok=True)  # Ray would make it
+        os.makedirs(short, exist_ok=True)  # otherwise Ray creates it
     folder = tempfile.mkdtemp(prefix="agent_rl_", dir=short or None)
     path = f"{folder}/forks"
     environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # OpenMP's threads would not survive
@@ -104,7 +104,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 
 
 def fork_workers(module: ModuleType) -> None:
-    """`verl.utils.device`: have Ray start its workers by the server of their node, if the launcher has started one.
+    """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
     This is the first function that verl's `main` calls with its configuration. The shell in which Ray starts a worker
     replaces the variable.
@@ -125,12 +125,12 @@ def main(fd: int) -> None:
     """Serve until standard input ends; in a fork, become the script."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # as Ray does for its processes: they end with the driver
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
-    given = dict(os.environ)
+    environment = dict(os.environ)
     if sys.path[0] == os.getcwd():
         sys.path[0] = ""  # the same folder; a fork replaces it by its script's
     with socket.socket(fileno=fd) as listener:
         _import(LIBRARIES)
-        added = {name: value for name, value in os.environ.items() if given.get(name) != value}
+        added = {name: value for name, value in os.environ.items() if environment.get(name) != value}
         request = _serve(listener, added)
     if request is not None:
         _become(request)
@@ -140,14 +140,14 @@ def _import(names: Sequence[str]) -> None:
     for name in names:
         with contextlib.suppress(ImportError):  # SGLang is not installed everywhere
             importlib.import_module(name)
-    gc.freeze()  # otherwise the collector writes to every page, of which each fork then needs its own
+    gc.freeze()  # otherwise the collector writes to every page, and each fork needs a copy of it
 
 
 def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] | None:
-    """The request, in a fork that is to run it; None when the trainer has ended.
+    """Serve; return the request in the fork that must run it, and None when the trainer has ended.
 
     Args:
-        listener: clients connect to it.
+        listener: the socket to which clients connect.
         added: variables that the libraries have set.
     """
     signal.signal(signal.SIGCHLD, _reap)
@@ -173,7 +173,7 @@ def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] 
 
 
 def _reap(signum: int, frame: Any) -> None:
-    """Ray asks whether a worker's process exists: one that has ended must not."""
+    """Reap ended workers: Ray checks whether a worker's process exists."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,7 +1,7 @@
 """Run a Python script as a fork of the server in `fork_server`: `python -I -S forked_python.py script arguments`.
 
-It stands for the Python executable in Ray's runtime environment, and imports next to nothing: it hands its arguments,
-environment and standard streams to the server, which answers when the fork runs. Without a server it becomes Python.
+It replaces the Python executable in Ray's runtime environment, and imports next to nothing: it sends its arguments,
+environment and standard streams to the server, which replies when the fork runs. Without a server it becomes Python.
 """
 
 import json
@@ -14,8 +14,8 @@ SERVER = "AGENT_RL_FORK_SERVER"
 
 
 def main() -> None:
-    """Ask for the fork, and end; Ray knows its workers by an id among the arguments."""
-    with open("/proc/self/oom_score_adj") as file:  # by which the kernel ends Ray's workers before Ray itself
+    """Request the fork, and end; Ray identifies its workers by an id among the arguments."""
+    with open("/proc/self/oom_score_adj") as file:  # makes the kernel kill Ray's workers before Ray itself
         oom_score = file.read()
     request = {
         "arguments": sys.argv[1:],
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def send(receiver: socket.socket, request: dict[str, object]) -> None:
-    """Hand over a request and this process's standard streams."""
+    """Send a request and this process's standard streams."""
     socket.send_fds(receiver, [b"3"], [0, 1, 2])
     receiver.sendall(json.dumps(request).encode())
     receiver.shutdown(socket.SHUT_WR)

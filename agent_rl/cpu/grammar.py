@@ -1,6 +1,6 @@
 """JSON-constrained generation on a CPU: SGLang's xgrammar backend masks logits on accelerators only.
 
-A judge gets a JSON schema for its verdict on a CPU as on a GPU. xgrammar has a kernel for the CPU, which SGLang 0.5.12
+A judge needs a JSON schema for its verdict on a CPU too. xgrammar has a kernel for the CPU, which SGLang 0.5.12
 does not call. `agent_rl.cpu.attention.install` hooks it in SGLang's processes.
 """
 

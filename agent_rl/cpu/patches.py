@@ -1,4 +1,4 @@
-"""Registrations with verl 0.9.1 for a CPU, and patches where it has no extension point and does not run on one.
+"""Registrations with verl 0.9.1 for a CPU, and patches where verl lacks an extension point and fails on a CPU.
 
 Each function changes one module right after its import. Patches that only make a small run faster are in `speed`.
 """

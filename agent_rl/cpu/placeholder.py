@@ -1,6 +1,6 @@
-"""Placeholders for names of GPU-only packages: they can be imported and used as decorators, and fail when called.
+"""Placeholders for names of GPU-only packages: importable, usable as decorators, and failing when called.
 
-The stand-ins for GPU-only packages are made of them. Importing SGLang on a CPU touches many names of `triton`,
+The stand-ins for GPU-only packages consist of them. Importing SGLang on a CPU touches many names of `triton`,
 `sgl_kernel` and `torchvision` without ever calling them; a call means that a GPU code path was taken by mistake.
 """
 
@@ -16,12 +16,12 @@ __all__ = ["Placeholder", "add_module", "placeholder_jit", "placeholders_of"]
 
 
 class Placeholder:
-    """A name of a GPU-only package: attributes and subscripts give further placeholders, a call raises."""
+    """A name of a GPU-only package: attributes and subscripts return more placeholders, a call raises."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - the class says it
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - see the class
         raise RuntimeError(
             f"{self.__name__} was called, but this process runs SGLang on a CPU with stand-ins for GPU-only packages. "
             "Choose the CPU engine flags of agent_rl/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"
@@ -45,7 +45,7 @@ def placeholder_jit(function: Any = None, **options: Any) -> Any:
 
 
 def placeholders_of(module: str) -> Callable[[str], Placeholder]:
-    """The `__getattr__` of a module in which every name is a placeholder."""
+    """Return the `__getattr__` of a module in which every name is a placeholder."""
 
     def get(name: str) -> Placeholder:
         if name.startswith("__"):
@@ -56,12 +56,12 @@ def placeholders_of(module: str) -> Callable[[str], Placeholder]:
 
 
 def add_module(name: str, values: Mapping[str, Any] | None = None, *, more: bool = False) -> None:
-    """Add a module to a package that is imported already.
+    """Add a module to an imported package.
 
     Args:
-        name: with that of the package.
-        values: what is in it; None: every name is a placeholder.
-        more: whether every other name is a placeholder, too.
+        name: the full name, including the package.
+        values: its contents; None: every name is a placeholder.
+        more: whether all other names are placeholders.
     """
     module = sys.modules[name] = ModuleType(name, "Stand-in.")
     module.__spec__, module.__path__ = ModuleSpec(name, None, is_package=True), []

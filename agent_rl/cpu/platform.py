@@ -1,6 +1,6 @@
 """The CPU as a verl platform, registered under `cpu` and chosen by `VERL_PLATFORM=cpu`.
 
-What has no meaning on a CPU (memory pools, profilers, visible devices) answers with zeros or does nothing.
+Functions without a meaning on a CPU (memory pools, profilers, visible devices) return zeros or do nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PlatformCPU"]
 
 
 def _always(value: Any) -> Any:
-    """A method that returns one value, whatever it is asked."""
+    """Return a method that returns a constant, whatever its arguments."""
     return lambda *args, **kwargs: value
 
 
@@ -28,13 +28,13 @@ _nothing = _always(None)
 
 
 def _memory(device: Any = None) -> tuple[int, int]:
-    """Free and total bytes."""
+    """Return the free and the total bytes."""
     memory = psutil.virtual_memory()
     return memory.available, memory.total
 
 
 def _device_module() -> ModuleType:
-    """`torch.cpu` with the functions that verl expects of a device module."""
+    """Return `torch.cpu` with the functions that verl expects from a device module."""
     module = ModuleType("agent_rl.cpu.platform.torch_cpu")
     nothing = ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "set_per_process_memory_fraction", "set_device")
     counted = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
@@ -61,8 +61,8 @@ class PlatformCPU(PlatformBase):
     device_name = vendor_name = "cpu"
     device_module = _device_module()
     is_available = _always(True)
-    is_platform_available = _always(False)  # never by detection: a GPU machine must not fall back to the CPU by itself
-    current_device = _always("cpu")  # verl hands it to `Tensor.to`, where an index would mean a GPU
+    is_platform_available = _always(False)  # never detected: a GPU machine must not silently fall back to the CPU
+    current_device = _always("cpu")  # verl passes it to `Tensor.to`, where an index would mean a GPU
     device_count = _always(1)
     set_device = synchronize = set_allocator_settings = empty_cache = _nothing
     profiler_start = profiler_stop = cudart = _nothing

@@ -1,11 +1,11 @@
-"""Threads and number type of a run on a CPU, by the size of its model and what the processor can do.
+"""Chooses threads and dtype of a run on a CPU, by the size of its model and the processor's instructions.
 
 A model of some 100,000 parameters is fastest in float32 with one thread for each process: the single tokens of a batch
-are too little to be divided. An update has whole sequences, and in synchronous training nothing else runs meanwhile:
+are too few to divide. An update has whole sequences, and in synchronous training nothing else runs meanwhile:
 with two threads it takes a fifth less. A real model spends its time in large products. Engine and trainer take
 turns, so each gets all cores; processors that multiply bfloat16 in hardware do so about four times as fast as float32
 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694 against 172 on two). The
-trainer's weights, gradients' sums and optimizer stay float32.
+trainer's weights, accumulated gradients and optimizer stay float32.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agent_rl.cpu.switch import is_users_own
 __all__ = ["TRAINING_THREADS", "CPUProfile", "processor_flags", "profile_of"]
 
 LARGE = 64 << 20
-"""Bytes of weights from which a model is worth several threads."""
+"""Bytes of weights from which a model benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """Instructions, as /proc/cpuinfo names them, that multiply bfloat16."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
-"""Environment variable of the processes that train, where they have more threads than others."""
+"""Environment variable with the threads of training processes, if they have more than others."""
 SMALL_UPDATE_THREADS = 2
-"""With which a small model's update was measured."""
+"""The number of threads with which a small model's update was measured."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -39,13 +39,13 @@ ENGINE = "actor_rollout_ref.rollout.dtype"
 
 @dataclass(frozen=True)
 class CPUProfile:
-    """How a model is computed with.
+    """The threads and the dtype of a model's computations.
 
     Attributes:
-        threads: of torch in each process.
-        training_threads: of torch in a process that trains.
-        bfloat16: whether products are computed in it; the engine then keeps its weights and KV cache in it.
-        reason: in words.
+        threads: torch's threads in each process.
+        training_threads: torch's threads in a training process.
+        bfloat16: whether products are computed in bfloat16; the engine then also stores weights and KV cache in it.
+        reason: the reason for the choice, in words.
     """
 
     threads: int = 1
@@ -55,15 +55,15 @@ class CPUProfile:
 
     @property
     def dtype(self) -> str:
-        """The name of the number type."""
+        """The name of the dtype."""
         return "bfloat16" if self.bfloat16 else "float32"
 
     def overrides(self) -> dict[str, str]:
-        """Keys that differ from `platform/cpu.yaml`, with their values."""
+        """Return the keys that differ from `platform/cpu.yaml`, with their values."""
         return {ENGINE: "bfloat16", **dict.fromkeys(TRAINED, "bf16")} if self.bfloat16 else {}
 
     def use_threads(self) -> None:
-        """Give this process so many; the user's own value stays."""
+        """Set the threads of this process, unless the user has set them."""
         if not is_users_own(THREADS):
             import torch
 
@@ -71,16 +71,16 @@ class CPUProfile:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """The variables of the threads, for processes that are started meanwhile; the user's own value stays."""
+        """Set the thread variables for processes started in this block, unless the user has set them."""
         if is_users_own(THREADS):
             yield
             return
-        before = {name: os.environ.get(name) for name in (THREADS, TRAINING_THREADS)}
+        previous = {name: os.environ.get(name) for name in (THREADS, TRAINING_THREADS)}
         os.environ.update({THREADS: str(self.threads), TRAINING_THREADS: str(self.training_threads)})
         try:
             yield
         finally:
-            for name, value in before.items():
+            for name, value in previous.items():
                 del os.environ[name]
                 if value is not None:
                     os.environ[name] = value
@@ -93,31 +93,31 @@ def profile_of(
     flags: frozenset[str] | None = None,
     processes: int = 1,
 ) -> CPUProfile:
-    """The profile for a model.
+    """Return the profile for a model.
 
     Args:
-        model: its folder, or its name on a hub, which counts as large.
+        model: its folder, or its name on the Hub, which counts as large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
-        cores: None: those that this process may use.
-        flags: of the processor; None: of this one.
-        processes: that train.
+        cores: the number of cores; None: those that this process may use.
+        flags: the processor's flags; None: those of this processor.
+        processes: the number of training processes.
     """
     cores = cores or len(os.sched_getaffinity(0))
     if not _is_large(str(model)):
         return CPUProfile(training_threads=min(SMALL_UPDATE_THREADS, max(1, cores // processes)) if alone else 1)
-    known = processor_flags() if flags is None else flags
-    found = next((each for each in BFLOAT16 if each in known), "")
+    available = processor_flags() if flags is None else flags
+    instructions = next((each for each in BFLOAT16 if each in available), "")
     threads = cores if alone else max(1, cores // 2)
     return CPUProfile(
         threads=threads,
         training_threads=threads,
-        bfloat16=bool(found),
-        reason=f"a large model; the processor has {found or 'no instructions for bfloat16'}",
+        bfloat16=bool(instructions),
+        reason=f"a large model; the processor has {instructions or 'no instructions for bfloat16'}",
     )
 
 
 def processor_flags() -> frozenset[str]:
-    """What this processor can do; empty where the system does not tell."""
+    """Return the flags of this processor; empty if the system does not list them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

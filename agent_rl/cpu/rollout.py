@@ -1,7 +1,7 @@
 """Sends updated weights from the trainer to the SGLang server on a CPU.
 
-verl's adapter hands the weights over as GPU memory handles. On a CPU they are written as safetensors into shared
-memory and the server loads them from there, through the same loader as at its start; the folder is removed at once.
+verl's adapter passes the weights as GPU memory handles. On a CPU they are written as safetensors into shared
+memory, and the server loads them with the same loader as at its start; then the folder is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["CPUServerAdapter"]
 
 
 class CPUServerAdapter(ServerAdapter):
-    """verl's SGLang adapter with the weight transport replaced."""
+    """verl's SGLang adapter with another weight transport."""
 
     server_actor: Any
 

@@ -1,7 +1,7 @@
-"""Sampling on a CPU by the inverse of the cumulated probabilities, in SGLang's processes.
+"""Samples on a CPU by inverting the cumulative probabilities, in SGLang's processes.
 
 torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
-one core, where the sums take 3 ms. It was a tenth of what the engine did with a model of 0.1 M parameters.
+one core, where the sums take 3 ms. That was a tenth of the engine's time with a model of 0.1 M parameters.
 `agent_rl.cpu.attention.install` hooks it.
 """
 
@@ -17,14 +17,14 @@ __all__ = ["SAMPLER", "sample"]
 SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"
 
 AT_A_TIME = 2**16
-"""Probabilities whose sums stay in a core's cache."""
+"""Number of probabilities whose sums stay in a core's cache."""
 
 
 def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:
-    """A token for each request; arguments and result are SGLang's.
+    """Sample a token for each request; arguments and result are SGLang's.
 
-    A request with a seed of its own is left to SGLang's function, and so are probabilities that are no numbers: it
-    refuses them. Sums are in float64, so that none of a large vocabulary is lost.
+    Requests with their own seed, and probabilities that are not numbers, are left to SGLang's function, which refuses
+    the latter. Sums are in float64, so that small probabilities of a large vocabulary are not lost.
 
     Shapes: probs (requests, vocabulary), result (requests,) in int32.
     """

@@ -41,7 +41,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         self._folder = ""
 
     def prepare(self) -> dict[str, Any]:
-        """The folder of this update, made by the writer, and the machine that it is on."""
+        """Return the folder of this update, which the writer creates, and its machine."""
         if self._is_master:
             self._folder = tempfile.mkdtemp(prefix="agent_rl_weights_", dir=SHARED_MEMORY)
         return {"folder": self._folder, "machine": os.uname().nodename}
@@ -50,7 +50,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
     def build_topology(
         cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[dict[str, Any]]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        """Give every rank the writer's folder.
+        """Return the writer's folder for every rank.
 
         Raises:
             ConfigError: when the ranks are on several machines.
@@ -66,7 +66,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         return {"folder": [folder] * actor_wg_world_size}, {"folder": [folder] * rollout_world_size}
 
     def init_process_group(self, folder: str) -> None:  # type: ignore[override]
-        """Keep the folder's name."""
+        """Store the folder's name."""
         self._folder = folder
 
     def finalize(self) -> None:
@@ -84,7 +84,7 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
             os.rename(f"{self._folder}/partial", self._file)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, torch.Tensor], None]:  # type: ignore[override]
-        """Wait for the file and yield what is in it."""
+        """Wait for the file and yield its tensors."""
         while not os.path.exists(self._file):  # noqa: ASYNC110, ASYNC240 - another process writes it; no disk is involved
             await asyncio.sleep(POLL_S)
         for name, tensor in load_file(self._file).items():
@@ -96,6 +96,6 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A whole, contiguous tensor with memory of its own: safetensors refuses shared memory (tied embeddings)."""
+    """Return a whole, contiguous tensor with its own memory: safetensors refuses shared memory (tied embeddings)."""
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().clone().contiguous()

@@ -1,6 +1,6 @@
 """Patches of verl 0.9.1 that make a small run on a CPU faster, where verl has no setting.
 
-On a GPU with a large model none of them matters. A test for each fails when the patch is
+On a GPU with a large model they do not matter. Each patch has a test that fails when the patch is
 no longer needed.
 """
 
@@ -26,14 +26,14 @@ __all__ = [
 POLL_INTERVAL_S = 0.05
 
 IMAGES = "multi_modal_inputs"
-"""verl's field of what a model sees beside tokens: a dict for each row, empty without images."""
+"""verl's field for a model's inputs other than tokens: a dict for each row, empty without images."""
 
 
 def loop_construction(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop.agent_loop`: make an agent loop by calling its class.
+    """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl has hydra make one for each trajectory, which copies and merges a configuration of one key: nine tenths of the
-    time that making a loop takes. A loop that is registered with more than its class is left to hydra.
+    verl lets hydra create one for each trajectory, which copies and merges a configuration of one key: nine tenths of
+    the time to create a loop. A loop that is registered with more than its class is left to hydra.
     """
     original = module.hydra
 
@@ -42,7 +42,7 @@ def loop_construction(module: ModuleType) -> None:
             return original.utils.instantiate(config=config, **kwargs)
         try:
             return original.utils.get_class(config["_target_"])(**kwargs)
-        except Exception as error:  # the user's class may raise anything: verl gets it in hydra's own wrapper
+        except Exception as error:  # the user's class may raise any error: verl expects hydra's wrapper
             raise InstantiationException(f"{config['_target_']} cannot be made: {error!r}") from error
 
     module.hydra = SimpleNamespace(utils=SimpleNamespace(instantiate=instantiate))  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def single_server(module: ModuleType) -> None:
 def trajectory_puts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
 
-    verl stores each separately, in three requests to two other processes; that was a quarter of an agent-loop worker's
+    verl stores each separately, in three requests to two other processes; this took a quarter of an agent-loop worker's
     time.
     """
     module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
@@ -105,8 +105,8 @@ def trajectory_puts(module: ModuleType) -> None:
 def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `IMAGES`.
 
-    verl sends it all that is stored of a trajectory: prompts as messages, ground truths, reward components. To decode
-    them, and to copy them for each mini-batch, was a tenth of an update.
+    verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
+    them, and copying them for each mini-batch, took a tenth of an update.
     """
     original = module._async_meta_to_realdata
 
@@ -122,7 +122,7 @@ def fetched_tensors(module: ModuleType) -> None:
 
 
 class _TogetherQueue:
-    """The module `transfer_queue` with puts that wait while one of the same kind is under way, and then go together.
+    """The module `transfer_queue` with puts that wait for a running put of the same kind, and are then sent together.
 
     Ray pickles it together with the worker's class, while no put waits.
     """
@@ -161,7 +161,7 @@ class _TogetherQueue:
 
 
 class _Put:
-    """Trajectories, or only tags, that wait to be stored."""
+    """Trajectories, or only tags, that are waiting to be stored."""
 
     done: asyncio.Task[None]
 

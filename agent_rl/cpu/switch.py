@@ -1,4 +1,4 @@
-"""The CPU switch: `VERL_PLATFORM=cpu` turns a recipe that was written for GPUs into one for a CPU.
+"""The CPU switch: `VERL_PLATFORM=cpu` turns a recipe for GPUs into one for a CPU.
 
 verl reads the variable itself to choose its platform. If it is `cpu`, the plugin calls `activate` in every process
 that imports verl, which sets threads and environment variables for this process and its children. The engine flags
@@ -43,14 +43,14 @@ ENVIRONMENT = {
     "SGLANG_USE_CPU_ENGINE": "1",
     # The engine may run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
     "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
-    # Compiling asks for triton's backends, of which there are none. Read when SGLang is imported.
+    # Compiling needs a backend of triton, which is missing. Read when SGLang is imported.
     "TORCHDYNAMO_DISABLE": "1",
     # verl reads each worker's visible devices from the variable that the platform names.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
     # TransferQueue otherwise gives each of its many small operations a thread for each core.
     "TQ_NUM_THREADS": "1",
-    # verl's other way to hand a trajectory to a reward worker, torch.save, takes several times as long.
+    # verl's other way to send a trajectory to a reward worker, torch.save, takes several times as long.
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
@@ -59,8 +59,8 @@ ENVIRONMENT = {
 }
 """Defaults: a variable that the user has set keeps its value."""
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
-"""Hides the machine's GPUs, of which Slurm and users name some: SGLang would choose them. Ray gives each worker one of
-these for each logical GPU that it reserves, and refuses to start with fewer."""
+"""Hides the machine's GPUs, which SGLang would otherwise choose. Ray gives a worker one entry per reserved logical GPU,
+and refuses to start with fewer entries."""
 _set_here: set[str] = set()
 """Variables that `activate` has set in this process."""
 
@@ -71,13 +71,13 @@ def is_selected() -> bool:
 
 
 def is_users_own(name: str) -> bool:
-    """Whether a variable was there before `activate`."""
+    """Whether a variable was set before `activate`."""
     return name in os.environ and name not in _set_here
 
 
 @functools.cache
 def stand_ins() -> list[str]:
-    """The folders of the stand-ins for packages that are not installed."""
+    """Return the folders of the stand-ins for packages that are not installed."""
     real = [path for path in sys.path if not _is_stand_in(path)]
     specs = {folder: PathFinder.find_spec(folder.name, real) for folder in sorted(STAND_INS_DIR.glob("[!_]*"))}
     return [str(folder) for folder, spec in specs.items() if spec is None or spec.origin is None]
@@ -88,7 +88,7 @@ def _is_stand_in(path: str) -> bool:
 
 
 def child_environment() -> dict[str, str]:
-    """The variables that a child process needs before it imports anything; defaults that the user has set stay."""
+    """Return the variables that a child process needs before its imports; the user's own values stay."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not _is_stand_in(path)]
     chosen = {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()}
     return {**chosen, **NO_GPUS, "PYTHONPATH": os.pathsep.join([*paths, *stand_ins()])}
@@ -100,11 +100,11 @@ def activate() -> None:
     os.environ.update(child_environment())
     import torch
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # set to nothing: unset
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # empty counts as unset
 
 
 def check(config: Any) -> None:
-    """Refuse what cannot run on a CPU, before Ray starts.
+    """Refuse a configuration that cannot run on a CPU, before Ray starts.
 
     Args:
         config: verl's whole configuration.
@@ -132,7 +132,7 @@ def check(config: Any) -> None:
     if max(model.lora_rank, model.lora.rank) > 0 and not model.lora.merge:
         raise ConfigError(
             "actor_rollout_ref.model.lora.merge",
-            "SGLang keeps LoRA adapters in pinned memory, which exists beside a GPU only",
+            "SGLang keeps LoRA adapters in pinned memory, which needs a GPU",
             "Set it to true: the engine then gets the merged weights",
         )
     backend = rollout.checkpoint_engine.backend

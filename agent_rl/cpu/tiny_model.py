@@ -1,12 +1,12 @@
-"""A tiny Qwen2 model and its tokenizer, made from scratch: for tests and for runs on a CPU.
+"""Creates a tiny Qwen2 model and its tokenizer from scratch, for tests and for runs on a CPU.
 
 `make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is a
 token of its own and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
-turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` beside it. The two make a folder that
+turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next to it. Together they form a folder that
 `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
-The model knows nothing. `agent-rl sft` teaches it a format (`agent_rl.evaluation.experiments.cold_start`);
-`python -m agent_rl.cpu.tiny_model --out DIR` makes an untrained one to try a GPU recipe's plumbing on a CPU.
+The model is untrained. `agent-rl sft` teaches it a format (`agent_rl.evaluation.experiments.cold_start`);
+`python -m agent_rl.cpu.tiny_model --out DIR` creates one, to try the setup of a GPU recipe on a CPU.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     """Train a byte-level BPE in Qwen2's format and save it so that `AutoTokenizer.from_pretrained(out_dir)` loads it.
 
     Args:
-        texts: what the merges are learned from; any other text is still encodable, byte by byte.
+        texts: training texts for the merges; any other text can still be encoded, byte by byte.
         out_dir: folder to write to, created when absent.
         vocab_size: upper bound in tokens, the 256 bytes and the 3 special tokens included.
 
     Returns:
         The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
     """
-    # transformers gives every model of type qwen2 this class, whatever its files say: so train with its rules.
+    # transformers uses this class for every model of type qwen2, regardless of its files: so train with its rules.
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
@@ -126,7 +126,7 @@ def make_model(
     seed: int = 0,
     **shape: int,
 ) -> Qwen2ForCausalLM:
-    """Make a random fp32 Qwen2 with tied embeddings and save it with its config and generation config.
+    """Create a random fp32 Qwen2 with tied embeddings and save it with its config and generation config.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
@@ -155,7 +155,7 @@ def make_model(
 def make_classifier(
     out_dir: str | Path, tokenizer: PreTrainedTokenizerBase, *, seed: int = 0, **shape: int
 ) -> LlamaForSequenceClassification:
-    """Make a random fp32 Llama with one score at the last token, as a Bradley-Terry reward model has, and save it.
+    """Create and save a random fp32 Llama with one score at the last token, like a Bradley-Terry reward model.
 
     Args:
         out_dir: folder to write to, normally the tokenizer's.
@@ -176,7 +176,7 @@ def _shape(
     heads: int = 4,
     max_positions: int = MAX_POSITIONS,
 ) -> dict[str, Any]:
-    """Keys of a model's configuration.
+    """Return the keys of a model's configuration.
 
     Args:
         tokenizer: gives vocabulary size, padding and end-of-sequence ids.
@@ -209,7 +209,7 @@ def _make(kind: Any, config: Any, seed: int) -> Any:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Command line: make an untrained model and a tokenizer in one folder."""
+    """Command line: create an untrained model and a tokenizer in one folder."""
     make: dict[str, Callable[..., Any]] = {"policy": make_model, "classifier": make_classifier}
     numbers = {"hidden": 96, "layers": 3, "heads": 4, "vocab_size": 512, "max_positions": MAX_POSITIONS, "seed": 0}
     parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
@@ -217,11 +217,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
     for name, default in numbers.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    given = vars(parser.parse_args(argv))
-    out, kind = given.pop("out"), given.pop("kind")
+    options = vars(parser.parse_args(argv))
+    out, kind = options.pop("out"), options.pop("kind")
     logging.disable_progress_bar()
-    tokenizer = make_tokenizer(CORPUS, out, given.pop("vocab_size"))
-    model = make[kind](out, tokenizer, **given)
+    tokenizer = make_tokenizer(CORPUS, out, options.pop("vocab_size"))
+    model = make[kind](out, tokenizer, **options)
     print(f"{out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
 
 

@@ -1,8 +1,8 @@
 """Starting a recipe: it owns the composed configuration, the command line, the trainer's process and several nodes.
 
-It must not import verl: the trainer is a process of its own.
+It must not import verl: the trainer is a separate process.
 
 A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally a hydra group
-`size`, whose `cpu.yaml` holds what is smaller on a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the CPU
-profile is laid over the recipe; what the user writes on the command line overrides everything.
+`size`, whose `cpu.yaml` holds the smaller values for a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the
+CPU profile overrides the recipe; the command line overrides everything.
 """

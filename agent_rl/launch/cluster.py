@@ -2,7 +2,7 @@
 
 Rank 0 starts the head, waits until every node has joined, trains as a driver of the cluster, and stops the head. Any
 other rank starts a Ray node that joins, and ends when the head is gone. Every process is a descendant of the launcher
-that started it and ends with it, even if the launcher is killed; processes of others are not touched.
+that started it and ends with it, even if the launcher is killed; other processes are not touched.
 
 With `RAY_ADDRESS` the trainer only joins an existing cluster, which is neither started nor stopped here.
 """
@@ -45,7 +45,7 @@ MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
-"""How the names of interfaces begin that lead to no other node."""
+"""Name prefixes of interfaces that do not lead to another node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
 
@@ -102,7 +102,7 @@ class Nodes:
 
 
 def interfaces() -> list[str]:
-    """The interfaces of this machine that have an address which another node could use."""
+    """Return the interfaces of this machine with an address that another node could use."""
     internet = (socket.AF_INET, socket.AF_INET6)
     return sorted(
         name
@@ -113,7 +113,7 @@ def interfaces() -> list[str]:
 
 
 def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
-    """A sentence where NCCL and Gloo would have to choose among several interfaces; empty: they need not."""
+    """Return a warning if NCCL and Gloo would have to choose among several interfaces, otherwise ""."""
     if len(names) < 2 or any(environ.get(name) for name in INTERFACES):
         return ""
     return (
@@ -123,7 +123,7 @@ def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.envi
 
 
 def node_options(config: Any, *, head: bool) -> list[str]:
-    """The options of `ray start` for `ray_kwargs.ray_init` of a composed configuration."""
+    """Return the options of `ray start` for `ray_kwargs.ray_init` of a composed configuration."""
     ray_init = config.ray_kwargs.ray_init
     keys = ("num_cpus", "num_gpus", "object_store_memory", *(("include_dashboard",) if head else ()))
     options = [f"--{key.replace('_', '-')}={ray_init[key]}" for key in keys if ray_init.get(key) is not None]
@@ -134,7 +134,7 @@ def node_options(config: Any, *, head: bool) -> list[str]:
 
 @contextmanager
 def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[dict[str, str], Callable[[], None]]]:
-    """Rank 0: the head of the cluster, which ends with the block; the block begins when the other nodes have joined.
+    """Run the cluster's head, on rank 0, during this block, which begins when all other nodes have joined.
 
     Args:
         nodes: the nodes.
@@ -142,7 +142,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         wait_s: seconds within which all nodes must have joined.
 
     Returns:
-        The trainer's environment, and a function to call again and again, which raises when the head has ended.
+        The trainer's environment, and a function to call repeatedly, which raises when the head has ended.
 
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
@@ -157,15 +157,15 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
-    """Any rank but 0: join the head's cluster, and stay until the head is gone; rank 0 has the trainer's exit status.
+    """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 has the trainer's exit status.
 
-    Who ends a job tells all of its nodes: the run needs this one until rank 0 has saved it.
+    A signal that ends a job reaches all nodes; the run needs this node until rank 0 has saved it.
 
     Args:
         nodes: the nodes.
         options: of `ray start`.
         wait_s: seconds within which the head must answer.
-        stopping: has the signals that this process gets.
+        stopping: receives the signals of this process.
 
     Raises:
         ClusterError: when the head does not answer in time, or this node's Ray ends before the head.
@@ -178,14 +178,14 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
     _say(f"{rank} of {nodes.count} joins {nodes.address}")
     stopping = stopping or StopRequest()
     with _ray_node([f"--address={nodes.address}", *options]) as (_, check):
-        heard, told = time.monotonic(), False
+        last_answer, announced = time.monotonic(), False
         stopping.can_wait = lambda: True
-        while (answer := _answers(nodes)) is not False and time.monotonic() - heard < SILENT_S:
-            if stopping.asked and not told:
+        while (answer := _answers(nodes)) is not False and time.monotonic() - last_answer < SILENT_S:
+            if stopping.asked and not announced:
                 _say(f"{rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
-                told = True
+                announced = True
             if answer:
-                heard = time.monotonic()
+                last_answer = time.monotonic()
                 check(f"{rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
         _say(f"{rank}: the head is gone, this node ends")
@@ -193,11 +193,11 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
 
 @contextmanager
 def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Check]]:
-    """A Ray node that ends with the block, with every process that it started.
+    """Run a Ray node during this block; all processes that it started end with it.
 
     Returns:
-        The variables of the server that starts its workers, and a function of a problem in words, which raises it with
-        the last lines of Ray's output if the node has ended.
+        The variables of the server that starts its workers, and a function that takes a problem in words and, if
+        the node has ended, raises it with the last lines of Ray's output.
     """
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")
@@ -229,36 +229,36 @@ def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
     try:
-        seen = 0
-        while seen < nodes.count:
+        known = 0
+        while known < nodes.count:
             check("the head of the Ray cluster ended")
             joined = sum(each["Alive"] for each in ray.nodes())
-            if joined != seen:
+            if joined != known:
                 _say(f"{joined} of {nodes.count} nodes have joined at {nodes.address}")
-                seen = joined
+                known = joined
             elif time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{nodes.count - seen} of {nodes.count} nodes did not join {nodes.address} within {wait_s:.0f} s. "
+                    f"{nodes.count - known} of {nodes.count} nodes did not join {nodes.address} within {wait_s:.0f} s. "
                     "Run the same command on every node, each with its own NODE_RANK"
                 )
             time.sleep(POLL_S)
     finally:
         ray.shutdown()
-        signal.signal(signal.SIGTERM, handler)  # Ray has put its own there
+        signal.signal(signal.SIGTERM, handler)  # Ray has replaced it
 
 
 def _environment() -> dict[str, str]:
-    """The environment of Ray's processes and the trainer."""
+    """Return the environment of Ray's processes and the trainer."""
     inherited = {name: value for name, value in os.environ.items() if name not in (*OWN, "RAY_ADDRESS")}
-    # Ray would wait 30 seconds for a node's work to move elsewhere; there is nowhere else.
+    # Ray would wait 30 seconds for a node's work to move to another node, which does not exist.
     defaults = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
     return {**defaults, **inherited, **_security()}
 
 
 def _security() -> dict[str, str]:
-    """The variable that makes Ray's other processes send a token, if there is one, as its head requires."""
-    given = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
-    if "RAY_AUTH_MODE" in os.environ or not (given or (Path.home() / ".ray" / "auth_token").is_file()):
+    """Return the variable that makes Ray's other processes send a token, if one is set, as the head requires."""
+    token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}
     return {"RAY_AUTH_MODE": "token"}
 
@@ -275,7 +275,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """The option that binds Ray to the address of this host that the head's name resolves to."""
+    """Return the option that binds Ray to this host's address that the head's name resolves to."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:
@@ -286,7 +286,7 @@ def _own_address(head: str) -> list[str]:
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    """The first of the variables that is set."""
+    """Return the first of the variables that is set, as a number."""
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():
@@ -296,7 +296,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
 
 
 def _slurm_head(environ: Mapping[str, str]) -> str | None:
-    """The first host of the SLURM step or job."""
+    """Return the first host of the SLURM step or job."""
     hosts = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
     if not hosts:
         return None
@@ -305,7 +305,7 @@ def _slurm_head(environ: Mapping[str, str]) -> str | None:
     except (OSError, subprocess.CalledProcessError) as error:
         raise ConfigError(
             "MASTER_ADDR",
-            f"scontrol could not say which host of {hosts} is the first",
+            f"scontrol could not list the first host of {hosts}",
             'Before srun: export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         ) from error
     return done.stdout.split()[0]

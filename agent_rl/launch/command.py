@@ -30,11 +30,11 @@ SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 """Keys of `ray_kwargs.ray_init` that Ray refuses when it joins a cluster."""
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides for a trainer that joins a Ray cluster: its nodes know their sizes, and Ray refuses them when it joins."""
+"""Overrides for a trainer that joins a Ray cluster: Ray then refuses sizes, which the nodes know themselves."""
 
 
 def has_accelerator() -> bool:
-    """Whether there is a device file of an NVIDIA or AMD GPU or an Ascend NPU; without one verl would hang."""
+    """Whether an NVIDIA or AMD GPU or an Ascend NPU has a device file; without one verl would hang."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
@@ -51,15 +51,15 @@ def require_device() -> None:
 
 
 def quoted(value: object) -> str:
-    """A value for a hydra override, so that no character of it is hydra's syntax."""
+    """Quote a value for a hydra override, so that hydra reads every character literally."""
     text = str(value).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """A run's words with today's keys; what is changed is printed.
+    """Return a run's words with current keys; changes are printed.
 
-    This is the launcher's way in: everything behind it, the trainer's process too, takes the words as they are.
+    The launcher calls this first; all later code, including the trainer's process, uses the words unchanged.
 
     Args:
         overrides: hydra overrides, `key=value`; the environment's variables in the table of old keys are added.
@@ -76,11 +76,11 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
-    """All overrides of a run: the platform's groups, places of the recipe's files, the words, and for joining Ray.
+    """Return all overrides of a run: the platform's groups, paths of the recipe's files, the words, joining Ray.
 
     Args:
-        folder: of the recipe.
-        words: from `rewrite`.
+        folder: the recipe's folder.
+        words: the result of `rewrite`.
     """
     groups = []
     if cpu.is_selected():
@@ -88,7 +88,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
-    # hydra would refuse a key there that the recipe does not spell out
+    # hydra would refuse a key of a free section that the recipe does not list
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
     return [*groups, *words, *(_joining() if joins_ray() else ())]
 
@@ -96,7 +96,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
 def trainer_command(
     recipe: str | os.PathLike[str], words: Sequence[str] = (), script: str | os.PathLike[str] | None = None
 ) -> list[str]:
-    """The command that trains a recipe, to be run or exec'ed from the folder that relative paths refer to.
+    """Return the command that trains a recipe, to be run from the folder that relative paths refer to.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -114,23 +114,23 @@ def trainer_command(
 
 
 def _environment(overrides: Sequence[str]) -> list[str]:
-    """The environment's variables in the table of old keys, unless an override says the same."""
-    given = argument_keys(overrides)
+    """Return the set variables in the table of old keys, unless an override sets the same key."""
+    keys = argument_keys(overrides)
     names = [(row.old.removeprefix("$"), row.new) for row in rows() if row.old.startswith("$")]
-    return [f"${name}={os.environ[name]}" for name, new in names if os.environ.get(name) and new not in given]
+    return [f"${name}={os.environ[name]}" for name, new in names if os.environ.get(name) and new not in keys]
 
 
 def _joining() -> list[str]:
-    """The overrides for joining a running cluster, whose processes do not inherit our environment."""
+    """Return the overrides for joining a running cluster, whose processes do not inherit our environment."""
     overrides = list(JOINING)
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-    given = job.get("env_vars") or {}  # by `ray job submit`; Ray refuses a variable that is given twice
+    job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray refuses a variable that is set twice
     if cpu.is_selected():
-        wanted = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
+        variables = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
     else:  # whether or not this process has it already; a node's own `PATH` stays
-        wanted = {**os.environ, **gpu_environment()}
-        wanted = {name: wanted[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if wanted.get(name)}
-    for name, value in wanted.items():
-        if name not in given:
+        variables = {**os.environ, **gpu_environment()}
+        variables = {name: variables[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if variables.get(name)}
+    for name, value in variables.items():
+        if name not in job_variables:
             overrides.append(f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={json.dumps(value)}")
     return overrides

@@ -38,13 +38,13 @@ NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
     "critic.ppo_infer_max_token_len_per_gpu",
 )
-"""Keys of verl's dataclasses that its YAML files leave out."""
+"""Keys of verl's dataclasses that are missing from its YAML files."""
 _WRONG_KEY = re.compile(r"Could not (?:override|delete from config\.) '(?!hydra\.)([^']+)'")
-"""What hydra says of an unknown key."""
+"""Hydra's message for an unknown key."""
 
 
 def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> DictConfig:
-    """The recipe's configuration as the trainer will compose it, interpolations not yet resolved.
+    """Compose the recipe's configuration as the trainer will, with interpolations unresolved.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -58,7 +58,7 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
 
 
 def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictConfig:
-    """As `compose`, from words that `agent_rl.launch.command.rewrite` has changed already."""
+    """Compose a configuration from words that `agent_rl.launch.command.rewrite` has updated already."""
     folder = recipe_folder(recipe)
     arguments = hydra_arguments(folder, words)
     with yaml_errors(folder / "config.yaml"), initialize_config_dir(str(folder), version_base=None):
@@ -75,7 +75,7 @@ def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictC
 
 
 def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """The options of the recipe's groups and of ours, such as `size` and `algo`; verl's are sections, which are keys.
+    """Return the options of the recipe's and our groups, such as `size` and `algo`; verl's groups are sections.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -85,20 +85,20 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
     places = [str(folder), *(place for spec in specs if spec for place in spec.submodule_search_locations or ())]
     options: dict[str, dict[str, None]] = {}
     for file in (file for place in places for file in sorted(Path(place).glob("*/*.yaml"))):
-        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace one of ours
+        options.setdefault(file.parent.name, {})[file.stem] = None  # a recipe may replace our option
     return {group: list(choices) for group, choices in options.items()}
 
 
 @functools.cache
 def verl_defaults() -> DictConfig:
-    """Verl's own configuration, without any recipe."""
+    """Compose verl's own configuration, without any recipe."""
     with initialize_config_dir(str(_verl_config_dir()), version_base=None):
         config: DictConfig = hydra_compose("ppo_trainer")
         return config
 
 
 def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
-    """Keys that verl's configuration does not have; neither verl nor hydra reports most of them."""
+    """Yield keys missing from verl's configuration; neither verl nor hydra reports most of them."""
     for key in ours:
         here = f"{path}.{key}".lstrip(".")
         if here in NOT_IN_YAML or is_free(here):
@@ -110,7 +110,7 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
-    """A remedy for an unknown key: the known ones of the same last part, else the one of the most similar spelling."""
+    """Suggest keys for an unknown one: known keys with the same last part, else the most similar spelling."""
     keys = [each for each in _flatten(known) if not is_old(each)]
     tail = [each for each in keys if each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
@@ -145,7 +145,7 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
 
 
 def _short(error: Exception) -> str:
-    """The error in one line, without the list of all folders that were searched."""
+    """Return the error as one line, without the list of searched folders."""
     return " ".join(str(error).split("Config search path:")[0].split())
 
 
@@ -160,12 +160,12 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
-    """Values have the types of verl's."""
+    """Values have the types of verl's configuration."""
     return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 
 def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
-    """Whether the value is the one in the recipe's file: neither an override nor a group gave it."""
+    """Whether the value comes from the recipe's file, and not from an override or a group."""
     wrong, written = (
         OmegaConf.select(each, key, throw_on_resolution_failure=False) for each in (config, OmegaConf.load(file))
     )
@@ -173,7 +173,7 @@ def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
 
 
 def _searchpath(folder: Path) -> list[str]:
-    """The recipe's own search path, with verl's folder instead of its package: importing verl takes seconds."""
+    """Return the recipe's search path, with verl's folder instead of its package, whose import takes seconds."""
     raw = OmegaConf.load(folder / "config.yaml")
     declared = OmegaConf.select(raw, "hydra.searchpath") or []
     verls = f"file://{_verl_config_dir()}"
@@ -188,7 +188,7 @@ def _verl_config_dir() -> Path:
 
 
 def _flatten(config: Any, path: str = "") -> Iterator[str]:
-    """Every key as the user writes it, sections included."""
+    """Yield every key as the user writes it, sections included."""
     for key in config:
         here = f"{path}.{key}".lstrip(".")
         yield here

@@ -1,6 +1,6 @@
-"""`Display`: what a terminal, a file or a pipe shows of a run, as a panel, as lines, or as JSON.
+"""`Display`: shows a run in a terminal, a file or a pipe, as a panel, as lines, or as JSON.
 
-A run outlives its display: lines follow a panel that fails, and what cannot be written is left out.
+A run outlives its display: a panel that fails is replaced by lines, and output that cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from agent_rl.work.text import named
 __all__ = ["Display", "JsonDisplay"]
 
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
-"""Errors of a terminal, or of a reader, that is not there any more."""
+"""Errors of a terminal or a reader that is gone."""
 
 
-def _survive(event: Callable[..., None]) -> Callable[..., None]:
+def _ignore_errors(event: Callable[..., None]) -> Callable[..., None]:
     """Let the run continue when the display of an event fails."""
 
     @functools.wraps(event)
     def survivor(self: Display, *args: Any, **kwargs: Any) -> None:
         try:
             event(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the run is worth more than its display; the user reads of it
+        except Exception as error:  # noqa: BLE001 - the run matters more than its display; the user sees the error
             self.fail(error)
 
     return survivor
@@ -52,7 +52,7 @@ class Display:
     Args:
         shown: `panel`, `lines` or `verl` (every line of the log); None: the panel in a terminal that can show it and
             has colours, else lines.
-        stream: where it writes; None: to standard output.
+        stream: the output; None: standard output.
     """
 
     def __init__(self, shown: str | None = None, stream: TextIO | None = None) -> None:
@@ -67,19 +67,19 @@ class Display:
         if can_move and (shown == "panel" or (shown is None and not console.no_color)):
             self._panel = RunPanel(self.progress, console)
 
-    @_survive
+    @_ignore_errors
     def note(self, text: str) -> None:
-        """Something is done before the start."""
+        """Show a note about work before the start."""
         self._print(named(text))
 
-    @_survive
+    @_ignore_errors
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
-        """The trainer is started.
+        """Show that the trainer is started.
 
         Args:
-            folder: of the run.
+            folder: the run's folder.
             notes: what the user should know about an earlier run there.
-            configuration: of the run, whole.
+            configuration: the run's whole configuration.
         """
         self.progress.begin(folder, notes, configuration)
         if self._panel is not None:
@@ -88,39 +88,39 @@ class Display:
         self._print(f"run: {folder}", *(f"     {note}" for note in notes), f"log: {folder / 'train.log'}")
         self._print("Ctrl-C ends the run after its step, and saves it; before the first step it ends at once")
 
-    @_survive
+    @_ignore_errors
     def line(self, line: str) -> None:
-        """The log has another line."""
+        """Take a new line of the log."""
         news = self.progress.line(line)
         if self._panel is None:
             self._print(*([named(bare(line))] if self._shows_log else news))
 
-    @_survive
+    @_ignore_errors
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """A step, or the validation before the first, has been logged."""
+        """Show the metrics of a step, or of the validation before the first."""
         self.progress.step(step, metrics)
         if self._panel is not None:
             self._panel.step(step)
         else:
             self._print_step(step, metrics)
 
-    @_survive
+    @_ignore_errors
     def tick(self, asked: str | None = None) -> None:
-        """Called twice a second, with the signal that has asked the run to end after its step."""
+        """Redraw; called twice per second, with the signal that asked the run to end after its step."""
         if asked is not None and not self._asked:
             self._asked = True
             self._request(f"{asked}: ends after step {self.progress.step_number}, saved; again: ends now")
         elif self._panel is not None:
             self._panel.tick()
 
-    @_survive
+    @_ignore_errors
     def aborting(self, by: str) -> None:
-        """A signal ends the run at once."""
+        """Show that a signal ends the run at once."""
         self._request(f"{by}: ends now")
 
-    @_survive
+    @_ignore_errors
     def end(self, stopped: StoppedRun | None) -> None:
-        """The trainer has ended without an error."""
+        """Show that the trainer has ended without an error."""
         self.close()
         if stopped is None:
             folder = str(self.progress.folder)
@@ -132,15 +132,15 @@ class Display:
             self._print(f"stopped after step {stopped.step}, saved in {stopped.checkpoint}")
             self._print(f"resume with: {stopped.command}")
 
-    @_survive
+    @_ignore_errors
     def aborted(self, by: str) -> None:
-        """A signal has ended the run at once."""
+        """Show that a signal has ended the run at once."""
         self.close()
         self._print(self._abortion(by))
 
-    @_survive
+    @_ignore_errors
     def close(self) -> None:
-        """The run is over, in whatever way; the last frame of a panel stays."""
+        """End the display; the last frame of a panel stays."""
         if self._panel is not None:
             panel, self._panel = self._panel, None
             panel.stop()
@@ -148,11 +148,11 @@ class Display:
     def fail(self, error: Exception) -> None:
         """Show lines instead of a panel that has failed, and nothing when the terminal or the reader is gone."""
         panel, self._panel = self._panel, None
-        if getattr(error, "errno", None) in GONE:  # what is printed later goes nowhere
+        if getattr(error, "errno", None) in GONE:  # later output is discarded
             os.dup2(os.open(os.devnull, os.O_WRONLY), (self.stream or sys.stdout).fileno())
             return
         if panel is not None:
-            with contextlib.suppress(Exception):  # it is broken, and lines need no more than a terminal
+            with contextlib.suppress(Exception):  # the panel is broken, and lines need only a terminal
                 panel.stop()
         with contextlib.suppress(OSError):
             what = "display" if panel is None else "panel"
@@ -167,8 +167,8 @@ class Display:
     def _abortion(self, by: str) -> str:
         if not self.progress.is_training:
             return f"{by}: ended before a step was trained, nothing is lost"
-        kept = self.progress.folder / "checkpoints"
-        return f"{by}: ended at once, what was trained after the last checkpoint is lost ({kept})"
+        checkpoints = self.progress.folder / "checkpoints"
+        return f"{by}: ended at once, training after the last checkpoint is lost ({checkpoints})"
 
     def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._print(step_line(step, metrics, self.progress.total))
@@ -182,7 +182,7 @@ class JsonDisplay(Display):
     """Writes one line of JSON for each step, and one at the end; other lines go to standard error.
 
     Args:
-        stream: gets the JSON.
+        stream: the output for the JSON.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -191,7 +191,7 @@ class JsonDisplay(Display):
         self._has_ended = False
 
     @override
-    @_survive
+    @_ignore_errors
     def end(self, stopped: StoppedRun | None) -> None:
         if stopped is None:
             self.write_end("trained", 0)
@@ -200,7 +200,7 @@ class JsonDisplay(Display):
             self.write_end("stopped", STOPPED, step=stopped.step, **where)
 
     @override
-    @_survive
+    @_ignore_errors
     def aborted(self, by: str) -> None:
         self.write_end("aborted", 128 + signal.Signals[by], error=self._abortion(by))
 

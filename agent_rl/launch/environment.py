@@ -1,6 +1,6 @@
-"""The environment of a run: what its processes need, and whether they can keep files outside of the run's folder.
+"""The environment of a run: variables that its processes need, and folders that they must be able to write.
 
-NVIDIA's wheels do not say what a run on GPUs needs:
+A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
 - `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
   the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
@@ -9,7 +9,7 @@ NVIDIA's wheels do not say what a run on GPUs needs:
 - `PATH` begins with the environment's `bin`, where `ninja` is, which builds them.
 
 A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.
-What the user has set stays; nothing is loaded here.
+The user's settings are kept; no library is loaded here.
 """
 
 from __future__ import annotations
@@ -45,40 +45,40 @@ TOOLKITS = (f"/usr/local/cuda-{CUDA}*", "/usr/local/cuda")
 VERSION = "include/cuda_runtime_api.h"
 PARTS = ("bin/nvcc", "lib64/libcudart.so", "include/cuda_runtime.h", VERSION)
 TARGET_HEADER = ("include/nv/target", "include/cccl/nv/target")
-"""One of these; CUDA 13 has the second."""
+"""A toolkit has one of these headers; CUDA 13 has the second."""
 SOCKET = "/ray/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.1"
-"""Ray makes this below `RAY_TMPDIR`, or else `TMPDIR`; Linux allows 107 bytes."""
+"""A socket that Ray creates below `RAY_TMPDIR` or `TMPDIR`; Linux allows paths of 107 bytes."""
 LONGEST = 107 - len(SOCKET)
-"""Bytes of a folder that has room for it."""
+"""Maximum length in bytes of a folder for this socket."""
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")
-"""The same for the sockets of SGLang and Python, which are in `TMPDIR`."""
+"""Maximum length in bytes of `TMPDIR`, for the sockets of SGLang and Python."""
 SHORT = "/tmp"
-"""Takes the place of a `TMPDIR` that is too long."""
+"""Replaces a `TMPDIR` that is too long."""
 
 
 def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the trainer joins a Ray cluster that runs already, instead of starting one."""
+    """Whether the trainer joins a running Ray cluster instead of starting one."""
     return environ.get("RAY_ADDRESS", "local") not in ("", "local")
 
 
 def gpu_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that have to be set or changed; empty: there is nothing to do."""
-    wanted = {}
+    """Return the variables to set or change for a run on GPUs; empty if all are right."""
+    variables = {}
     binaries, paths = str(Path(sys.executable).parent), environ.get("PATH", "").split(os.pathsep)
     if binaries not in paths:
-        wanted["PATH"] = os.pathsep.join([binaries, *filter(None, paths)])
+        variables["PATH"] = os.pathsep.join([binaries, *filter(None, paths)])
     folder, libraries = _runtime_folder(), environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     if folder is not None and str(folder) not in libraries:
-        wanted["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder), *filter(None, libraries)])
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join([str(folder), *filter(None, libraries)])
     if not (environ.get("CUDA_HOME") or environ.get("CUDA_PATH")) and (home := cuda_home(environ)) is not None:
-        wanted["CUDA_HOME"] = str(home)
-    return wanted
+        variables["CUDA_HOME"] = str(home)
+    return variables
 
 
 def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The toolkit: the user's, whatever it lacks, else a complete one, in the usual folder or on the path."""
-    if named := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
-        return Path(named)
+    """Return the user's toolkit, complete or not, else a complete one in the usual folders or on the path."""
+    if configured := environ.get("CUDA_HOME") or environ.get("CUDA_PATH"):
+        return Path(configured)
     folders = [folder for pattern in TOOLKITS for folder in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)]
     if program := shutil.which("nvcc", path=environ.get("PATH")):
         folders.append(Path(program).resolve().parents[1])
@@ -86,7 +86,7 @@ def cuda_home(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def missing_parts(home: Path) -> list[str]:
-    """What a toolkit lacks of what kernels are compiled and linked with; empty: nothing."""
+    """Return the parts for compiling and linking kernels that a toolkit lacks."""
     missing = [name for name in PARTS if not (home / name).is_file()]
     if not any((home / name).is_file() for name in TARGET_HEADER):
         missing.append(TARGET_HEADER[0])
@@ -98,50 +98,50 @@ def missing_parts(home: Path) -> list[str]:
 
 
 def _runtime_folder() -> Path | None:
-    """The folder of CUDA's runtime library in the wheels beside torch; None: no wheel has it."""
+    """Return the folder of CUDA's runtime library in NVIDIA's wheels; None if no wheel has it."""
     return next((path.parent for folder in _wheels() for path in folder.glob(f"*/lib/{RUNTIME}")), None)
 
 
 def _wheels() -> list[Path]:
-    """The folders of NVIDIA's wheels."""
+    """Return the folders of NVIDIA's wheels."""
     spec = importlib.util.find_spec("nvidia")
     return [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
 
 
 def temporary_files(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`RAY_TMPDIR` for a run where `TMPDIR` has no room for Ray's sockets; empty: it has, or the user named another.
+    """Return `RAY_TMPDIR` if `TMPDIR` is too long for Ray's sockets and the user has not set another folder.
 
     Raises:
-        ConfigError: a folder that the user has named is too long.
+        ConfigError: a folder that the user has set is too long.
     """
     if joins_ray(environ):
         return {}
-    named, usual = environ.get("RAY_TMPDIR"), environ.get("TMPDIR")
-    for variable, folder, most in (("RAY_TMPDIR", named, LONGEST), ("TMPDIR", usual, LONGEST_OF_ALL)):
+    configured, usual = environ.get("RAY_TMPDIR"), environ.get("TMPDIR")
+    for variable, folder, most in (("RAY_TMPDIR", configured, LONGEST), ("TMPDIR", usual, LONGEST_OF_ALL)):
         if len(os.fsencode(folder or "")) > most:
-            problem = f"{folder!r} is too long: the sockets of a run are in it, whose paths may have 107 bytes"
+            problem = f"{folder!r} is too long: it holds the sockets of a run, whose paths are limited to 107 bytes"
             raise ConfigError(variable, problem, f"Name a folder of at most {most} bytes, for example {SHORT}")
     folder = ray_folder(environ)
-    return {} if folder == (named or usual or SHORT) else {"RAY_TMPDIR": folder}
+    return {} if folder == (configured or usual or SHORT) else {"RAY_TMPDIR": folder}
 
 
 def ray_folder(environ: Mapping[str, str]) -> str:
-    """The folder of a Ray that the run starts: `TMPDIR` only if there is room in it."""
+    """Return the temporary folder of the run's own Ray: `TMPDIR` unless it is too long."""
     usual = environ.get("TMPDIR") or SHORT
     return environ.get("RAY_TMPDIR") or (usual if len(os.fsencode(usual)) <= LONGEST else SHORT)
 
 
 def require_home(environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse a home directory in which nothing can be kept, unless Ray's token and the caches are elsewhere.
+    """Refuse a home directory that is not writable, unless Ray's token and the caches are elsewhere.
 
     Raises:
-        ConfigError: it is needed.
+        ConfigError: the home directory is needed and not writable.
     """
     has_token = joins_ray(environ) or any(environ.get(f"RAY_AUTH_{name}") for name in ("TOKEN", "TOKEN_PATH", "MODE"))
     if has_token and environ.get("HF_HOME"):
         return
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
-    there = next(folder for folder in (home, *home.parents) if os.path.exists(folder))
-    if not os.access(there, os.W_OK | os.X_OK):
+    existing = next(folder for folder in (home, *home.parents) if os.path.exists(folder))
+    if not os.access(existing, os.W_OK | os.X_OK):
         problem = f"nothing can be written to {str(home)!r}, where Ray keeps a token and datasets keeps rows"
         raise ConfigError("HOME", problem, "Set HOME to a folder of yours, for example HOME=$PWD")

@@ -1,4 +1,4 @@
-"""Reads what a trainer writes: lines of its log, metrics, and why it failed.
+"""Reads a trainer's output: lines of its log, metrics, and the cause of a failure.
 
 verl, Ray and the engine write more than a thousand lines to the log before the first step.
 """
@@ -33,22 +33,22 @@ __all__ = [
 ]
 
 MESSAGE = "agent_rl: "
-"""What a line of the log begins with that the user is shown."""
+"""Prefix of the log lines that are shown to the user."""
 
 WRONG = 2
 """Exit status of a trainer that refuses its configuration, or the user's code, before it starts."""
 LAST_LINES = 15
-"""Lines of the log that a failure shows."""
+"""Lines of the log in a failure's message."""
 ROOM = 1 << 20
-"""Bytes without which a folder counts as full: what did not fit has mostly been removed again."""
+"""Free bytes below which a folder counts as full: a file that did not fit has usually been removed again."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
 _WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
-"""Exceptions that tell of one in another process."""
+"""Exceptions that report one in another process."""
 _NO_ENGINE = re.compile("ActorDiedError|Failed to complete async request|Cannot connect to host")
-"""What the trainer gets when the engine's server is gone, or another process of the run."""
+"""The trainer's error when the engine's server, or another process of the run, is gone."""
 _DEAD_ACTOR = re.compile(
     r"ActorDiedError: .*\n\s*class_name: (?P<name>\S+)\n\s*actor_id: .*\n\s*pid: (?P<pid>\d+)\n(\s*\w+: .*\n)*?"
     r"\s*ip: (?P<ip>\S+)(?P<node>\n\s*The actor died because its node has died)?"
@@ -56,9 +56,9 @@ _DEAD_ACTOR = re.compile(
 _ENGINES_EXCEPTION = re.compile(r"\b\w+ hit an exception: Traceback")
 _ENGINES_CRASH = re.compile(r"\bSubprocess (\w+) \(pid=\d+\) crashed with exit code (-?\d+)")
 _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During handling of", "Error executing job")
-"""What stands above a traceback; hydra leaves the first of these out."""
+"""Lines above a traceback; hydra omits the first of these."""
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
-"""In a line of verl's log."""
+"""The number of steps in a line of verl's log."""
 SHARE = "{:.0%}"
 """The form of a share of trajectories."""
 _FIELDS = {
@@ -72,28 +72,28 @@ _FIELDS = {
     "timing_s/step": "{:.1f} s",
 }
 _QUIET = ("agent/malformed_rate", "agent/unscored")
-"""Fields that are left out when they are zero."""
+"""Fields that are omitted when they are zero."""
 _VALIDATION = re.compile(r"^val-(?:core|aux)/(.+)/(acc|reward)/mean@\d+$")
 
 
 def step_line(step: int, metrics: Mapping[str, Any], total: int | None = None) -> str:
-    """A step in one line: reward, accuracy, tool calls, turns, length, seconds, and the validation if there was one."""
-    found = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
-    parts = [written(form, value) for key, form, value in found if value or (value is not None and key not in _QUIET)]
+    """Summarize a step in one line: reward, accuracy, calls, turns, length, seconds, and validation if any."""
+    fields = [(key, form, metrics.get(key)) for key, form in _FIELDS.items()]
+    parts = [written(form, value) for key, form, value in fields if value or (value is not None and key not in _QUIET)]
     for source, values in validations(metrics).items():
         forms = {"reward": "reward {:+.3f}", "acc": f"accuracy {SHARE}"}
-        shown = [written(form, values[name]) for name, form in forms.items() if name in values]
-        parts.append(f"validation on {named(source)}: {', '.join(shown)}")
+        texts = [written(form, values[name]) for name, form in forms.items() if name in values]
+        parts.append(f"validation on {named(source)}: {', '.join(texts)}")
     return f"step {step}{f'/{total}' if total else ''}: {', '.join(parts) or 'no metrics'}"
 
 
 def written(form: str, value: float) -> str:
-    """A number in its form; a share outside of 0 to 1, of a scorer with other bounds, as a number."""
+    """Format a number; a share outside 0 to 1, from a scorer with other bounds, stays a number."""
     return (form if 0 <= value <= 1 else form.replace(SHARE, "{:.3g}")).format(value)
 
 
 def command(*words: str) -> str:
-    """A command line that works in the user's shell, also where the environment is not activated."""
+    """Return a command line that works in the user's shell, even if the environment is not activated."""
     program = "agent-rl"
     if shutil.which(program) is None:
         program = os.path.relpath(Path(sys.executable).parent / program)
@@ -101,46 +101,46 @@ def command(*words: str) -> str:
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Reward and accuracy (`reward`, `acc`) of a validation, by data source; empty where there was none."""
+    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
-        if found := _VALIDATION.match(key):
-            sources.setdefault(found[1], {})[found[2]] = value
+        if match := _VALIDATION.match(key):
+            sources.setdefault(match[1], {})[match[2]] = value
     return sources
 
 
 def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) -> str:
-    """Why the trainer failed, the last useful lines of its output, and where the log is.
+    """Describe why the trainer failed, with the last useful lines of its output and the path of the log.
 
     Args:
-        log: of all output.
+        log: the file with all output.
         start: bytes of the log before this start of the trainer.
         status: exit status of the trainer, negative for a signal.
-        folders: in which it writes; one without space is the cause, whatever the exception is
+        folders: where it writes; a full one is the cause, whatever the exception is
             (torch.save: "unexpected pos 13696 vs 13588").
     """
     lines = _lines(log, start)
     if status == WRONG and (refused := next((line for line in reversed(lines) if line.startswith("error: ")), None)):
         return f"{named(refused.removeprefix('error: '))}\nThe whole output: {log}"
-    cause, shown = _cause(lines)
+    cause, excerpt_lines = _cause(lines)
     if cause is not None and _NO_ENGINE.search(cause):
-        cause, shown = _engines_end(lines) or _actors_end(lines) or (cause, shown)
-    excerpt = "".join(f"\n  | {named(line)}" for line in shown)
+        cause, excerpt_lines = _engine_failure(lines) or _dead_actor(lines) or (cause, excerpt_lines)
+    excerpt = "".join(f"\n  | {named(line)}" for line in excerpt_lines)
     cause = _unless_full(named(cause or _ended(status)), folders)
     return f"the trainer failed: {cause}{excerpt}\nThe whole output: {log}"
 
 
 def process_end(log: Path, status: int, start: int = 0) -> str:
-    """Why a process of verl or SGLang has ended, or has not started.
+    """Describe why a process of verl or SGLang has ended, or has not started.
 
     Args:
-        log: of its output.
+        log: the file with its output.
         status: its exit status, negative for a signal.
         start: bytes of the log before this start of the process.
     """
     lines = _lines(log, start)
-    found = _engines_end(lines)
-    cause = found[0] if found else _ended(status) if status < 0 else _cause(lines)[0] or (lines or ["no output"])[-1]
+    crash = _engine_failure(lines)
+    cause = crash[0] if crash else _ended(status) if status < 0 else _cause(lines)[0] or (lines or ["no output"])[-1]
     return _unless_full(named(cause), [log.parent])
 
 
@@ -152,45 +152,45 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
-    """The last exception (not a wrapper: Ray's repeats the remote traceback) and its traceback, or the last lines.
+    """Return the last exception (no wrapper: Ray's repeats the remote traceback) and its traceback, or last lines.
 
-    The message of one of our own errors says enough.
+    For one of our own errors the message is enough, and the traceback is omitted.
     """
     for index in range(len(lines) - 1, -1, -1):
-        found = _EXCEPTION.match(lines[index].strip())
-        if found and not found[1].startswith(_WRAPPERS):
-            message = " ".join([found[2], *lines[index + 1 : index + 2]]) if found[2].endswith(":") else found[2]
-            cause = f"{found[1].rsplit('.', 1)[-1]}: {message}"
+        match = _EXCEPTION.match(lines[index].strip())
+        if match and not match[1].startswith(_WRAPPERS):
+            message = " ".join([match[2], *lines[index + 1 : index + 2]]) if match[2].endswith(":") else match[2]
+            cause = f"{match[1].rsplit('.', 1)[-1]}: {message}"
             begin = next((at for at in range(index, -1, -1) if lines[at].startswith(_BEGINNINGS)), index)
-            return cause, [] if found[1].startswith("agent_rl.") else _above(lines, begin, index)
+            return cause, [] if match[1].startswith("agent_rl.") else _above(lines, begin, index)
     return None, lines[-LAST_LINES:]
 
 
-def _engines_end(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Why a process of SGLang has ended, and its traceback; None where none says so."""
+def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
+    """Return why a process of SGLang has ended, and its traceback; None if the log does not show it."""
     for index, line in enumerate(lines):
         if _ENGINES_EXCEPTION.search(line):
             for end in range(index + 1, len(lines)):
-                if found := _EXCEPTION.match(lines[end].strip()):
-                    return f"SGLang: {found[1].rsplit('.', 1)[-1]}: {found[2]}", _above(lines, index, end)
+                if match := _EXCEPTION.match(lines[end].strip()):
+                    return f"SGLang: {match[1].rsplit('.', 1)[-1]}: {match[2]}", _above(lines, index, end)
         if crash := _ENGINES_CRASH.search(line):
             return f"SGLang's process {crash[1]}: {_ended(int(crash[2]))}", []
     return None
 
 
-def _actors_end(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Which process of the run was the first to die, without the traceback of who waited; None where Ray names none."""
-    found = _DEAD_ACTOR.search("\n".join(lines))
-    if found is None:
+def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
+    """Return the first process that died, without the waiting process's traceback; None if Ray names none."""
+    match = _DEAD_ACTOR.search("\n".join(lines))
+    if match is None:
         return None
-    if found["node"]:
-        return f"the node {found['ip']} does not answer any more, and was taken for dead", []
-    process = f"the process of {found['name']} (pid {found['pid']}, on {found['ip']})"
+    if match["node"]:
+        return f"the node {match['ip']} stopped answering and counts as dead", []
+    process = f"the process of {match['name']} (pid {match['pid']}, on {match['ip']})"
     return f"{process} has died: it crashed, or was killed (is memory short?)", []
 
 
 def _unless_full(cause: str, folders: Iterable[Path]) -> str:
-    """The cause, or the folder behind it, in which the disk or the user's quota has no room for a file."""
+    """Return the cause, or the folder in which the disk or the user's quota is full."""
     for folder in folders:
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
@@ -202,17 +202,17 @@ def _unless_full(cause: str, folders: Iterable[Path]) -> str:
 
 
 def _ended(status: int) -> str:
-    """How a process ended, by its exit status, which is negative for a signal."""
+    """Describe how a process ended from its exit status, which is negative for a signal."""
     if status >= 0:
         return f"exit status {status}"
     return f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
 
 
 def _above(lines: list[str], begin: int, end: int) -> list[str]:
-    """The last lines of a traceback between its heading and its exception."""
+    """Return the last lines of a traceback between its heading and its exception."""
     return lines[max(begin + 1, end - LAST_LINES) : end]
 
 
 def bare(line: str) -> str:
-    """The line without colours, and without what Ray or torch puts before the line of another process."""
+    """Return the line without colours, and without the prefix that Ray or torch adds for another process."""
     return _PREFIX.sub("", _COLOUR.sub("", line)).rstrip()

@@ -1,7 +1,7 @@
-"""`RunPanel`: a run in the terminal, redrawn in place: how far it is, how it goes, and one thing that an agent did.
+"""`RunPanel`: a run in the terminal, redrawn in place: its progress, its metrics, and an example trajectory.
 
-It is drawn once a second, between two looks at the trainer's output, by this process and no thread. A terminal that is
-too low gets less of it, a narrow one shorter lines.
+This process draws it once per second, without a thread, between two reads of the trainer's output. A low terminal shows
+fewer parts, a narrow one shorter lines.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from agent_rl.work.text import named, one_line
 __all__ = ["RunPanel", "last_trajectory", "sparkline"]
 
 PERIOD_S = 0.9
-"""Seconds from one frame to the next: every second look at the trainer's output."""
+"""Seconds between two frames: every second read of the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 TAIL = 1 << 24
-"""Bytes of the trace's end among whose trajectories one is drawn."""
+"""Bytes at the trace's end from which a random trajectory is chosen."""
 MOST_CHARACTERS = 500
-"""Characters of a line that are kept before the terminal's width cuts it."""
+"""Maximum characters of a line before the terminal's width cuts it."""
 LONGEST_CHART = 60
 LABEL, VALUE = 14, 19
-"""Columns of a name, and of the first and the last number."""
+"""Width in columns of a name, and of the first and last value."""
 ABOUT = ("actor_rollout_ref.model.path", "algorithm.adv_estimator")
-"""Keys whose values say what is trained, and how."""
+"""Keys that name the model and the algorithm."""
 METRICS = {
     "success": ("agent/acc", SHARE),
     "tool calls": ("agent/tool_calls", "{:.2f}"),
     "tool errors": ("agent/tool_errors", "{:.2f}"),
 }
-"""Rows below the reward and its components: name, metric of verl, and how the number is written."""
+"""Rows below the reward and its components: name, metric of verl, and number format."""
 
 Row = tuple[str, str, list[float]]
 """Name, first and last value, and the values of all steps."""
 
 
 class RunPanel:
-    """Redraws a frame at the end of the terminal's text; what is above stays.
+    """Redraws a frame at the end of the terminal's text; earlier text stays.
 
     Args:
-        progress: of the run.
+        progress: the run's progress.
         console: the terminal.
     """
 
@@ -86,7 +86,7 @@ class RunPanel:
         self._live.start(refresh=True)
 
     def step(self, step: int) -> None:
-        """Look at what a step has left: its metrics, and its part of the trace."""
+        """Read the results of a step: its metrics, and its part of the trace."""
         self._rows, self._validations = _rows(self.progress), _validations(self.progress)
         self._about = self._about or _about(self.progress)
         self._warnings = run_warnings(self.progress.training, self.progress.configuration)
@@ -94,16 +94,16 @@ class RunPanel:
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
 
     def request(self, text: str) -> None:
-        """Show at once what the user has asked for."""
+        """Confirm the user's request at once."""
         self._request, self._drawn = text, 0.0
         self.tick()
 
     def tick(self) -> None:
-        """Draw a frame if the last one is a second old."""
+        """Draw a frame if the last one is `PERIOD_S` old."""
         if time.monotonic() - self._drawn < PERIOD_S:
             return
         self._drawn = time.monotonic()
-        if self.console.size != self._size:  # the terminal has wrapped the old lines: nobody knows where they are
+        if self.console.size != self._size:  # the terminal has wrapped the old lines: their position is unknown
             self._size = self.console.size
             self._live.stop()
             self.console.clear()
@@ -128,7 +128,7 @@ class RunPanel:
         )
 
     def _parts(self, width: int) -> list[tuple[int, list[RenderableType]]]:
-        """What is shown, from the top down, each with its rank: the highest ones go where lines are missing."""
+        """Return the parts from top to bottom, each with its rank; the highest ranks are dropped if space is short."""
         progress = self.progress
         return [
             (0, [_ended(progress) if self._has_ended else _head(progress)]),
@@ -145,7 +145,7 @@ class RunPanel:
         ]
 
     def _foot(self) -> list[tuple[int, list[RenderableType]]]:
-        """How to end the run, and where to read on."""
+        """Return the lines on how to end the run, and where its files are."""
         text = "Ctrl-C: end now, before the first step; nothing is trained yet"
         if self.progress.is_training:
             text = "Ctrl-C: end after this step and save; a second time: end now"
@@ -154,11 +154,11 @@ class RunPanel:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Values as bars, the lowest and the highest of which are of the values shown.
+    """Draw values as bars, scaled from the lowest to the highest value.
 
     Args:
-        values: any number; of more than `width`, a bar is the mean of its share.
-        width: characters at most.
+        values: if there are more than `width`, each bar is the mean of several.
+        width: maximum number of characters.
     """
     count = min(len(values), width)
     if not count:
@@ -171,9 +171,9 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def last_trajectory(path: Path, step: int) -> Trajectory | None:
-    """A trajectory of a step, drawn from all that are near the trace's end; None where it has none.
+    """Choose a random trajectory of a step near the trace's end; None if there is none.
 
-    The draw does not depend on the order: the last ones of a step are its longest.
+    The choice ignores the order, because the last trajectories of a step are its longest.
     """
     try:
         with open(parts(path)[-1], "rb") as file:
@@ -183,28 +183,28 @@ def last_trajectory(path: Path, step: int) -> Trajectory | None:
     except OSError:
         return None
     for line in sorted(lines[bool(begin) : -1], key=crc32):
-        with contextlib.suppress(ValueError):  # of another version
-            if (found := Trajectory.from_json(line)).info.get("step") == step:
-                return found
+        with contextlib.suppress(ValueError):  # written by another version
+            if (trajectory := Trajectory.from_json(line)).info.get("step") == step:
+                return trajectory
     return None
 
 
 def _fitting(parts: Sequence[tuple[int, list[RenderableType]]], height: int) -> list[RenderableType]:
-    """The parts of the lowest ranks that have room."""
-    kept: set[int] = set()
+    """Return the parts with the lowest ranks that fit."""
+    places: set[int] = set()
     for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
-        if sum(len(parts[each][1]) for each in [*kept, place]) <= height:
-            kept.add(place)
-    return [line for place in sorted(kept) for line in parts[place][1]]
+        if sum(len(parts[each][1]) for each in [*places, place]) <= height:
+            places.add(place)
+    return [line for place in sorted(places) for line in parts[place][1]]
 
 
 def _line(text: str, style: str = "") -> Text:
-    """One line, without what a terminal obeys; the terminal's width cuts it."""
+    """Return one line without control characters; the terminal's width cuts it."""
     return Text(one_line(text, MOST_CHARACTERS), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _entry(name: str, text: str, columns: int) -> Text:
-    """A line that begins with its name."""
+    """Return a line that begins with its name."""
     label = Text(named(name), style="dim")
     label.truncate(columns - 1, overflow="ellipsis")
     label.pad_right(columns - label.cell_len)
@@ -212,7 +212,7 @@ def _entry(name: str, text: str, columns: int) -> Text:
 
 
 def _head(progress: RunProgress) -> RenderableType:
-    """How far the run is."""
+    """Return the line with the current stage, the progress and the time left."""
     total, left = progress.total, progress.seconds_left
     if not progress.is_training:
         return _line(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", "bold")
@@ -223,7 +223,7 @@ def _head(progress: RunProgress) -> RenderableType:
 
 
 def _ended(progress: RunProgress) -> RenderableType:
-    """How far the run has come."""
+    """Return the line with the last step of a run that has ended."""
     if not progress.training:
         return _line("ended before the first step", "bold")
     text = f"step {progress.training[-1]['step']}" + (f" of {progress.total}" if progress.total else "")
@@ -246,7 +246,7 @@ def _about(progress: RunProgress) -> str:
 
 
 def _started(progress: RunProgress) -> list[RenderableType]:
-    """What was started, a line each until the first step is done, then one line."""
+    """Return one line per started part, or, once training, a single line until the first step is done."""
     if not progress.is_training:
         return [_entry(f"  {what}", f"{seconds:.1f} s", columns=2 + LABEL) for what, seconds in progress.started]
     seconds = sum(seconds for _, seconds in progress.started)
@@ -254,11 +254,11 @@ def _started(progress: RunProgress) -> list[RenderableType]:
 
 
 def _rows(progress: RunProgress) -> list[Row]:
-    """The metrics that the steps have, components below the reward."""
+    """Return the rows of the available metrics, with the components below the reward."""
     steps = progress.training
-    found = {f"  {name}": (f"agent/{name}", "{:+.3f}") for name in components(steps, progress.configuration)}
+    component_rows = {f"  {name}": (f"agent/{name}", "{:+.3f}") for name in components(steps, progress.configuration)}
     rows: list[Row] = []
-    for name, (key, form) in {"reward": (REWARD, "{:+.3f}"), **found, **METRICS}.items():
+    for name, (key, form) in {"reward": (REWARD, "{:+.3f}"), **component_rows, **METRICS}.items():
         if values := [value for _, value in series(steps, key)]:
             rows.append((name, _change(values, form), values))
     seconds = dict(series(steps, "timing_s/step"))
@@ -269,22 +269,22 @@ def _rows(progress: RunProgress) -> list[Row]:
 
 
 def _change(values: Sequence[float], form: str) -> str:
-    """The first and the last value."""
+    """Format the first and the last value."""
     first, last = (written(form, value) for value in (values[0], values[-1]))
     return f"{first} \u2192 {last}" if len(values) > 1 else last
 
 
 def _charts(rows: Sequence[Row], width: int) -> list[RenderableType]:
-    """A line for each metric: name, first and last value, bars."""
+    """Return one line per metric: name, first and last value, bars."""
     chart = max(0, min(width - LABEL - VALUE - 2, LONGEST_CHART))
     return [
-        Text.assemble(_entry(name, "", LABEL), f"{shown:>{VALUE}}  ", (sparkline(values, chart), "cyan"), no_wrap=True)
-        for name, shown, values in rows
+        Text.assemble(_entry(name, "", LABEL), f"{change:>{VALUE}}  ", (sparkline(values, chart), "cyan"), no_wrap=True)
+        for name, change, values in rows
     ]
 
 
 def _failures(progress: RunProgress) -> list[RenderableType]:
-    """What has failed in the last step."""
+    """Return the line with the failures of the last step."""
     if not progress.training:
         return []
     malformed, unscored = (progress.training[-1].get(f"agent/{name}") or 0 for name in ("malformed_rate", "unscored"))
@@ -293,17 +293,17 @@ def _failures(progress: RunProgress) -> list[RenderableType]:
 
 
 def _validations(progress: RunProgress) -> list[str]:
-    """Accuracy, or reward, of each validation: the first and the last three, a line for each data source."""
-    found: dict[str, list[str]] = {}
+    """Return accuracy or reward of the first and the last three validations, one line per data source."""
+    lines: dict[str, list[str]] = {}
     for step, metrics in progress.steps.items():
         for source, values in validations(metrics).items():
             value = values.get("acc", values.get("reward"))
-            found.setdefault(source, []).append(f"{value:.2f} (step {step})")
-    return [f"validation {source}: {', '.join([*values[:1], *values[1:][-3:]])}" for source, values in found.items()]
+            lines.setdefault(source, []).append(f"{value:.2f} (step {step})")
+    return [f"validation {source}: {', '.join([*values[:1], *values[1:][-3:]])}" for source, values in lines.items()]
 
 
 def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
-    """A trajectory in four lines below a heading."""
+    """Return a trajectory as four lines below a heading."""
     if trajectory is None:
         return []
     reward = f"reward {trajectory.score.total:+.2f}" if trajectory.score else "unscored"
@@ -312,14 +312,14 @@ def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
         for turn in trajectory.turns
         for call, result in zip(turn.calls, [*turn.results, *[None] * len(turn.calls)], strict=False)
     ]
-    asked = next((each.content for each in reversed(trajectory.prompt) if each.role == "user"), "")
-    did = "; ".join(one_line(each, MOST_CHARACTERS // 2) for each in calls[:4]) or "no tool was called"
-    said = trajectory.answer or (trajectory.turns[-1].text if trajectory.turns else "")
+    question = next((each.content for each in reversed(trajectory.prompt) if each.role == "user"), "")
+    actions = "; ".join(one_line(each, MOST_CHARACTERS // 2) for each in calls[:4]) or "no tool was called"
+    answer = trajectory.answer or (trajectory.turns[-1].text if trajectory.turns else "")
     turns = len(trajectory.turns)
     counts = f"{turns} turn{'s' * (turns != 1)}, {len(calls)} call{'s' * (len(calls) != 1)}"
     head = _line(f"example from step {trajectory.info.get('step', '?')}: {reward}, {counts}", "bold")
-    lines: list[RenderableType] = [head, _entry("  asked", asked, 8), _entry("  did", did, 8)]
-    lines.append(_entry("  said", said, 8))
+    lines: list[RenderableType] = [head, _entry("  asked", question, 8), _entry("  did", actions, 8)]
+    lines.append(_entry("  said", answer, 8))
     if trajectory.ground_truth is not None:
         lines.append(_entry("  truth", f"{trajectory.ground_truth}{_verdict(trajectory)}", 8))
     return lines
@@ -331,7 +331,7 @@ def _verdict(trajectory: Trajectory) -> str:
 
 
 def _places(progress: RunProgress) -> list[RenderableType]:
-    """Where to read on."""
+    """Return the lines with the log's path and the command of the viewer."""
     folder = os.path.relpath(progress.folder) if progress.folder.is_relative_to(Path.cwd()) else str(progress.folder)
     return [_entry("log", f"{folder}/train.log", 6), _entry("look", command("view", folder), 6)]
 

@@ -1,4 +1,4 @@
-"""Runs the trainer as a child process: follows its metrics, explains its failure, and leaves nothing behind."""
+"""Runs the trainer as a child process, follows its metrics, explains its failure, and cleans up after it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
 """File that verl writes to, and empties at each start."""
 TRAINED = "training/global_step"
-"""A metric of every step that is not only a validation."""
+"""A metric of every training step, which a mere validation lacks."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
 """Files in shared memory of killed processes: those of Python's multiprocessing, and of SGLang 0.5.13."""
 POLL_S = 0.5
@@ -60,7 +60,7 @@ class TrainerError(AgentRLError):
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.status = status if status > 0 else 128 - status
-        """What this process exits with."""
+        """The exit status of this process."""
 
 
 def _ignore(*_: object) -> None:
@@ -78,21 +78,21 @@ def run_trainer(
     stopping: StopRequest | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
 ) -> StoppedRun | None:
-    """Run the trainer as a child that cannot outlive this process, in a session of its own: Ctrl-C is for us.
+    """Run the trainer as a child that cannot outlive this process, in its own session, so that Ctrl-C reaches only us.
 
     Args:
-        command: from `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
-        folder: gets `train.log` (all output), `metrics.jsonl` (a line for each step) and `tensorboard/`; what an
-            earlier start has written to the first two stays, but for the metrics of steps that are trained again.
+        command: the result of `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
+        folder: gets `train.log` (all output), `metrics.jsonl` (one line per step) and `tensorboard/`; the first
+            two keep the lines of earlier starts, except metrics of steps that are trained again.
         on_metrics: called with step and metrics as soon as a step is logged.
         on_output: called with each line of output.
-        environ: of the trainer.
-        watch: called again and again; an exception that it raises ends the trainer.
-        stopping: by which the run can be asked to end early.
-        checkpoints: where the trainer saves them, if that is not below the folder.
+        environ: the trainer's environment.
+        watch: called repeatedly; an exception that it raises ends the trainer.
+        stopping: requests an early end of the run.
+        checkpoints: the trainer's folder for checkpoints, if it is outside the run's folder.
 
     Returns:
-        Where the run has ended, if it has ended early because it was asked to.
+        The last step and checkpoint if the run has ended early on request, otherwise None.
 
     Raises:
         TrainerError: with the cause, when the trainer fails; the log keeps everything.
@@ -125,7 +125,7 @@ def run_trainer(
 
 
 def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that tell verl's loggers where to write."""
+    """Return the variables that set where verl's loggers write."""
     tensorboard = environ.get("TENSORBOARD_DIR") or str(folder / "tensorboard")
     return {"VERL_FILE_LOGGER_PATH": str(folder / NEW_METRICS), "TENSORBOARD_DIR": tensorboard}
 
@@ -134,13 +134,13 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 def process_tree(
     command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """A child in a session of its own (Ctrl-C is for us), which ends with the block, with all that it has started.
+    """Run a child in its own session during this block; it ends with all processes that it has started.
 
     Args:
         command: the child's.
         env: the child's environment.
-        output: gets what it prints.
-        variable: of the environment, by which its processes are found.
+        output: receives the child's output.
+        variable: environment variable that identifies its processes.
 
     Returns:
         The child, and the variables of the server that forks its Ray workers on a CPU.
@@ -174,7 +174,7 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callable[[], None] = _ignore) -> None:
-    """Wait for the child, hand on what it writes to files, and call `watch` in between."""
+    """Wait for the child, read new lines of its files, and call `watch` in between."""
     while True:
         has_ended = child.poll() is not None
         for file in files:
@@ -186,17 +186,17 @@ def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callabl
 
 
 def begin_child() -> None:
-    """For `preexec_fn`: the child dies with its parent, and SIGQUIT ends it.
+    """Make a child die with its parent, and let SIGQUIT end it; for `preexec_fn`.
 
-    A shell lets its background jobs ignore SIGQUIT, and they leave that to their children. But SGLang's processes tell
-    their server by it that they have failed: a run would wait for a dead engine forever.
+    Background jobs of a shell ignore SIGQUIT, and their children inherit that. But SGLang's processes use it to tell
+    their server that they have failed: a run would wait for a dead engine forever.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def shared_files() -> set[Path]:
-    """The files in shared memory that killed processes may have left behind."""
+    """Return the files in shared memory that killed processes may have left behind."""
     return {path for pattern in LEFT_BEHIND for path in SHARED_MEMORY.glob(pattern)}
 
 
@@ -207,7 +207,7 @@ def remove_unused(candidates: set[Path]) -> None:
     """
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
-        with suppress(OSError):  # ended meanwhile, or another user's
+        with suppress(OSError):  # has ended, or belongs to another user
             mapped |= set(re.findall(rf"{SHARED_MEMORY}/\S+", maps.read_text()))
     for path in candidates:
         if str(path) not in mapped and path.exists() and path.stat().st_uid == os.getuid():
@@ -215,11 +215,11 @@ def remove_unused(candidates: set[Path]) -> None:
 
 
 class Tail:
-    """What a file gains, line by line.
+    """Reads new lines of a growing file.
 
     Args:
-        path: the file, which may not be there yet.
-        offset: bytes of it that are known already.
+        path: the file, which may not exist yet.
+        offset: number of bytes to skip.
         on_line: called with each complete line.
     """
 
@@ -227,7 +227,7 @@ class Tail:
         self._path, self._offset, self._on_line = path, offset, on_line
 
     def read(self) -> None:
-        """Hand on the lines that are complete by now."""
+        """Call `on_line` with each new complete line."""
         if self._path.exists():
             for start, line in whole_lines(self._path, self._offset):
                 self._offset = start + len(line)
@@ -235,14 +235,14 @@ class Tail:
 
 
 def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> Callable[[str], None]:
-    """What keeps the lines that verl writes to `NEW_METRICS` in `metrics.jsonl`."""
+    """Return a function that appends verl's lines of `NEW_METRICS` to `metrics.jsonl`."""
     file, is_first = metrics.with_name("metrics.jsonl"), True
 
     def keep(line: str) -> None:
         nonlocal is_first
         record = json.loads(line)
         if is_first and file.exists():
-            lines = [each for each in file.read_text().splitlines() if _stays(json.loads(each), record)]
+            lines = [each for each in file.read_text().splitlines() if _is_kept(json.loads(each), record)]
             file.write_text("".join(f"{each}\n" for each in lines))
         is_first = False
         with open(file, "a") as appended:
@@ -252,19 +252,19 @@ def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> C
     return keep
 
 
-def _stays(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether an earlier start's step is not trained again; a start begins with a validation of the step before it."""
+def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Whether an earlier start's step stays; a start begins with a validation of the step before its first."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]
 
 
 def _processes_with(variable: str, value: str) -> list[psutil.Process]:
-    """All other processes that have inherited an environment variable, and run."""
-    found = []
+    """Return all other running processes that have inherited an environment variable."""
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             inherited = process.pid != os.getpid() and process.environ().get(variable) == value
             if inherited and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes

@@ -1,4 +1,4 @@
-"""The recipes that come with the package, by name, and the files that a recipe names.
+"""Finds the package's recipes by name, and the files that a recipe names.
 
 A clone has them in `recipes/` and `tool_configs/`; the wheel carries both below `agent_rl/_share`.
 """
@@ -36,27 +36,27 @@ _FILE = re.compile(r"(?P<path>[\w.-][\w./-]*\.(?:yaml|yml|json|jsonl|parquet|md|
 _SHARED = re.compile(r"(?:tool_configs|recipes/\w+)/(\w+\.(?:yaml|py))")
 """Tool files, and files of other recipes."""
 _LEFT_OUT = ("run.sh", "results", "__pycache__")
-"""What a copy of a recipe does without: `agent-rl train` runs it."""
+"""Files that a copy of a recipe does not need, because `agent-rl train` runs it."""
 
 
 def share_folder() -> Path:
-    """The folder with `recipes/`, `tool_configs/` and `data_preprocess/`."""
+    """Return the folder with `recipes/`, `tool_configs/` and `data_preprocess/`."""
     package = Path(agent_rl.__file__).parent
     return inside if (inside := package / "_share").is_dir() else package.parent
 
 
 def described() -> dict[str, str]:
-    """The names of the recipes that come with the package, each with the first sentence of its page."""
-    found = {}
+    """Return the names of the package's recipes, each with the first sentence of its README."""
+    descriptions = {}
     for file in sorted(share_folder().glob("recipes/*/config.yaml")):
         page = (file.parent / "README.md").read_text(encoding="utf-8")
         sentence = re.search(r"^(?![#\s])(.+?\.)(?:\s|$)", page, re.MULTILINE | re.DOTALL)
-        found[file.parent.name] = " ".join(sentence[1].split()) if sentence else ""
-    return found
+        descriptions[file.parent.name] = " ".join(sentence[1].split()) if sentence else ""
+    return descriptions
 
 
 def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
-    """The folder of a recipe, absolute.
+    """Return the absolute path of a recipe's folder.
 
     Args:
         recipe: a folder with `config.yaml`; else the name of a recipe that comes with the package, `NAME` or
@@ -78,81 +78,81 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
 
 
 def found_files(folder: Path) -> dict[str, str]:
-    """The keys of a recipe's `config.yaml` with a relative path that is elsewhere, each with its absolute path.
+    """Return the keys of a recipe's `config.yaml` whose relative paths are elsewhere, with absolute paths.
 
-    A file that is not in the working directory is looked for in the recipe's folder and the two above it.
+    A file that is not in the working directory is searched in the recipe's folder and the two above it.
     """
     try:
         written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):  # composing it reports where
+    except (yaml.YAMLError, UnicodeDecodeError):  # composing the configuration reports the place
         return {}
-    found = {}
+    paths = {}
     for key, value in leaves(written):
         match = _FILE.fullmatch(value) if isinstance(value, str) else None
         if match is None or key.startswith("hydra.") or Path(match["path"]).exists():
             continue
         if place := next((each for each in (folder, *folder.parents[:2]) if (each / match["path"]).is_file()), None):
-            found[key] = str(place / value)
-    return found
+            paths[key] = str(place / value)
+    return paths
 
 
 def data_scripts(folder: Path) -> list[Path]:
-    """The scripts that make a recipe's data, by its page: those of the package, or their copies beside the recipe."""
+    """Return the scripts in a recipe's README that build its data: the package's, or copies next to the recipe."""
     page = folder / "README.md"
     names = re.findall(r"data_preprocess/(\w+\.py)", page.read_text(encoding="utf-8")) if page.is_file() else []
     places = (folder, share_folder() / "data_preprocess")
-    found = (
+    scripts = (
         next((place / name for place in places if (place / name).is_file()), None) for name in dict.fromkeys(names)
     )
-    return [path for path in found if path is not None]
+    return [path for path in scripts if path is not None]
 
 
 def rows_remedy(path: str, case: RunCase) -> str:
-    """What to do about a file of rows of a run that is not there."""
+    """Return the remedy for a missing file of rows."""
     scripts = data_scripts(recipe_folder(case.recipe)) if case.recipe else []
-    made = _cold_start(path, case) or " ".join(f"python {os.path.relpath(script)}" for script in scripts)
-    return f"Make it with: {made}; or correct the path" if made else "Correct the path"
+    how = _cold_start(path, case) or " ".join(f"python {os.path.relpath(script)}" for script in scripts)
+    return f"Make it with: {how}; or correct the path" if how else "Correct the path"
 
 
 def model_remedy(path: str, case: RunCase) -> str:
-    """What to do about a model of a run that is not there."""
-    if made := _cold_start(path, case):
-        return f"Make it with: {made}; or correct the path"
+    """Return the remedy for a missing model."""
+    if how := _cold_start(path, case):
+        return f"Make it with: {how}; or correct the path"
     if case.on_cpu:
-        return f"An untrained one: python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)}; or correct the path"
+        return f"Untrained model: python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)}; or correct the path"
     return "Correct the path, or name a model of the hub"
 
 
 def _cold_start(path: str, case: RunCase) -> str:
-    """The command that makes the rows and the model of a recipe's cold start; empty for another path."""
+    """Return the command that builds the rows and the model of a recipe's cold start; empty for another path."""
     model = case.get("actor_rollout_ref.model.path")
-    folder, made = (Path(str(each)).expanduser().absolute().parent for each in (path, model))
-    is_made = case.recipe and case.get("agent_rl.cold_start") and folder == made
+    folder, target = (Path(str(each)).expanduser().absolute().parent for each in (path, model))
+    is_made = case.recipe and case.get("agent_rl.cold_start") and folder == target
     return shlex.join(["agent-rl", "sft", str(case.recipe), *case.overrides]) if is_made else ""
 
 
 def copy_recipe(name: str, target: Path) -> list[Path]:
-    """Copy a recipe with the files that it names, so that all can be changed.
+    """Copy a recipe with the files that it names, so that the user can change all of them.
 
     Args:
-        name: of a recipe that comes with the package.
+        name: the name of one of the package's recipes.
         target: the new folder; its name is the new `trainer.experiment_name`.
 
     Returns:
-        The files.
+        The copied files.
 
     Raises:
         ConfigError: for an unknown name, and a folder that exists.
     """
-    if name not in (known := described()):
-        raise ConfigError(name, "no recipe of this name", did_you_mean(name, known))
+    if name not in (recipes := described()):
+        raise ConfigError(name, "no recipe of this name", did_you_mean(name, recipes))
     if target.exists():
-        raise ConfigError(str(target), "it exists", "Name another folder, which is made")
+        raise ConfigError(str(target), "it exists", "Name a new folder")
     share = share_folder()
     shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     config = (target / "config.yaml").read_text(encoding="utf-8").replace(f"recipes/{name}/", "")
-    named = [match[0] for match in _SHARED.finditer(config)]
-    for file in [*data_scripts(target), *(share / each for each in named)]:
+    files = [match[0] for match in _SHARED.finditer(config)]
+    for file in [*data_scripts(target), *(share / each for each in files)]:
         shutil.copy(file, target)
     config = _SHARED.sub(r"\1", config)
     config = re.sub(rf"^(  experiment_name:) {name}$", rf"\1 {target.name}", config, flags=re.MULTILINE)

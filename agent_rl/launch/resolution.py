@@ -17,11 +17,11 @@ from agent_rl.errors import ConfigError
 __all__ = ["problems", "resolved"]
 
 _RESOLVING = re.compile(r'^\w+ raised while resolving interpolation: "(.+)"$')
-"""How OmegaConf reports what a resolver raises."""
+"""OmegaConf's report of a resolver's exception."""
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Plain containers without interpolations; as it is written if one of them cannot be resolved."""
+    """Return plain containers with interpolations resolved; unresolved if one of them cannot be."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:
@@ -30,7 +30,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
 
 
 def problems(config: DictConfig) -> list[ConfigError]:
-    """An error for each missing mandatory value and each interpolation that cannot be resolved."""
+    """Return an error for each missing mandatory value and each interpolation that cannot be resolved."""
     has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # without one, verl skips its section
     return [each for each in _problems(config) if has_reward_model or not each.key.startswith("reward.reward_model.")]
 
@@ -41,13 +41,13 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
         try:
             value = node[key]
         except MissingMandatoryValue:
-            yield ConfigError(here, "verl needs a value and there is none", f"Give {here}=...")
+            yield ConfigError(here, "verl needs a value and there is none", f"Set {here}=...")
         except OmegaConfBaseException as error:
             problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)
             cause = re.search(r"(?:'|type )([^' ]+)", problem)
-            if cause is None or cause[1] in str(written[key]):  # else it only refers to the wrong one
-                yield ConfigError(here, problem, f"Give {here}=...")
+            if cause is None or cause[1] in str(written[key]):  # otherwise the cause is in another key
+                yield ConfigError(here, problem, f"Set {here}=...")
         else:
             if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
                 yield from _problems(value, here)

@@ -1,11 +1,11 @@
-"""`RunFolder`: everything that a run writes, `outputs/<experiment>` unless `agent_rl.run.folder` names another.
+"""`RunFolder`: the folder of a run's output, `outputs/<experiment>` unless `agent_rl.run.folder` names another.
 
-`run.json` says what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
+`run.json` records what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
 `rollouts/` and `checkpoints/` are the run's. The same configuration resumes there from the newest checkpoint; another
-one is refused. A run that starts from scratch moves what is there to `earlier/<time>/`.
+one is refused. A run that starts from scratch moves the old files to `earlier/<time>/`.
 
-Not compared: code and tool files, which are often what was wrong (a change is reported), and what a run may change on
-its way (`FREE_TO_CHANGE`).
+Code and tool files are not compared, because a fix often changes them (a change is reported), nor are the keys in
+`FREE_TO_CHANGE`.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ FREE_TO_CHANGE = (
     "agent_rl.run",
     "agent_rl.trace",
 )
-"""Keys, or sections, that may differ when a run resumes."""
+"""Keys and sections that may differ when a run resumes."""
 
 PARTS = (
     *("run.json", "train.log", "metrics.jsonl", "tensorboard", "trace*.jsonl", "trace.images", "rollouts"),
     *("checkpoints", "hydra"),
 )
-"""What a run writes into its folder, as patterns."""
+"""Patterns of the files that a run writes into its folder."""
 VERSIONS = ("verl", "sglang", "torch", "transformers", "ray", "TransferQueue")
 MOST_SHOWN = 10
 
 
 def folder_of(config: DictConfig) -> Path:
-    """The folder of a composed configuration's run, absolute."""
-    given = OmegaConf.select(config, "agent_rl.run.folder")
-    return Path(given or f"outputs/{config.trainer.experiment_name}").expanduser().absolute()
+    """Return the absolute folder of a composed configuration's run."""
+    folder = OmegaConf.select(config, "agent_rl.run.folder")
+    return Path(folder or f"outputs/{config.trainer.experiment_name}").expanduser().absolute()
 
 
 class RunFolder:
-    """The folder of one run; a context in which only this process has it open.
+    """The folder of a run; a context manager that locks it for this process.
 
     Args:
         config: the composed configuration.
@@ -83,9 +83,9 @@ class RunFolder:
     def __init__(self, config: DictConfig, command: Sequence[str] = (), script: str | None = None) -> None:
         self.path = folder_of(config)
         self.notes: list[str] = []
-        """What the user should know about an earlier run here."""
+        """Notes for the user about an earlier run in this folder."""
         self.stopped: StoppedRun | None = None
-        """Set before the block ends, if the run was asked to end early."""
+        """Set before the block ends if the run has ended early on request."""
         self._redact = Redactor(os.environ)
         plain = resolution.resolved(config)
         self._run: dict[str, Any] = {
@@ -99,7 +99,7 @@ class RunFolder:
         self._lock = FileLock(self.path / "lock")
 
     def __enter__(self) -> RunFolder:
-        """Compare with the run that is here, move it away if it does not resume, and write `run.json`.
+        """Compare with the run in the folder, move it away if it does not resume, and write `run.json`.
 
         Raises:
             ConfigError: another process uses the folder, or it has a run with another configuration.
@@ -118,7 +118,7 @@ class RunFolder:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Write how the run has ended."""
+        """Record how the run has ended."""
         status = "trained" if self.stopped is None else "stopped"
         if error is not None:
             status = "aborted" if isinstance(error, Aborted | KeyboardInterrupt) else "failed"
@@ -171,14 +171,14 @@ class RunFolder:
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
-        """What verl will resume from; None if it starts from scratch."""
+        """Return the checkpoint from which verl will resume; None if it starts from scratch."""
         tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
         if self._mode == "auto" and tracker.is_file():
             return f"step {tracker.read_text().strip()}"
         return "trainer.resume_from_path" if self._mode == "resume_path" else None
 
     def _move_away(self) -> None:
-        """Keep an earlier run that does not resume."""
+        """Move an earlier run that does not resume to `earlier/`."""
         begun = (self.path / "metrics.jsonl").exists()
         target = self.path / "earlier" / f"{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"
         target.mkdir(parents=True)
@@ -189,7 +189,7 @@ class RunFolder:
             self.notes.append(f"the earlier run is in {target}{why}")
 
     def _word(self, word: str) -> str:
-        """A word of the command line without secrets."""
+        """Return a word of the command line without secrets."""
         key, sign, value = word.partition("=")
         hidden = self._redact({key.rpartition(".")[2].lstrip("-"): value})
         return f"{self._redact(key)}{sign}{next(iter(hidden.values()))}"
@@ -200,40 +200,40 @@ def _now() -> str:
 
 
 def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What keeps a run from going on as another one, and what may have changed in between."""
+    """Return the differences that prevent a run from resuming, and the changes that it may have."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: list[str] = []
     changed: list[str] = []
     for key in sorted({*old, *new, "--script"}):
-        known, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
-        same = known and list(known.values()) == list(now.values())  # the same files, whatever their place
+        was, now = ({file["path"]: file["sha256"] for file in each["files"].get(key, [])} for each in (before, run))
+        same = was and list(was.values()) == list(now.values())  # the same files, even at other paths
         free = f"{key}.".startswith(tuple(f"{each}." for each in FREE_TO_CHANGE))
         if not same and not free and repr(old.get(key)) != repr(new.get(key)):  # repr: NaN is the same
             differ.append(f"{key} is {new.get(key)!r}, was {old.get(key)!r}")
-        elif known and now and not same:
-            others = [path for path, digest in now.items() if known.get(path) != digest]
-            text = f"{key}: the content of {', '.join(others)} has changed"
+        elif was and now and not same:
+            changed_files = [path for path, digest in now.items() if was.get(path) != digest]
+            text = f"{key}: the content of {', '.join(changed_files)} has changed"
             (differ if key.startswith("data.") else changed).append(text)
     return differ, changed
 
 
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
-    """The local files that each key names, with a hash of their content."""
-    found = {}
+    """Return the local files that each key names, with a hash of their content."""
+    hashes = {}
     for key, value in [*leaves(config), ("--script", script)]:
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-        # of `path/to/file.py:Name`, or of a path alone; for isfile a text too long for a path is none
+        # from `path/to/file.py:Name`, or a path alone; isfile is false for a text that is too long for a path
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
         files = [Path(path) for path in paths if os.path.isfile(path)]
-        if files and not key.startswith("agent_rl.trace."):  # which the run itself writes
-            found[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
-    return found
+        if files and not key.startswith("agent_rl.trace."):  # the run itself writes it
+            hashes[key] = [{"path": str(path), "sha256": file_digest(path)} for path in files]
+    return hashes
 
 
 def versions() -> dict[str, str]:
-    """Of what a run depends on, as far as it is installed."""
-    found = {"agent_rl": agent_rl.__version__, "python": platform.python_version()}
+    """Return the versions of agent_rl, Python and the installed packages that affect a run."""
+    installed = {"agent_rl": agent_rl.__version__, "python": platform.python_version()}
     for name in VERSIONS:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            installed[name] = metadata.version(name)
+    return installed

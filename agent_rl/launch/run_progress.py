@@ -1,4 +1,4 @@
-"""`RunProgress`: how far a run has come, from the lines of its log and its metrics."""
+"""`RunProgress`: the progress of a run, derived from its log and its metrics."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from agent_rl.work.text import named
 __all__ = ["REWARD", "RunProgress"]
 
 LIBRARIES = "libraries"
-"""What is loaded before the trainer tells anything."""
+"""The stage before the trainer's first announcement."""
 MOST_MESSAGES = 20
 REWARD = "critic/score/mean"
 """A metric that every step of training has."""
 KEPT = (REWARD, "agent/", "actor/", "val-", "timing_s/step", "perf/total_num_tokens", "response_length/clip_ratio")
-"""How the metrics begin that are kept: verl logs 150 in each of a run's thousands of steps."""
+"""Prefixes of the metrics to keep: verl logs 150 in each of a run's thousands of steps."""
 REMEMBERED = 20
-"""Steps whose duration says how long the others will take."""
+"""Number of latest steps whose durations predict the remaining time."""
 
 
 class RunProgress:
-    """What is known of a run at a moment.
+    """The current progress of a run.
 
     Args:
-        clock: seconds since some moment.
+        clock: returns seconds since an arbitrary moment.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.folder = Path()
         self.configuration: Mapping[str, Any] = {}
-        """Of the run, whole."""
+        """The run's whole configuration."""
         self.notes: list[str] = []
         self.total: int | None = None
         """Steps of the whole run."""
         self.stage = Stage(LIBRARIES, 0, time.time())
-        """What the run is doing."""
+        """The run's current stage."""
         self.started: list[tuple[str, float]] = []
-        """What has been started before the first step, with the seconds that it took."""
+        """The parts started before the first step, each with its seconds."""
         self.messages: list[str] = []
-        """Of agent_rl to the user, each text once."""
+        """agent_rl's messages to the user, each text once."""
         self.steps: dict[int, dict[str, Any]] = {}
-        """Metrics by step, those that are shown, also of an earlier start that this one continues."""
+        """The displayed metrics by step, including those of an earlier start that this one resumes."""
         self.is_training = False
         """Whether a step of this start has begun."""
         self._last_end: float | None = None
@@ -59,22 +59,22 @@ class RunProgress:
 
     @property
     def seconds(self) -> float:
-        """Since this start of the run; 0 before it."""
+        """Seconds since this start of the run; 0 before it."""
         return 0.0 if self.begun is None else self._clock() - self.begun
 
     @property
     def training(self) -> list[dict[str, Any]]:
-        """Metrics of the steps of training, each with its number as `step`."""
+        """Metrics of the training steps, each with its number as `step`."""
         return [metrics for metrics in self.steps.values() if REWARD in metrics]
 
     @property
     def step_number(self) -> int:
-        """The step that is being run, or the last one that has ended; 0 before the first."""
+        """The current step, or the last one that has ended; 0 before the first."""
         return max(self.stage.step, next(reversed(self.steps), 0))
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate; None before it can be made."""
+        """Estimated seconds until the end; None before the first step of this start has ended."""
         steps = self.training
         durations = [seconds for _, seconds in series(steps[-REMEMBERED:], "timing_s/step")]
         if self.total is None or self._last_end is None or not durations:
@@ -83,7 +83,7 @@ class RunProgress:
         return max(0.0, (self.total - int(steps[-1]["step"])) * median(durations) - since)
 
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
-        """A run is started in this folder, where an earlier start may have left metrics."""
+        """Start a run in this folder, and read the metrics of an earlier start there."""
         self.folder, self.notes, self.configuration, self.begun = folder, notes, configuration, self._clock()
         self.stage = Stage(LIBRARIES, 0, time.time())
         if (folder / "metrics.jsonl").is_file():
@@ -94,11 +94,11 @@ class RunProgress:
         """Take a line of the log.
 
         Returns:
-            What the user should be told: what has been started, a message.
+            Lines for the user: a part that has been started, or a message.
         """
         text = bare(line)
-        if found := TOTAL.search(text):
-            self.total = int(found[1])
+        if match := TOTAL.search(text):
+            self.total = int(match[1])
         if stage := read_stage(text):
             return self._enter(stage)
         message = named(text.removeprefix(MESSAGE))
@@ -108,20 +108,20 @@ class RunProgress:
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Take the metrics of a step; those of later steps are of an earlier start, and are trained again."""
-        self.steps = {number: known for number, known in self.steps.items() if number <= step}
+        """Take the metrics of a step, and drop later steps: an earlier start trained them, and they are repeated."""
+        self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:
             self._last_end, self.is_training = self._clock(), True
 
     def _add(self, step: int, metrics: Mapping[str, Any]) -> None:
-        kept = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
-        self.steps[step] = {**self.steps.get(step, {}), **kept, "step": step}
+        selected = {sys.intern(key): value for key, value in metrics.items() if key.startswith(KEPT)}
+        self.steps[step] = {**self.steps.get(step, {}), **selected, "step": step}
 
     def _enter(self, stage: Stage) -> list[str]:
-        """A part begins; before the first step, the one before it is done."""
+        """Enter a stage; before the first step, report the one that has ended."""
         before = self.stage
-        if (stage.what, stage.step) == (before.what, before.step):  # a second engine
+        if (stage.what, stage.step) == (before.what, before.step):  # announced by another engine
             return []
         self.stage = stage
         if self.is_training:

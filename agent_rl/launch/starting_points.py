@@ -1,7 +1,7 @@
-"""Starting points: a working tool, agent, reward or recipe with its test, made from the files in `starts/`.
+"""Starting points: a working tool, agent, reward or recipe with its test, copied from the files in `starts/`.
 
 Each folder of `starts/` is a complete recipe under the name `my_<kind>`, which the copy replaces. Its README lists the
-commands that come next.
+next commands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["KINDS", "make_start"]
 STARTS = Path(__file__).parent / "starts"
 KINDS = tuple(sorted(path.name for path in STARTS.iterdir() if path.is_dir()))
 SIZES = "recipes/gsm8k_calculator/size"
-"""Models, batches and memory that a start shares with the recipes."""
+"""Settings of models, batches and memory that a starting point shares with the recipes."""
 
 
 def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str]]:
@@ -32,18 +32,18 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
 
     Args:
         kind: one of `KINDS`.
-        name: of the tool, agent, reward or recipe: a word of Python.
-        folder: to be made.
+        name: the name of the tool, agent, reward or recipe, a Python identifier.
+        folder: the new folder.
 
     Returns:
-        The files, and the commands that come next.
+        The files, and the next commands.
 
     Raises:
         ConfigError: the name cannot be used, or the folder exists.
     """
     _check_name(kind, name)
     if folder.exists():
-        raise ConfigError(str(folder), "it exists", "Name another folder with --to, which is made")
+        raise ConfigError(str(folder), "it exists", "Name a new folder with --to")
     shutil.copytree(STARTS / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in sorted(folder.iterdir()):
         text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")

@@ -1,7 +1,6 @@
-"""Ends a run when it is asked to: after its step at the first signal, at once at the second.
+"""Ends a run on request: after its step at the first signal, at once at the second.
 
-The trainer may run on another machine: what it looks at is a file in the run's folder. Whoever makes that file asks as
-well.
+The trainer may run on another machine, so it polls a file in the run's folder. Creating that file by hand works too.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from agent_rl.verl_adapter.ending import STOP_FILE
 __all__ = ["STOPPED", "Aborted", "StopRequest", "StoppedRun"]
 
 STOPPED = 75
-"""Exit status of a run that has ended early as it was asked to: `EX_TEMPFAIL`, try again later."""
+"""Exit status of a run that has ended early on request: `EX_TEMPFAIL`, try again later."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Aborted(SystemExit):
-    """A signal ends this process, which cleans up on its way; its exit status is that of a shell."""
+    """A signal ends this process after cleaning up; the exit status is a shell's."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -33,12 +32,12 @@ class Aborted(SystemExit):
 
 @dataclass(frozen=True)
 class StoppedRun:
-    """Where a run has ended that was asked to.
+    """The last step of a run that has ended on request.
 
     Attributes:
-        step: the last complete one.
-        checkpoint: its folder; None when there is none, because no step was complete.
-        command: that resumes from there.
+        step: the last complete step.
+        checkpoint: the step's checkpoint folder; None if no step was complete.
+        command: the command that resumes from there.
     """
 
     step: int
@@ -47,31 +46,31 @@ class StoppedRun:
 
 
 class StopRequest:
-    """The wish that a run ends, and what the trainer answers."""
+    """A request to end a run, and the trainer's answer."""
 
     def __init__(self) -> None:
         self.can_wait: Callable[[], bool] = lambda: False
         """Whether there is something to wait for; otherwise the first signal ends the run at once."""
         self.asked: str | None = None
-        """Who has asked: the name of a signal."""
+        """The source of the request, such as the name of a signal; None without one."""
         self.on_abort: Callable[[str], None] = lambda by: None
-        """Told the name of the signal that ends the run at once, before that takes its seconds."""
+        """Called with the name of the signal that ends the run at once, before the cleanup."""
         self._file: Path | None = None
         self._is_ending = False
 
     def begin(self, folder: Path) -> None:
-        """From now on requests are for the run in this folder."""
+        """Direct requests to the run in this folder from now on."""
         self._file = folder / STOP_FILE
         self._file.unlink(missing_ok=True)
 
     def ask(self, by: str = "the caller") -> None:
-        """Let the run end after the step that it is in."""
+        """Ask the run to end after its current step."""
         self.asked = by
         if self._file is not None:
             self._file.touch()
 
     def answer(self) -> StoppedRun | None:
-        """What the trainer has answered, once; None if it has not ended early."""
+        """Return the trainer's answer, once; None if the run has not ended early."""
         if self._file is None or not self._file.exists():
             return None
         text = self._file.read_text()
@@ -80,19 +79,19 @@ class StopRequest:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Let Ctrl-C, SIGTERM and the end of the terminal ask; `nohup` is respected."""
-        before = {each: signal.getsignal(each) for each in SIGNALS}
-        for each, handler in before.items():
+        """Turn Ctrl-C, SIGTERM and the end of the terminal into requests; `nohup` is respected."""
+        handlers = {signum: signal.getsignal(signum) for signum in SIGNALS}
+        for signum, handler in handlers.items():
             if handler != signal.SIG_IGN:
-                signal.signal(each, self._on_signal)
+                signal.signal(signum, self._on_signal)
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for signum, handler in handlers.items():
+                signal.signal(signum, handler)
 
     def _on_signal(self, signum: int, frame: Any) -> None:
-        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # what ends a session sends two signals
+        if self._is_ending or (self.asked and signum == signal.SIGHUP):  # a session that ends sends two signals
             return
         if not self.asked and self.can_wait():
             self.ask(signal.Signals(signum).name)

@@ -1,4 +1,4 @@
-"""Starts verl's SFT trainer on recorded tokens of episodes."""
+"""Runs verl's SFT trainer on the recorded tokens of episodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CPU = (
     "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
     "data.num_workers=0",
 )
-"""What a run on a CPU needs: the same as in `config/platform/cpu.yaml`, under the names of this trainer."""
+"""Settings for a CPU: those of `config/platform/cpu.yaml`, under this trainer's keys."""
 FIXED = (
     "data.custom_cls.path=pkg://agent_rl/verl_adapter/row_data_set",
     "data.custom_cls.name=EpisodeDataSet",
@@ -41,7 +41,7 @@ FIXED = (
     "checkpoint.save_contents=[hf_model]",
 )
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""The variables of torch's launcher for one process; the port is any free one."""
+"""The variables of torch's launcher for one process; any free port is used."""
 
 _LOSS = re.compile(r"train/loss:([\d.e-]+)")
 
@@ -55,19 +55,19 @@ def train_supervised(
     devices: int = 1,
     on_step: Callable[[float], None] = lambda loss: None,
 ) -> float:
-    """Train a model for so many steps on one node, and write it to a folder.
+    """Train a model for a number of steps on one node, and write it to a folder.
 
     Args:
         model: the model's folder.
-        episodes: file for `EpisodeDataSet`.
-        out: the folder, which is made; the trainer's output is in `<out>.log`.
+        episodes: a file for `EpisodeDataSet`.
+        out: the new folder; the trainer's output is in `<out>.log`.
         steps: optimizer steps.
         overrides: further keys of verl's `sft_trainer_engine.yaml`.
         devices: processes, each with a device; several share the model's weights.
-        on_step: called with the loss of each step, in nats a token.
+        on_step: called with the loss of each step, in nats per token.
 
     Returns:
-        The mean loss of the last 20 steps, in nats a token.
+        The mean loss of the last 20 steps, in nats per token.
 
     Raises:
         TrainerError: the trainer fails.
@@ -88,8 +88,8 @@ def train_supervised(
     losses: deque[float] = deque(maxlen=20)
 
     def read(line: str) -> None:
-        if found := _LOSS.search(line):
-            losses.append(float(found[1]))
+        if match := _LOSS.search(line):
+            losses.append(float(match[1]))
             on_step(losses[-1])
 
     with open(log, "ab") as output:

@@ -44,13 +44,13 @@ __all__ = ["dry_run", "train"]
 
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
-"""Numbers of processes in the whole run, whatever its number of nodes."""
+"""Process counts for the whole run, independent of the number of nodes."""
 READ_ROWS = 200
 """Rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
-"""The policy in the recipes' sizes for a CPU; no hub has it."""
+"""The policy of the recipes' CPU sizes; it is not on the Hub."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
-"""The reward model in the recipes' sizes for a CPU; no hub has it."""
+"""The reward model of the recipes' CPU sizes; it is not on the Hub."""
 
 
 def train(
@@ -61,17 +61,17 @@ def train(
     nodes_timeout_s: float = 600,
     display: Display | None = None,
 ) -> StoppedRun | None:
-    """Train a recipe to its end, in the run's folder (see `run_folder`), or until it is asked to end.
+    """Train a recipe in the run's folder (see `run_folder`), to its end or until a request to stop.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides, `key=value`.
         script: the user's own entry point instead of verl's.
         nodes_timeout_s: seconds within which all of several nodes must have joined.
-        display: shows the run; None: what `agent_rl.run.progress` says.
+        display: shows the run; None: as set by `agent_rl.run.progress`.
 
     Returns:
-        Where the run has ended, if it has ended early because it was asked to.
+        The last step and checkpoint if the run has ended early on request, otherwise None.
 
     Raises:
         ConfigError: for a configuration that cannot be trained, before anything is started.
@@ -99,7 +99,7 @@ def train(
         words += _merged_checkpoint(config, display)
         with RunFolder(config, _user_command(), script) as run:
             words += _run_overrides(config, run.path, words)
-            if nodes is not None or joins_ray():  # whose processes do not inherit our environment
+            if nodes is not None or joins_ray():  # its processes do not inherit our environment
                 variables = logger_environment(run.path).items()
                 words += [f"++ray_kwargs.ray_init.runtime_env.env_vars.{name}={quoted(at)}" for name, at in variables]
             command = trainer_command(recipe, words, script)
@@ -156,11 +156,11 @@ def _run(
 
 
 def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = None) -> tuple[str, list[str]]:
-    """Compose what `train` would run, without running it.
+    """Compose the run that `train` would start, without starting it.
 
     Returns:
-        The composed configuration as YAML, and notes: its errors, and the trainer's command line, which begins with the
-        variables that it is given.
+        The composed configuration as YAML, and notes: its errors, and the trainer's command line with its environment
+        variables.
 
     Raises:
         ConfigError: for a key that verl does not know, and any other error of composition.
@@ -168,20 +168,20 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     config, words = _composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
     notes = [f"error: {problem}" for problem in resolution.problems(config)]
-    if wanted := _variables():
-        command = ["env", *(f"{name}={value}" for name, value in wanted.items()), *command]
+    if variables := _variables():
+        command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
     return OmegaConf.to_yaml(OmegaConf.create(resolution.resolved(config))), [*notes, shlex.join(command)]
 
 
 def _variables() -> dict[str, str]:
-    """What a run needs in its environment, and does not have."""
+    """Return the environment variables that a run needs and that are not set."""
     if cpu.is_selected():
         return {**temporary_files(), **(cpu.NO_GPUS if has_accelerator() else {})}
     return {**temporary_files(), **gpu_environment()}
 
 
 def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
-    """The configuration, and the words from which the trainer composes the same.
+    """Compose the configuration; also return the words from which the trainer composes it again.
 
     The user's `trainer.nnodes` overrides the number of nodes that the environment names, and the user's keys override
     those that depend on the machine.
@@ -198,37 +198,37 @@ def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tup
 
 
 def _profile(config: DictConfig) -> CPUProfile:
-    """Of a run on a CPU."""
+    """Return the CPU profile of a run."""
     alone = OmegaConf.select(config, "trainer.v1.trainer_mode") in (None, "sync")
     processes = config.trainer.n_gpus_per_node
     return profile_of(str(config.actor_rollout_ref.model.path), alone, processes=processes)
 
 
 def _user_command() -> list[str]:
-    """The command line that started this process; the interpreter of an installed command is left out."""
+    """Return the command line of this process, without the interpreter of an installed command."""
     words = sys.orig_argv
     return words[1:] if len(words) > 1 and Path(words[1]).name == "agent-rl" else words
 
 
 @check("data", "rows", at=("launch", "doctor"))
 def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
-    """Files of rows exist; a worker would miss them after a minute."""
+    """Files of rows exist; otherwise a worker would fail after a minute."""
     for key in ("data.train_files", "data.val_files"):
-        named = case.get(key, [])
-        for path in dict.fromkeys([named] if isinstance(named, str) else named):
+        paths = case.get(key, [])
+        for path in dict.fromkeys([paths] if isinstance(paths, str) else paths):
             file = case.folder / Path(path).expanduser()
             if "://" not in path and not file.is_file():
-                problem = f"{path} is a folder, and a file belongs here" if file.is_dir() else f"there is no {path}"
+                problem = f"{path} is a folder, but a file is needed" if file.is_dir() else f"there is no {path}"
                 yield ConfigError(key, problem, rows_remedy(path, case))
 
 
 @check("configuration", "model", at=("launch", "doctor"))
 def models_are_there(case: RunCase) -> Iterator[ConfigError]:
-    """Models that can only be folders exist; verl would look for them on the hub."""
-    named = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
+    """Models that can only be folders exist; verl would search the Hub for them."""
+    models = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
     if case.get("reward.reward_model.enable"):
-        named["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")
-    for key, path in {MODEL: str(case.get(MODEL)), **named}.items():
+        models["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")
+    for key, path in {MODEL: str(case.get(MODEL)), **models}.items():
         is_made = case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER)
         if names_a_folder(path) and not is_made and not (case.folder / Path(path).expanduser()).exists():
             remedy = model_remedy(path, case) if key == MODEL else "Correct the path, or name a model of the hub"
@@ -236,7 +236,7 @@ def models_are_there(case: RunCase) -> Iterator[ConfigError]:
 
 
 def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
-    """An override that names the merged model where `model.path` is a checkpoint of training."""
+    """If `model.path` is a training checkpoint, merge it, and return the override with the merged model."""
     path = str(config.actor_rollout_ref.model.path)
     if policy_shards(Path(path).expanduser()) is None or (Path(path).expanduser() / "config.json").is_file():
         return []
@@ -245,15 +245,15 @@ def _merged_checkpoint(config: DictConfig, display: Display) -> list[str]:
 
 
 def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> list[str]:
-    """What puts everything that the run writes into its folder; relative paths mean nothing to other nodes."""
+    """Return overrides with absolute paths, valid on all nodes, that put all output into the run's folder."""
     overrides, keys = [f"++agent_rl.run.folder={quoted(folder)}"], argument_keys(words)
     if "hydra.run.dir" not in keys:
         overrides.append(f"hydra.run.dir={quoted(folder / 'hydra')}")
     if DUMPS not in keys and OmegaConf.select(config, DUMPS) is None and not _is_traced(config):
         overrides.append(f"{DUMPS}={quoted(folder / 'rollouts')}")
-    named = config.trainer.logger
-    loggers = [named] if isinstance(named, str) else list(named or [])
-    if "file" not in loggers:  # from which the steps are shown
+    logger = config.trainer.logger
+    loggers = [logger] if isinstance(logger, str) else list(logger or [])
+    if "file" not in loggers:  # the display reads it
         overrides.append(f"trainer.logger=[{','.join([*loggers, 'file'])}]")
     return overrides
 
@@ -265,7 +265,7 @@ def _is_traced(config: DictConfig) -> bool:
 
 
 def _workers(config: DictConfig) -> dict[str, int]:
-    """The numbers with which each of several nodes has as many workers as one alone."""
+    """Return total worker counts with which each node has as many workers as a single node."""
     counts = {key: OmegaConf.select(config, key) for key in WORKERS} if config.trainer.nnodes > 1 else {}
     return {
         key: count * config.trainer.nnodes
@@ -279,8 +279,8 @@ def _make_tiny_models(config: DictConfig) -> None:
     if not cpu.is_selected():
         return
     served = OmegaConf.select(config, "agent_rl.reward.models") or {}
-    named = {str(config.actor_rollout_ref.model.path), *(str(model.path) for model in served.values())}
+    models = {str(config.actor_rollout_ref.model.path), *(str(model.path) for model in served.values())}
     for path, kind in ((TINY_MODEL, "policy"), (TINY_CLASSIFIER, "classifier")):
-        if path in named and not (Path(path) / "config.json").exists():
+        if path in models and not (Path(path) / "config.json").exists():
             command = [sys.executable, "-m", "agent_rl.cpu.tiny_model", "--out", path, "--kind", kind]
             subprocess.run(command, check=True)

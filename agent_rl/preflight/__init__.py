@@ -1,5 +1,5 @@
-"""The checks that refuse a configuration, and what runs them: see `check`.
+"""The checks that refuse a configuration, and the functions that run them: see `check`.
 
-A check stands where what it needs is at hand: here if it needs the configuration alone, in `verl_adapter` if it needs
-verl, in `launch` if it needs the environment of a run, in `doctor` if only `agent-rl doctor` makes it.
+A check is defined where its dependencies are: here if it needs only the configuration, in `verl_adapter` if it needs
+verl, in `launch` if it needs the environment of a run, in `doctor` if only `agent-rl doctor` runs it.
 """

@@ -29,12 +29,12 @@ class RunCase:
 
     Attributes:
         environ: the environment that the run would inherit.
-        folder: where it would be started: relative paths begin here.
+        folder: the working directory of the run, to which paths are relative.
         config: the composed configuration, a `DictConfig`; None without a recipe, or when it does not compose.
-        recipe: as the user names it; None without one.
-        overrides: of the user.
+        recipe: the recipe as the user wrote it; None without a recipe.
+        overrides: the user's overrides.
         script: the user's own entry point, as for `agent-rl train --script`.
-        most_rows: of a file, that are read: its first.
+        most_rows: maximum number of first rows to read from each file.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -56,10 +56,10 @@ class RunCase:
 
     @cached_property
     def reward(self) -> Reward:
-        """What the manager `trajectory` scores with; a custom reward function is not loaded.
+        """The reward of the manager `trajectory`; a custom reward function is not loaded.
 
         Raises:
-            ConfigError: as `Reward`.
+            ConfigError: `Reward` refuses its settings.
         """
         tokens, judged = self.get("data.max_response_length"), bool(self.get(f"{CUSTOM_FUNCTION}.path"))
         return Reward(self.settings.reward, max_response_tokens=tokens, judged=judged)
@@ -71,7 +71,7 @@ class RunCase:
 
     @property
     def max_turns(self) -> int:
-        """Turns that an episode may have."""
+        """Maximum number of turns of an episode."""
         return self.number("actor_rollout_ref.rollout.multi_turn.max_assistant_turns", DEFAULT_MAX_TURNS)
 
     @property
@@ -84,15 +84,15 @@ class RunCase:
         """The tools of the tool file.
 
         Raises:
-            AgentRLError: it cannot be read.
+            AgentRLError: the file cannot be read.
         """
         return load_tools(self.tool_path) if self.tool_path else []
 
     @cached_property
     def tool_path(self) -> Path | None:
-        """The tool file; None: none is set."""
-        named = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
-        return self.folder / Path(str(named)).expanduser() if named else None
+        """The tool file; None if it is not set."""
+        path = self.get("actor_rollout_ref.rollout.multi_turn.tool_config_path")
+        return self.folder / Path(str(path)).expanduser() if path else None
 
     @cached_property
     def train(self) -> list[RowsFile]:
@@ -106,24 +106,24 @@ class RunCase:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All rows that were read, for training and validation."""
+        """All rows read from the training and validation files."""
         return [row for file in (*self.train, *self.val) for row in file.rows]
 
     @property
     def has_rows_of_ours(self) -> bool:
-        """Whether the data set of agent_rl or verl reads the rows, which keeps them as they are."""
+        """Whether the data set is agent_rl's or verl's, which do not change rows."""
         return self.get("data.custom_cls.name") in (None, "RowDataSet")
 
     @property
     def default_agent(self) -> str:
-        """The agent loop of rows that name none."""
+        """The agent loop of rows that do not name one."""
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key as plain data, interpolations resolved; `default` for null and for an absent key.
+        """Return a key's value as plain data, interpolations resolved; `default` for null and for an absent key.
 
         Raises:
-            ConfigError: when the value refers to something that is not there.
+            ConfigError: the value refers to a missing key or variable.
         """
         if self.config is None:
             return default
@@ -137,21 +137,21 @@ class RunCase:
         return default if value is None else value
 
     def number(self, key: str, default: int) -> int:
-        """A whole number, which `values` has found to be one; see `get`."""
+        """Return a whole number, which `values` has checked; see `get`."""
         return int(self.get(key, default))
 
     def path(self, value: str) -> str:
-        """A path as the run would see it; a name that is no existing path stays as it is."""
+        """Return a path as the run would resolve it; a name that is not an existing path is unchanged."""
         expanded = os.path.expanduser(value)
         joined = self.folder / expanded
         return str(joined) if value and joined.exists() else expanded
 
     def shown(self, path: str | os.PathLike[str]) -> str:
-        """A path as a user would write it: relative to the working directory, if it is in it."""
+        """Return a path as a user would write it: relative to the working directory, if it is inside."""
         return os.path.normpath(self.folder / path).removeprefix(f"{self.folder}/")
 
     def _tables(self, key: str) -> list[RowsFile]:
-        """The files of this machine that a key names; remote ones are not checked."""
-        named = self.get(key, [])
-        paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
+        """Read the local files that a key names; remote ones are not checked."""
+        value = self.get(key, [])
+        paths = [str(path) for path in ([value] if isinstance(value, str) else value)]
         return [read_rows(self.path(path), self.most_rows) for path in paths if "://" not in path]

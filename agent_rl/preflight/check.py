@@ -1,8 +1,8 @@
-"""The decorator `check`, which turns a function of a `RunCase` into a check, and what runs the checks of a place.
+"""The decorator `check`, which turns a function of a `RunCase` into a check, and functions that run checks.
 
-A check is made at one or several places: by the launcher when it composes a configuration (`compose`) and before it
-starts a run (`launch`), by the trainer before Ray starts (`trainer`), and by `agent-rl doctor` (`doctor`). It yields
-errors, of which launcher and trainer raise the first and the doctor shows all, or findings, which the doctor shows.
+A check runs at one or several places: in the launcher when it composes a configuration (`compose`) and before it
+starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). It yields
+errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ __all__ = [
 ]
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
-"""The groups in the order in which they are checked and shown; a group of another name comes after them."""
+"""The groups in the order in which they are checked and shown; groups with other names follow."""
 
 
 def group_order(group: str) -> int:
-    """Where a group stands in the table."""
+    """Return the position of a group in the table."""
     return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
 class Status(str, Enum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
-    """The run starts, but probably does not do what the user wants."""
+    """The run starts, but probably not as the user intends."""
     PROBLEM = "problem"
     """The run fails or hangs."""
     SKIPPED = "skipped"
-    """It could not be checked here."""
+    """The check could not be done here."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says about one subject.
+    """The result of a check for one subject.
 
     Attributes:
-        subject: what was checked; empty: the check's own subject.
-        status: how serious it is.
-        text: what was found.
-        remedy: what to change; empty when there is nothing to do.
-        group: the group of the table, filled in from the check.
+        subject: the checked object; empty: the check's own subject.
+        status: the severity.
+        text: the result in words.
+        remedy: the change to make; empty if none is needed.
+        group: the group in the table, filled in from the check.
     """
 
     subject: str
@@ -73,37 +73,37 @@ class Finding:
 
 
 def reason(error: BaseException) -> str:
-    """An error in one line: its first cause, if it was raised from another error."""
+    """Return an error as one line: its first cause, if it was raised from another error."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def ok(text: str, subject: str = "") -> Finding:
-    """A finding with nothing to do."""
+    """Create a finding that needs no action."""
     return Finding(subject, Status.OK, text)
 
 
 def warning(text: str, remedy: str, subject: str = "") -> Finding:
-    """A finding that the user should look at before the run."""
+    """Create a finding that the user should look at before the run."""
     return Finding(subject, Status.WARNING, text, remedy)
 
 
 def problem(text: str, remedy: str, subject: str = "") -> Finding:
-    """A finding that makes the run fail."""
+    """Create a finding that makes the run fail."""
     return Finding(subject, Status.PROBLEM, text, remedy)
 
 
 def skipped(text: str, remedy: str = "", subject: str = "") -> Finding:
-    """A finding that says why something was not checked."""
+    """Create a finding that explains why something was not checked."""
     return Finding(subject, Status.SKIPPED, text, remedy)
 
 
 class Needs(str, Enum):
-    """What a check needs to run."""
+    """The requirements of a check."""
 
     MACHINE = "machine"
-    """Nothing: it runs without a recipe as well."""
+    """Only the machine: the check also runs without a recipe."""
     CONFIG = "config"
     """The composed configuration."""
     VERL = "verl"
@@ -119,10 +119,10 @@ class Check:
 
     Attributes:
         group: the group of the table in which its findings are shown.
-        subject: of findings that name none.
-        function: takes a `RunCase`; returns what it finds, or raises a `FatalError`.
-        needs: what it needs to run.
-        at: where it is made: `compose`, `launch`, `trainer`, `doctor`.
+        subject: the subject of findings that do not name one.
+        function: takes a `RunCase`; returns its findings, or raises a `FatalError`.
+        needs: the requirements of the check.
+        at: where it runs: `compose`, `launch`, `trainer`, `doctor`.
     """
 
     group: str
@@ -133,11 +133,11 @@ class Check:
 
     @property
     def place(self) -> tuple[int, str, str, int]:
-        """By which checks are sorted: the group, then module and line."""
+        """The sort key of checks: the group, then module and line."""
         return group_order(self.group), self.group, self.function.__module__, self.function.__code__.co_firstlineno
 
     def found(self, case: Any) -> Iterator[Finding | FatalError]:
-        """What the function returns, yields and raises."""
+        """Yield the findings and errors that the function returns, yields or raises."""
         try:
             answer = self.function(case)
             yield from (answer,) if isinstance(answer, Finding | FatalError) else answer or ()
@@ -145,7 +145,7 @@ class Check:
             yield error
 
     def __call__(self, case: Any) -> Iterator[Finding]:
-        """The same, errors as findings."""
+        """Yield the check's findings, with errors converted to findings."""
         for each in self.found(case):
             finding = each if isinstance(each, Finding) else refusal(each)
             yield replace(finding, group=self.group, subject=finding.subject or self.subject)
@@ -162,40 +162,40 @@ def check(
     Args:
         group: the group of the table in which its findings are shown.
         subject: the default subject of its findings; without one the function's name with spaces.
-        needs: what it needs to run.
-        at: where it is made.
+        needs: the requirements of the check.
+        at: where it runs.
 
     Returns:
         The decorator. The function returns an error or a finding, several, or None; the check yields findings.
     """
 
     def register(function: Callable[[Any], Answer]) -> Check:
-        one = Check(group, subject or function.__name__.replace("_", " "), function, needs, frozenset(at))
-        _registered[one.place] = one
-        return one
+        registered = Check(group, subject or function.__name__.replace("_", " "), function, needs, frozenset(at))
+        _registered[registered.place] = registered
+        return registered
 
     return register
 
 
 def checks_at(at: str) -> list[Check]:
-    """The checks of a place whose modules have been imported, in their order."""
-    return [one for _, one in sorted(_registered.items()) if at in one.at]
+    """Return the registered checks of a place, in their order."""
+    return [registered for _, registered in sorted(_registered.items()) if at in registered.at]
 
 
 def refuse(at: str, case: Any) -> None:
-    """Make the checks of a place.
+    """Run the checks of a place.
 
     Raises:
-        FatalError: the first that one of them finds.
+        FatalError: the first error of a check.
     """
-    for one in checks_at(at):
-        for each in one.found(case):
+    for registered in checks_at(at):
+        for each in registered.found(case):
             if isinstance(each, FatalError):
                 raise each
 
 
 def refusal(error: FatalError) -> Finding:
-    """An error as a finding."""
+    """Convert an error to a finding."""
     if isinstance(error, ConfigError):
         return problem(f"{error.key}: {error.problem}", error.remedy)
     return problem(str(error), "Correct the code there")

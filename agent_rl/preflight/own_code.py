@@ -1,9 +1,9 @@
-"""Checks of the user's own code and rows: the code is tried once on real rows, before a GPU is used.
+"""Checks of the user's own code: it is tried once on real rows, before a GPU is used.
 
-Hooks and simulated users are made, users and tools are started, components and scorers measure a made-up answer. An
-exception there would otherwise come up in every worker, once the model is loaded, and look like the policy's failure.
-What is not tried: a tool's `call` and a hook's methods, which may have effects. What an outage prevents is not a
-problem of the code, and is left to the run.
+Hooks and simulated users are created, users and tools are started, components and scorers measure a made-up answer. An
+exception there would otherwise occur in every worker, once the model is loaded, and look like the policy's failure.
+A tool's `call` and a hook's methods are not tried, because they may have side effects. An outage of a service is not a
+problem of the code, and is not reported.
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ Row = Mapping[str, Any]
 @check("tools", at=("trainer",))
 def readable_tools(case: RunCase) -> None:
     """The tool file can be read."""
-    case.tools  # noqa: B018 - raises
+    case.tools  # noqa: B018 - raises if it cannot be read
 
 
 @check("your code", "simulated user", at=("trainer", "doctor"))
 def simulated_user(case: RunCase) -> None:
-    """There is such a simulated user, and it takes its configuration."""
+    """The simulated user exists and accepts its configuration."""
     load_user(case.settings.user_sim.user, case.settings.user_sim.config)
 
 
 @check("your code", "tried on a row", at=("trainer", "doctor"))
 def own_code(case: RunCase) -> list[Finding | FatalError]:
-    """Hooks, users and tools are made and started, components and scorers measure an answer.
+    """Hooks, users and tools are created and started, components and scorers measure an answer.
 
     The user's script runs up to its main block, for the agents that it registers.
     """
-    found: list[Finding | FatalError] = []
+    findings: list[Finding | FatalError] = []
     if case.script is not None:
         try:
             load_script(str(case.script))
         except StartsTrainingError as error:
-            found.append(skipped(f"the agents of the script are not tried: {error.problem}", error.remedy))
+            findings.append(skipped(f"the agents of the script are not tried: {error.problem}", error.remedy))
         except FatalError as error:
-            found.append(error)
+            findings.append(error)
     reward, tools = None, list[ToolSpec]()
     with suppress(AgentRLError):  # the group "tools" reports it
         tools = case.tools
     with suppress(FatalError):  # the group "reward" reports it
         reward = case.reward if case.scored_by_ours else None
     rows = case.rows if case.has_rows_of_ours else []
-    found += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
-    return found or [ok("nothing raises")]
+    findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
+    return findings or [ok("nothing raises")]
 
 
 def own_code_problems(
     setup: EpisodeSetup, rows: Sequence[Row], default_agent: str, reward: Reward | None = None
 ) -> list[FatalError]:
-    """What is wrong with the user's tools, hooks, simulated users, components and scorers.
+    """Return the problems of the user's tools, hooks, simulated users, components and scorers.
 
     Args:
-        setup: of the run.
-        rows: some of its rows, as they are in the file; of each agent the first is tried.
-        default_agent: of the rows without `agent_name`.
-        reward: the run's reward; None: another one is used.
+        setup: the run's settings and tools.
+        rows: some of the run's rows in stored form; the first row of each agent is tried.
+        default_agent: the agent of rows without `agent_name`.
+        reward: the run's reward; None if agent_rl does not score.
 
     Returns:
         An error for each problem, which names file and line.
@@ -96,7 +96,7 @@ def own_code_problems(
 def function_problems(
     settings: AgentRLSettings, row: Row, default_agent: str, function: UserFunction
 ) -> list[FatalError]:
-    """What is wrong with the run's `reward.custom_reward_function`, as it measures an answer to a row."""
+    """Return the problems of the run's `reward.custom_reward_function` when it scores an answer to a row."""
     trial = _Trial(EpisodeSetup(settings), [row], default_agent)
     return trial.problems_of(trial.function(function)) if settings.reward.on_error == "stop" else []
 
@@ -110,7 +110,7 @@ class _Trial:
             self.by_agent.setdefault(str(row.get("agent_name") or default_agent), row)
 
     def problems_of(self, work: Coroutine[Any, Any, None]) -> list[FatalError]:
-        with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+        with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
             thread.submit(asyncio.run, work).result()
         return list({str(error): error for error in self.problems}.values())
 
@@ -118,14 +118,14 @@ class _Trial:
         for agent, row in self.by_agent.items():
             if agent in agent_names() or agent in registered:
                 await self.agent(agent, row)
-        for spec in self.setup.tools if self.rows else []:  # a tool may need what a row gives it
+        for spec in self.setup.tools if self.rows else []:  # a tool may need a row's arguments
             if not spec.is_verl and not spec.cls.__module__.startswith("agent_rl.tools.builtin."):
                 await self.tool(spec)
         if reward is not None and self.rows and self.setup.settings.reward.on_error == "stop":
             await self.reward(reward, self.answered())
 
     async def agent(self, name: str, row: Row) -> None:
-        """Make the agent's hooks and the row's user, and start the user."""
+        """Create the agent's hooks and the row's user, and start the user."""
         try:
             loop = make_loop(name, self.setup)
         except ConfigError:  # a class that only verl's worker can run
@@ -142,9 +142,9 @@ class _Trial:
             await self.attempt("simulated user: finish", user.finish)
 
     async def tool(self, spec: ToolSpec) -> None:
-        """Make the tool with the values of the first row that has some, start it and close it."""
-        given = ((row.get("extra_info") or {}).get("tools_kwargs") or {} for row in self.rows)
-        kwargs = next((made for each in given if (made := (each.get(spec.name) or {}).get("create_kwargs"))), None)
+        """Create the tool with the arguments of the first row that has any, start it and close it."""
+        options = ((row.get("extra_info") or {}).get("tools_kwargs") or {} for row in self.rows)
+        kwargs = next((value for each in options if (value := (each.get(spec.name) or {}).get("create_kwargs"))), None)
         what = f"tool {spec.name}"
         tool = await self.attempt(f"{what}: __init__", lambda: spec.create(kwargs), spec.cls)
         if tool is None:
@@ -158,8 +158,8 @@ class _Trial:
         """Measure a trajectory with the user's components and scorers."""
         for scorer in reward.scorers:
             if SCORERS.get(scorer.name) is not scorer:
-                given = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
-                await self.attempt(f"scorer {scorer.name}", partial(score_answer, *given))
+                arguments = scorer, trajectory.answer, trajectory.ground_truth, scorer_info(trajectory)
+                await self.attempt(f"scorer {scorer.name}", partial(score_answer, *arguments))
         for component in reward.components:
             if is_users(type(component)):
                 method = component.measure if isinstance(component, Component) else component.measure_group
@@ -169,11 +169,11 @@ class _Trial:
         """Score a trajectory with the custom reward function."""
         trajectory = self.answered()
         info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict(), "rollout_reward_scores": {}}
-        given = function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
-        await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *given))
+        arguments = function.scorer(CUSTOM_FUNCTION), trajectory.answer, trajectory.ground_truth, info
+        await self.attempt(CUSTOM_FUNCTION, partial(score_answer, *arguments))
 
     def answered(self) -> Trajectory:
-        """An episode that ends at once with the first row's ground truth as the answer."""
+        """Return an episode that ends at once with the first row's ground truth as the answer."""
         agent, row = next(iter(self.by_agent.items()))
         truth = (row.get("reward_model") or {}).get("ground_truth")
         answer = truth if isinstance(truth, str) else str(truth)
@@ -183,13 +183,13 @@ class _Trial:
         return trajectory
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
-        """The function's result, awaited; None, and perhaps a problem, for one that raises or takes too long."""
+        """Return the function's awaited result; None, with the problem noted, if it raises or takes too long."""
         try:
-            found = work()
-            return await within(self.setup.settings.budget.tool_timeout_s, _value(found))
+            result = work()
+            return await within(self.setup.settings.budget.tool_timeout_s, _value(result))
         except FatalError as error:
             self.problems.append(error)
-        except (OutOfTime, ObservationError):  # the policy would read it
+        except (OutOfTime, ObservationError):  # in training the policy sees it
             pass
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises goes to the user
             cause = error.__cause__ if isinstance(error, UnscoredError) else error
@@ -198,8 +198,8 @@ class _Trial:
         return None
 
 
-async def _value(found: Any) -> Any:
-    return await found if isinstance(found, Awaitable) else found
+async def _value(result: Any) -> Any:
+    return await result if isinstance(result, Awaitable) else result
 
 
 async def _measure(component: Component | GroupComponent, trajectory: Trajectory) -> None:

@@ -1,4 +1,4 @@
-"""Checks of the rows that take less than a second: before anything is started, and before Ray."""
+"""Quick checks of the rows, in less than a second: before the launch, and before Ray starts."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def readable_rows(case: RunCase) -> Iterator[ConfigError]:
 
 @check("reward", "scorers", at=("launch",))
 def built_in_scorers(case: RunCase) -> None:
-    """As `scorers`, where no code of the user that the trainer will import can register one."""
-    kinds = [its.kind for its in case.settings.reward.components.values()]
+    """Run `scorers` early, unless the user's code could still register a scorer."""
+    kinds = [settings.kind for settings in case.settings.reward.components.values()]
     own = case.script or case.environ.get("VERL_USE_EXTERNAL_MODULES") or any("." in kind for kind in kinds)
     if not own:
         _require_scorers(case)
@@ -55,7 +55,7 @@ def built_in_components(case: RunCase) -> None:
 
 @check("reward", "scorers", at=("trainer",))
 def scorers(case: RunCase) -> None:
-    """The scorer that the settings name exists, or each data source of the rows has one."""
+    """The scorer in the settings exists, or each data source of the rows has one."""
     _require_scorers(case)
 
 
@@ -74,4 +74,4 @@ def _without_prompt(key: str, path: str, file: RowsFile) -> ConfigError:
     question, answer = (next((name for name in names if name in columns), None) for names in (QUESTIONS, ANSWERS))
     command = ["agent-rl", "data", "convert", path, "--prompt", question or "COLUMN", "--answer", answer or "COLUMN"]
     problem = f"{path} has no column prompt, but {', '.join(map(str, columns))}"
-    return ConfigError(key, problem, f"Make rows of it with: {shlex.join(command)}")
+    return ConfigError(key, problem, f"Convert it to rows with: {shlex.join(command)}")

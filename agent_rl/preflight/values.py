@@ -1,7 +1,7 @@
-"""Checks values of verl's own keys that verl takes and cannot use: types, sizes, the estimator.
+"""Checks values of verl's own keys that verl accepts but cannot use: types, sizes, the estimator.
 
-verl notices most of them in a worker, after Ray and the model have been loaded, and some never. What cannot be resolved
-is left to others.
+verl reports most of them in a worker, after Ray and the model have been loaded, and some never. Other checks report
+values that cannot be resolved.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIZES = (
     f"{ROLLOUT}.multi_turn.max_parallel_calls",
     f"{ROLLOUT}.multi_turn.max_tool_response_length",
 )
-"""Keys that hold a whole number of 1 or more."""
+"""Keys whose value is a whole number of 1 or more."""
 
 OPTIONAL_SIZES = (
     "trainer.total_training_steps",
@@ -51,25 +51,25 @@ OPTIONAL_SIZES = (
     f"{ROLLOUT}.max_model_len",
     f"{ROLLOUT}.multi_turn.max_assistant_turns",
 )
-"""Keys that hold such a number or null."""
+"""Keys whose value is null or a whole number of 1 or more."""
 
 PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
 """Keys of the rollout whose product is the number of GPUs of one engine."""
 
 OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
-"""Keys whose default is a number and that take text as well."""
+"""Keys whose default is a number and that also accept text."""
 
 ESTIMATOR = "algorithm.adv_estimator"
 VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 """The critic's model in verl's defaults."""
 ALGORITHMS = ("dapo", "gspo", "ppo")
-"""Names of our group `algo` that are no estimators."""
+"""Names of our group `algo` that are not estimators."""
 NOT_IN_V1 = {
     "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
     "optimal_token_baseline": "Use algo=rloo",
     "tir_optimal_token_baseline": "Use algo=rloo",
 }
-"""Estimators of verl that need values which its v1 trainer does not compute, and what to use instead."""
+"""Estimators of verl whose inputs its v1 trainer does not compute, with the replacement."""
 
 ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
@@ -86,7 +86,7 @@ Errors = Iterator[ConfigError]
 @check("configuration", at=AT)
 def section(case: RunCase) -> None:
     """The section `agent_rl` has known keys and values."""
-    case.settings  # noqa: B018 - raises
+    case.settings  # noqa: B018 - raises for a wrong key or value
 
 
 @check("configuration", at=AT)
@@ -95,14 +95,14 @@ def sizes(case: RunCase) -> Errors:
     for key in (*SIZES, *OPTIONAL_SIZES):
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
         if (type(value) is not int or value < 1) and not (value is None and is_optional):
-            shown = "null" if value is None else repr(value)
+            text = "null" if value is None else repr(value)
             remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
-            yield ConfigError(key, f"expected a whole number of 1 or more, got {shown}", remedy)
+            yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
 
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is the one with which runs of agent_rl have been tried, and keeps nothing that agents do not."""
+    """The engine is the one that agent_rl is tested with, and does not replay routed experts."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,
@@ -111,13 +111,13 @@ def engine(case: RunCase) -> Errors:
             "Set it to sglang; agent-rl eval also takes a server of vLLM (--endpoint, policy=vllm or chat)",
         )
     if _get(case, ROUTED_EXPERTS) is True:
-        problem = "the agents of agent_rl do not keep the experts that the engine has chosen"
+        problem = "agent_rl's agents do not store the engine's choice of experts"
         yield ConfigError(ROUTED_EXPERTS, problem, "Set it to false, and router_replay.mode to R2 or disabled")
 
 
 @check("configuration", at=AT)
 def estimator(case: RunCase) -> Errors:
-    """The rest of what an estimator needs is set, as the group `algo` does."""
+    """The other settings that an estimator needs are set, as in the group `algo`."""
     name = _get(case, ESTIMATOR)
     if name in ALGORITHMS:
         yield ConfigError(ESTIMATOR, f"{name!r} is an algorithm, not an estimator", f"Write algo={name}")
@@ -135,7 +135,7 @@ def estimator(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def parallel(case: RunCase) -> Errors:
-    """Engines divide the GPUs: otherwise Ray would look for the last one's until its time is over."""
+    """The GPUs divide evenly into engines: otherwise Ray would wait for the last engine's GPUs until a timeout."""
     owner = "trainer" if _get(case, "actor_rollout_ref.hybrid_engine", unresolved=True) else ROLLOUT
     counts = [_get(case, f"{owner}.{key}", unresolved=1) for key in ("nnodes", "n_gpus_per_node")]
     sizes = [_get(case, f"{ROLLOUT}.{key}", unresolved=1) for key in PARALLEL]
@@ -150,7 +150,7 @@ def parallel(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def kl_estimate(case: RunCase) -> Errors:
-    """The estimates of the KL are verl's."""
+    """The estimates of the KL divergence exist in verl."""
     for key in KL_NAME_KEYS:
         name = str(_get(case, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:
@@ -158,13 +158,13 @@ def kl_estimate(case: RunCase) -> Errors:
 
 
 def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
-    """Text where verl's default is a number or a truth value, and numbers where it is a truth value.
+    """Yield errors for text if verl's default is a number or a truth value, and for numbers if it is a truth value.
 
-    Text such as `no` counts as true in verl, and other text fails where it is used.
+    In verl, text such as `no` counts as true, and other text fails where it is used.
 
     Args:
-        case: with the configuration.
-        defaults: verl's own, by key.
+        case: holds the configuration.
+        defaults: verl's defaults by key.
     """
     for key, default in defaults.items():
         if not isinstance(default, bool | int | float):
@@ -180,7 +180,7 @@ def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
 
 
 def _get(case: RunCase, key: str, unresolved: Any = None) -> Any:
-    """A value; `unresolved` for a key that is not there and for one that refers to what is not there."""
+    """Return a value; `unresolved` for a missing key, or one that refers to a missing key."""
     try:
         value = OmegaConf.select(case.config, key, default=unresolved)
         return list(value) if OmegaConf.is_list(value) else value

@@ -1,4 +1,4 @@
-"""Checkpoints of training: as a model, and whether one is complete from which a run will continue.
+"""Training checkpoints: merges one into a model, and checks that the one a run resumes from is complete.
 
 verl merges a checkpoint once into a folder next to it, for evaluation and for another run. Its merger always writes
 bfloat16: a policy that was trained in float32 gets rounded weights.
@@ -40,7 +40,7 @@ __all__ = [
 MERGED = "merged_model"
 """The merged model's folder in that of the checkpoint, `global_step_N`."""
 TRACKER = "latest_checkpointed_iteration.txt"
-OTHERWISE = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
+START_AGAIN = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
 
 
 def model_folder(model: str, key: str) -> Path:
@@ -48,8 +48,8 @@ def model_folder(model: str, key: str) -> Path:
 
     Args:
         model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a run or
-            of its checkpoints, where the newest is taken.
-        key: of the configuration, that named it.
+            of its checkpoints, whose newest one is used.
+        key: the configuration key that the model came from.
 
     Raises:
         ConfigError: for anything else, or a checkpoint that cannot be merged.
@@ -62,13 +62,13 @@ def model_folder(model: str, key: str) -> Path:
         problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
         raise ConfigError(key, problem, "Correct the path")
     merged = shards.parent / MERGED
-    if not _is_of(shards, merged):
+    if not _is_merged_from(shards, merged):
         _merge(shards, merged, key)
     return merged
 
 
 def weights_digest(model: Path) -> str:
-    """The SHA-256 of a model's weights; of several files, that of a list of theirs.
+    """Return the SHA-256 of a model's weights; for several files, the hash of the list of their hashes.
 
     Args:
         model: the model's folder.
@@ -80,7 +80,7 @@ def weights_digest(model: Path) -> str:
 
 
 def policy_shards(folder: Path) -> Path | None:
-    """The folder with the policy's shards in a checkpoint; None for a folder that is no checkpoint."""
+    """The folder with the policy's shards in a checkpoint; None if the folder is not a checkpoint."""
     if (folder / "checkpoints").is_dir():
         folder = folder / "checkpoints"
     newest = folder / TRACKER
@@ -93,41 +93,41 @@ def policy_shards(folder: Path) -> Path | None:
 
 
 def settings_folder(shards: Path) -> Path:
-    """The folder with the configuration and the tokenizer of a checkpoint's model."""
+    """Return the folder with the configuration and the tokenizer of a checkpoint's model."""
     beside = shards / "huggingface"
     return beside if beside.is_dir() else shards / "model/huggingface"
 
 
 def names_a_folder(name: str) -> bool:
-    """Whether a model's name can only be a folder: a name of the hub is `owner/model`, or of an old model one word."""
+    """Whether a model's name can only be a folder: on the Hub, names are `owner/model` or, for old models, one word."""
     return name.startswith(("/", ".", "~", "outputs/")) or (name.count("/") > 1 and "://" not in name)
 
 
 @check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
 def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
-    """The checkpoint from which the run would continue is complete."""
+    """The checkpoint from which the run would resume is complete."""
     config: Any = case.config
     if (resumed := _resumed(config.trainer)) is None:
         return
     key, folder = resumed
     if not folder.is_dir():
-        yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {OTHERWISE}")
+        yield ConfigError(key, f"there is no checkpoint {folder}", f"Restore it, {START_AGAIN}")
         return
     if config.trainer.nnodes > 1 or not config.actor_rollout_ref.actor.strategy.startswith("fsdp"):
         return
     missing = next((file for file in _files(config, needs_critic(config)) if not (folder / file).is_file()), None)
     if missing is not None:
-        written = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
-        other = f" but {written[0].name}: another number of ranks wrote it" if written else ""
+        shards = sorted((folder / missing).parent.glob(f"{missing.name.split('_')[0]}_*_rank_0.pt"))
+        mismatch = f" but {shards[0].name}: another number of ranks wrote it" if shards else ""
         yield ConfigError(
             key,
-            f"the checkpoint {folder} is incomplete: it has no {missing}{other}",
-            "Use as many ranks as wrote it" if written else f"Name an earlier step, {OTHERWISE}",
+            f"the checkpoint {folder} is incomplete: it has no {missing}{mismatch}",
+            "Use as many ranks as wrote it" if shards else f"Name an earlier step, {START_AGAIN}",
         )
 
 
 def _resumed(trainer: Any) -> tuple[str, Path] | None:
-    """The checkpoint from which verl will resume, with the key that names it."""
+    """Return the checkpoint from which verl will resume, and the key that names it."""
     if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
         return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
     tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER
@@ -137,7 +137,7 @@ def _resumed(trainer: Any) -> tuple[str, Path] | None:
 
 
 def _files(config: Any, use_critic: bool) -> Iterator[Path]:
-    """The files that verl will load: each rank's, and the dataloader's state."""
+    """The files that verl will load: those of each rank, and the dataloader's state."""
     roles = [("actor", config.actor_rollout_ref.actor)]
     if use_critic:
         roles.append(("critic", config.critic))
@@ -149,12 +149,12 @@ def _files(config: Any, use_critic: bool) -> Iterator[Path]:
     yield Path("data.pt")
 
 
-def _is_of(shards: Path, merged: Path) -> bool:
-    """Whether the model was merged from these shards: a run that went back to an earlier step writes new ones."""
+def _is_merged_from(shards: Path, merged: Path) -> bool:
+    """Whether the model was merged from these shards, which a run that goes back to an earlier step rewrites."""
     if not merged.is_dir():
         return False
-    made = merged.stat().st_mtime
-    return all(each.stat().st_mtime <= made for each in shards.rglob("*") if each.is_file())
+    merged_at = merged.stat().st_mtime
+    return all(file.stat().st_mtime <= merged_at for file in shards.rglob("*") if file.is_file())
 
 
 def _merge(shards: Path, target: Path, key: str) -> None:
@@ -164,7 +164,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
     command += ["--local_dir", str(shards), "--target_dir", str(temporary)]
     try:
         with FileLock(target.with_suffix(".lock")):
-            if _is_of(shards, target):  # another process has merged it meanwhile
+            if _is_merged_from(shards, target):  # another process has merged it meanwhile
                 return
             for folder in (target, temporary):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -182,7 +182,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
 
 
 def _apply_adapter(folder: Path) -> None:
-    """Add the LoRA adapter, which the merger puts beside the base model, to the weights."""
+    """Add the LoRA adapter, which the merger stores next to the base model, to the weights."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 

@@ -15,15 +15,15 @@ from agent_rl.settings.user_code import place_of
 __all__ = ["MANAGER", "check", "user_function"]
 
 MANAGER = "trajectory"
-OF_THE_MODEL = ("reward_router_address", "reward_model_tokenizer")
+MODEL_ARGUMENTS = ("reward_router_address", "reward_model_tokenizer")
 """Keyword arguments that verl adds when it serves a reward model."""
 
 
 def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
-    """The function behind what verl has loaded, which is a partial that adds `reward_kwargs`.
+    """Return the user's function inside the partial with which verl adds `reward_kwargs`.
 
     Args:
-        loaded: by verl's `get_custom_reward_fn`.
+        loaded: the result of verl's `get_custom_reward_fn`.
         more: names of further keyword arguments of every call.
 
     Raises:
@@ -34,13 +34,13 @@ def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
 
 
 def check(config: Any) -> UserFunction | None:
-    """Load the custom function, and refuse one that cannot be called.
+    """Load the custom function, and raise if it cannot be called.
 
     Args:
         config: the trainer's whole configuration.
 
     Returns:
-        The function, if the manager `trajectory` calls it and no reward model has to answer it.
+        The function, if the manager `trajectory` calls it and it does not need a reward model.
 
     Raises:
         ConfigError: it cannot be loaded, or not be called by the reward manager.
@@ -52,17 +52,17 @@ def check(config: Any) -> UserFunction | None:
         return None
     try:
         loaded: Any = get_custom_reward_fn(config)
-    except Exception as error:  # of verl, or of the user's file while it is imported
+    except Exception as error:  # raised by verl, or while the user's file is imported
         cause = error.__cause__ or error
         where = f" at {place_of(cause)}" if str(path) in place_of(cause) else ""
         problem = f"{name!r} cannot be loaded from {path}{where}: {type(cause).__name__}: {cause}"
         raise ConfigError(CUSTOM_FUNCTION, problem, f"Fix the file, or {CUSTOM_FUNCTION}.path and .name") from error
-    more = OF_THE_MODEL if config.reward.reward_model.enable else ()
+    more = MODEL_ARGUMENTS if config.reward.reward_model.enable else ()
     function = user_function(loaded, more)
     manager, raw = config.reward.reward_manager.name, loaded.args[0]
     if manager == MANAGER:
         return None if more else function
-    try:  # verl's own managers give all of their arguments by name
+    try:  # verl's own managers pass all arguments by keyword
         inspect.signature(raw).bind(**{**dict.fromkeys((*NAMES, *more)), **loaded.args[1]})
     except TypeError as error:
         problem = f"{raw.__name__}{inspect.signature(raw)} cannot be called by the manager {manager!r}: {error}"

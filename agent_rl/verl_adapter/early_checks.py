@@ -27,7 +27,7 @@ from agent_rl.preflight.check import Finding, Needs, check, ok, reason, refuse
 from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.tools import ToolSpec
-from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - likewise
+from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - also for their checks
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
@@ -39,15 +39,15 @@ BOTH = ("trainer", "doctor")
 MODELS, VERLS = "agent_rl.reward.models", "reward.reward_model"
 NODES = ("n_gpus_per_node", "nnodes")
 TRIED_ROWS = 64
-"""Rows of each file among which one for each agent is found."""
+"""Rows per file that are searched for an example of each agent."""
 
 Errors = Iterator[ConfigError]
 
 
 def early_checks(module: ModuleType) -> None:
-    """`verl.utils.config`: make the trainer's checks where verl checks its configuration, before Ray starts.
+    """`verl.utils.config`: run the trainer's checks when verl checks its configuration, before Ray starts.
 
-    Otherwise only workers would read our section and the tool file, a minute later and on every node.
+    Otherwise the workers would be the first to read our section and the tool file, a minute later, on every node.
     """
     original = module.validate_config
 
@@ -64,7 +64,7 @@ def early_checks(module: ModuleType) -> None:
 class _TrainersCase(RunCase):
     @cached_property
     def tools(self) -> list[ToolSpec]:
-        """The tools of the tool file, verl's own among them."""
+        """The tools of the tool file, including verl's own."""
         return load_specs(str(self.tool_path)) if self.tool_path else []
 
 
@@ -82,7 +82,7 @@ def as_one_line() -> Iterator[None]:
 
 @contextmanager
 def _without_ray() -> Iterator[None]:
-    """Shut down a Ray that tried code has started by asking it for something: it lacks the run's environment."""
+    """Shut down Ray if the checked code has started it implicitly: that Ray lacks the run's environment."""
     import ray
 
     was_started = ray.is_initialized()
@@ -105,14 +105,14 @@ def registered_estimator(case: RunCase) -> Errors:
 
 @check("configuration", at=BOTH)
 def on_a_cpu(case: RunCase) -> None:
-    """A run on a CPU has nothing that needs a GPU."""
+    """A run on a CPU uses nothing that needs a GPU."""
     if cpu.is_selected():
         cpu.check(case.config)
 
 
 @check("configuration", at=BOTH)
 def remax_baselines(case: RunCase) -> Errors:
-    """ReMax gets its baselines: verl's v1 trainer has none for its own estimator."""
+    """ReMax gets its baselines, which verl's v1 trainer does not compute for its own estimator."""
     estimator, manager = case.get(values.ESTIMATOR), "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
     if estimator == "remax":
         yield ConfigError(values.ESTIMATOR, "verl's v1 trainer gives 'remax' no baselines", "Use algo=remax")
@@ -154,19 +154,19 @@ def reward_function(case: RunCase) -> Iterable[Finding | FatalError]:
 
 @check("reward", "reward manager", Needs.VERL, at=BOTH)
 def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
-    """The reward manager is registered, or a class of the user's that verl 0.9 can use: one trajectory at a time."""
+    """The reward manager is registered, or is a user's class that scores one trajectory at a time, as verl requires."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
 
     key, name = "reward.reward_manager.name", str(case.get("reward.reward_manager.name"))
     try:
-        found = resolve_reward_manager_cls(case.config)
-    except Exception as error:  # noqa: BLE001 - of verl, or of the user's file while it is imported
+        manager_class = resolve_reward_manager_cls(case.config)
+    except Exception as error:  # noqa: BLE001 - raised by verl, or while the user's file is imported
         remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or name the file of a class, reward.reward_manager.module.path"
         yield ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
         return
-    if isinstance(found, type) and issubclass(found, RewardManagerBase):
+    if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
         yield ok(name)
         return
     problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
@@ -176,7 +176,7 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
 
 @check("reward", at=BOTH)
 def served_reward_models(case: RunCase) -> Errors:
-    """Reward models are used as the configuration says."""
+    """Every configured reward model is used, and every model that a component names is served."""
     models, manager = case.settings.reward.models, case.get("reward.reward_manager.name")
     enabled, has_pool = bool(case.get(f"{VERLS}.enable")), bool(case.get(f"{VERLS}.enable_resource_pool"))
     custom = bool(case.get(f"{CUSTOM_FUNCTION}.path"))
@@ -193,10 +193,10 @@ def served_reward_models(case: RunCase) -> Errors:
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
         yield ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another")
-    known = {*models, *([ROUTER_MODEL] if is_verls else [])}
+    names = {*models, *([ROUTER_MODEL] if is_verls else [])}
     for key, name, *_ in references(case.get("agent_rl", {})):
-        if name not in known:
-            remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, known)}"
+        if name not in names:
+            remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
             yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
@@ -224,10 +224,10 @@ def late_scores(case: RunCase) -> Errors:
 
 @check("reward", at=BOTH)
 def reward_workers(case: RunCase) -> Errors:
-    """The number of reward workers is one that the reward can work with.
+    """The number of reward workers suits the reward.
 
     Only reward workers get the address of verl's reward model, except a component of the manager `trajectory`, which
-    finds it in the configuration; and verl spreads the samples of a prompt among them.
+    reads it from the configuration. verl spreads the samples of a prompt among the workers.
     """
     needs_groups = case.reward.needs_groups and not _scores_late(case)
     key, count = "reward.num_workers", case.number("reward.num_workers", 0)

@@ -1,13 +1,13 @@
-"""Ends a run early: where it would wait without end, at an error of agent_rl, or when it is asked to.
+"""Ends a run early: when it would hang, at an error of agent_rl, or on request.
 
-- verl asks neither the agent-loop workers nor the processes of TransferQueue, which hold all trajectories, whether they
-  live; the kernel ends a large process first where memory is short. In `mode=colocate_async` a weight sync can be in a
+- verl never checks that the agent-loop workers and TransferQueue's processes, which hold all trajectories, are alive,
+  and the kernel kills large processes first when memory is short. In `mode=colocate_async` a weight sync can be in a
   deadlock (verl#7990).
-- A file `stop` in the run's folder asks it to end; `agent-rl train` makes it at Ctrl-C or SIGTERM.
+- A file `stop` in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
-In each case the last complete step is saved, and the command that resumes from there is named; after any error that is
-not of agent_rl the trainer's state is unknown. The last step of a run that is asked to end is saved where verl saves,
-within its own loop; a validation is not waited for. With several updates in a step (`mode=separate_async`), the weights
+In each case the last complete step is saved, and the command that resumes the run is printed; after any error from
+outside agent_rl the trainer's state is unknown. The last step of a run that is stopped is saved where verl saves,
+in its own loop, without waiting for a validation. With several updates in a step (`mode=separate_async`), the weights
 that are saved after an error may be some updates ahead of the step.
 """
 
@@ -39,9 +39,9 @@ COMMAND = "AGENT_RL_COMMAND"
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
 INTERVAL_S = 5.0
-"""Between two looks, each of which takes a millisecond. Ray's public list of actors needs its dashboard."""
+"""Seconds between two checks of 1 ms each. Ray's public list of actors needs its dashboard."""
 SIGNAL = signal.SIGUSR1
-"""Ends whatever the trainer waits for."""
+"""The signal that interrupts whatever the trainer waits for."""
 _WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
@@ -52,12 +52,12 @@ class _StopRequestedError(Exception):
 
 
 class StallError(FatalError):
-    """The run would wait without end: a process has died, or a weight sync takes too long.
+    """The run would hang: a process has died, or a weight sync takes too long.
 
     Args:
-        message: what has happened, and why as far as Ray knows.
+        message: what has happened, and the cause if Ray knows it.
         has_store: whether the trajectories can still be read.
-        save_within_s: seconds after which saving is given up, which may wait for the same; None: no limit.
+        save_within_s: seconds after which saving, which may hang for the same reason, is given up; None: no limit.
     """
 
     def __init__(self, message: str, has_store: bool = True, save_within_s: float | None = None) -> None:
@@ -76,7 +76,7 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
     with watched(_lost, INTERVAL_S):
         try:
             yield
-        except RayActorError as error:  # verl has asked a dead process before the next look
+        except RayActorError as error:  # verl has called a dead process before the next check
             if lost := _lost():
                 raise lost from error
             raise
@@ -101,8 +101,8 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
     """Raise an error in this thread, which must be the main one, while the block runs; blocks may be nested.
 
     Args:
-        look: called in another thread; gives the error to raise, or None.
-        interval_s: seconds before each look.
+        look: called in another thread; returns the error to raise, or None.
+        interval_s: seconds before each call.
     """
     errors: list[Exception] = []
     done = threading.Event()
@@ -134,7 +134,7 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
 
 
 def _lost() -> StallError | None:
-    """The error for the first process of this job that is dead."""
+    """Return an error for the first dead process of this job, or None."""
     import ray
     from ray._private.state import actors
 
@@ -149,17 +149,17 @@ def _lost() -> StallError | None:
 
 
 class LastStep:
-    """How far a run has come, and what is saved when it ends early.
+    """Tracks the last complete step of a run, and saves it when the run ends early.
 
     Args:
-        trainer: of the run.
+        trainer: the run's trainer.
     """
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._begun = self._complete = 0
         self._data: Any = None
-        """The dataloader's state before the step that is being run; None while none is."""
+        """The dataloader's state before the current step; None between steps."""
         self._stopped = False
         """Whether the run has been asked to end after the step that is complete."""
         folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
@@ -167,10 +167,10 @@ class LastStep:
 
     @contextmanager
     def saved(self) -> Iterator[None]:
-        """A block, the trainer's `fit`, after which the last complete step is saved when it ends early."""
+        """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # of a trainer that no launcher has started
+        if file is not None and file.exists() and file.read_text():  # of a trainer without a launcher
             file.unlink()
         try:
             yield
@@ -204,7 +204,7 @@ class LastStep:
 
     @contextmanager
     def ends_validation(self) -> Iterator[None]:
-        """A block, a validation, which ends when the run is asked to stop."""
+        """Interrupt this block, a validation, when the run is asked to stop."""
         self._trainer.replay_buffer.poll = self._stop_if_asked
         try:
             yield
@@ -223,7 +223,7 @@ class LastStep:
             raise _StopRequestedError
 
     def _answer(self) -> None:
-        """Tell the launcher where the run has ended."""
+        """Write the last step and its checkpoint to the stop file, for the launcher."""
         folder = self._checkpoint()
         is_saved = folder.is_dir()
         answer = {
@@ -237,21 +237,21 @@ class LastStep:
         os.replace(temporary, self._stop_file)
 
     def _checkpoint(self) -> Path:
-        """The folder of the checkpoint of the step that is complete."""
+        """Return the checkpoint folder of the last complete step."""
         return Path(self._trainer.config.trainer.default_local_dir).absolute() / f"global_step_{self._complete}"
 
     def _saved(self, error: AgentRLError) -> str:
-        """Save the last complete step, and say what was saved and how the run is resumed."""
+        """Save the last complete step, and return a sentence on what was saved and how to resume."""
         if (
             not getattr(error, "has_store", True) or self._complete == self._begun
-        ):  # the same command begins there again
+        ):  # the same command restarts from there
             return ""
         limit_s = getattr(error, "save_within_s", None)
         limit: Any = watched(lambda: _late(limit_s), limit_s) if limit_s else nullcontext()
         try:
             with limit:
                 self._save_complete()
-        except Exception:  # of verl or the file system; the error that stops the run is raised all the same
+        except Exception:  # from verl or the file system; the error that stops the run is still raised
             logger.exception("no checkpoint of step %d could be written", self._complete)
             return f". Step {self._complete} is complete, but its checkpoint could not be written (see above)"
         folder = self._checkpoint()
@@ -259,7 +259,7 @@ class LastStep:
         return f". Step {self._complete} is saved in {folder}: resume from there, after a correction, with: {command}"
 
     def _save_complete(self) -> None:
-        """Save the last complete step of this start, unless verl has."""
+        """Save the last complete step of this start, unless verl has already saved it."""
         tracker = self._checkpoint().with_name("latest_checkpointed_iteration.txt")
         is_saved = tracker.is_file() and tracker.read_text() == str(self._complete)
         if self._complete > self._begun and not is_saved:
@@ -271,19 +271,19 @@ class LastStep:
         trainer = self._trainer
         if self._data is not None or getattr(trainer.replay_buffer, "is_sampling", False):  # else the engines sleep
             _make_room(trainer)
-        if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save what is in flight
+        if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save running episodes
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
         for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore them: stop again, or train them
-            left = (tq.kv_list(partition) or {}).get(partition, {})
-            if left:
-                tq.kv_clear(keys=list(left), partition_id=partition)
+            tags = (tq.kv_list(partition) or {}).get(partition, {})
+            if tags:
+                tq.kv_clear(keys=list(tags), partition_id=partition)
         trainer.global_steps = self._complete
         trainer._save_checkpoint()
 
 
 def _make_room(trainer: Any) -> None:
-    """Take the engines that share the trainer's GPUs out of its memory, as verl does before an update."""
+    """Free the memory of the engines on the trainer's GPUs, as verl does before an update."""
     if hasattr(trainer, "switch_to_trainer"):
         trainer.switch_to_trainer()
         return
@@ -292,7 +292,7 @@ def _make_room(trainer: Any) -> None:
 
 
 def _command(config: Any, folder: Path) -> str:
-    """The command that started the run, which continues it."""
+    """Return the command that resumes the run from this checkpoint."""
     run = Path(OmegaConf.select(config, "agent_rl.run.folder") or ".") / "run.json"
     command = shlex.join(json.loads(run.read_text())["command"]) if run.is_file() else os.environ.get(COMMAND, "")
     if config.trainer.resume_mode == "auto":

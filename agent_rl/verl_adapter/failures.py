@@ -1,6 +1,6 @@
 """Counts failed trajectories with their reasons, and stops a run that cannot continue, with the reason.
 
-The reason may be a bug in the user's code that has happened too often: the trainer counts what all workers report.
+The reason may be a bug in the user's code that has occurred too often: the trainer counts the reports of all workers.
 
 verl only logs the error in the worker and drops the trajectory or its group.
 """
@@ -38,10 +38,10 @@ class FailedSessions:
         self._bugs = RepeatedBugs()
 
     def see(self, tags: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take note of all tags of `ERRORS_PARTITION`, new ones and those that were there before.
+        """Note all tags of `ERRORS_PARTITION`, new and old.
 
         Raises:
-            FatalError: of a worker, or a bug of the user's code that has happened eight times in the run.
+            FatalError: from a worker, or when a bug in the user's code has occurred eight times in the run.
         """
         self._tags = tags
         for key, each in tags.items():
@@ -52,10 +52,10 @@ class FailedSessions:
                 self._bugs.add(each["bug"], each["error"])
 
     def take(self) -> list[Mapping[str, Any]]:
-        """The tags of training sessions since the last call; they are removed from TransferQueue.
+        """Return the tags of training sessions since the last call, and remove them from TransferQueue.
 
         Raises:
-            FatalError: as `see`.
+            FatalError: for the reasons of `see`.
         """
         import transfer_queue as tq
 
@@ -70,7 +70,7 @@ class FailedSessions:
 
         Args:
             scored: number of the step's trajectories with a score.
-            errors: the reasons why the others have none.
+            errors: why the other trajectories have no score.
 
         Raises:
             UnscoredError: with the most frequent reasons.
@@ -84,14 +84,14 @@ class FailedSessions:
         )
 
     def nothing_usable(self, problem: object, of: str = "of the step") -> UnscoredError:
-        """The error for a step or a validation without a trajectory, with the last reason that was read."""
+        """Return the error for a step or validation without any trajectory, with the latest reason."""
         tags = list(self._tags.values())
         last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""
         return UnscoredError(f"no trajectory {of} is usable: {problem}{last}")
 
 
 _end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  # noqa: B039 - is not mutable
-"""How far the session of this task came before it may have failed."""
+"""Size of the current task's session so far, in case it fails."""
 
 
 def measure(tokens: float, turns: float) -> None:
@@ -100,7 +100,7 @@ def measure(tokens: float, turns: float) -> None:
 
 
 def tag(error: BaseException, validate: bool) -> dict[str, Any]:
-    """What a worker tells the trainer of the session of the current task, which has failed."""
+    """Return the tag that reports the current task's failed session to the trainer."""
     end = _end.get()
     reason = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": is_fatal(error), "validate": validate}
     return {**reason, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
@@ -118,7 +118,7 @@ def _is_unregistered(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The error's own message, around which Ray's wrapper prints the remote traceback."""
+    """Return the error's own message, without the remote traceback that Ray adds."""
     if not _is_unregistered(error):
         return str(getattr(error, "cause", None) or error)
     import verl.experimental.agent_loop.agent_loop as agent_loop

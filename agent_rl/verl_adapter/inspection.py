@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
-"""Sections that verl turns into dataclasses, which check themselves; the model's would load the model's config."""
+"""Sections that verl turns into self-checking dataclasses; the model's section would load the model's config."""
 
 
 def is_registered() -> bool:
-    """Whether verl has loaded our plugin: a failing plugin it ignores silently.
+    """Whether verl has loaded our plugin; verl silently ignores a plugin that fails.
 
     Raises:
-        ImportError: and whatever else importing verl raises.
+        ImportError: verl is missing; a broken verl may raise other errors.
     """
     import verl  # noqa: F401
 
@@ -45,7 +45,7 @@ def is_registered() -> bool:
 
 
 def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
-    """Verl's own checks of a resolved configuration, which raise: of the whole (""), and of each section it reads."""
+    """Return verl's own checks, which raise, by section of a resolved configuration; "" is the whole of it."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
@@ -58,7 +58,7 @@ def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
 
 
 def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
-    """A model's tokenizer, from this machine only."""
+    """Load a model's tokenizer, from this machine only."""
     from verl.utils.tokenizer import hf_tokenizer
 
     return hf_tokenizer(folder, trust_remote_code=trust_remote_code, local_files_only=True)
@@ -92,7 +92,7 @@ def load_chat_tokenizer(
 
 
 def _model_type(model: str) -> str | None:
-    """The model type, by which verl knows whether it renders images; None: unknown."""
+    """Return the model type, from which verl derives whether it renders images; None if unknown."""
     from transformers import PretrainedConfig
 
     try:
@@ -103,13 +103,13 @@ def _model_type(model: str) -> str | None:
 
 
 def token_builder(tokenizer: Any, model_type: str | None, options: Mapping[str, Any], processor: Any) -> Any:
-    """The builder of the tokens around turns in a run with a model; it may raise anything."""
+    """Return the builder of the tokens around turns for a model; any error may be raised."""
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-    from agent_rl.verl_adapter.token_builder import of_any_template
+    from agent_rl.verl_adapter.token_builder import template_builder
 
     logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
-    return of_any_template(
+    return template_builder(
         create_continuous_token_builder(
             tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(options), processor=processor
         )

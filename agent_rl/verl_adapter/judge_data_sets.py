@@ -43,9 +43,9 @@ class BaseTrainDataset(RowDataSet):
     """
 
     template: type[BasePromptTemplate] | None = None
-    """For a class without a `reward_module` of its own."""
+    """The prompt template of a class that sets no `reward_module`."""
     desc: str | None = None
-    """The task; None: the template's."""
+    """Description of the task; None: the template's own."""
     reward_module: RewardModule | None = None
     score = "helpfulness"
     """Name of the rating of `extra_info` that is the truth of one answer."""
@@ -60,13 +60,13 @@ class BaseTrainDataset(RowDataSet):
             self.reward_module = RewardModule(type(self).__name__, self.template, examples, desc=self.desc)
         if self.reward_module is not None:
             self.reward_module.set_chat_thinking(self._chat_thinks)
-        self._build_messages = _prompt  # type: ignore[method-assign] # verl's items: its call fits no user's method
+        self._build_messages = _prompt  # type: ignore[method-assign] # verl's call does not fit the user's method
         super().__init__(data_files, tokenizer, config, processor, max_samples)
         if len(self):
             self._check_prompt(self.dataframe[0][self.prompt_key])
 
     def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row as a question to the judge, whose prompt may ask for a verdict already, with the sample's truth."""
+        """Convert a row to a question to the judge, unless its prompt is one already, and add the sample's truth."""
         info = row.get("extra_info") or {}
         if not info.get(ASKED):
             sample = self._ordered(self.sample(row), info.get("index"))
@@ -77,53 +77,54 @@ class BaseTrainDataset(RowDataSet):
         truth = self._extract_ground_truth(row)
         if truth is None:
             place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
-            remedy = f"Give the row extra_info.{self.score}, scores or a preference, or leave it out"
+            remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove it"
             raise ConfigError(place, "there is no truth to train a judge on", remedy)
         row["reward_model"] = {**(row.get("reward_model") or {}), "style": "rule", "ground_truth": truth}
         row["data_source"] = self._get_data_source(row)
         return row
 
     def sample(self, example: Mapping[str, Any]) -> DataSample:
-        """The sample of a row.
+        """Return the sample of a row.
 
         Raises:
-            ConfigError: it has none.
+            ConfigError: the row has no sample.
         """
         return DataSample.from_row(example, score=self.score)
 
     def _build_messages(self, example: dict[str, Any], key: str | None = None) -> Messages:
-        """The messages that ask for a verdict on a row."""
+        """Return the messages that ask for a verdict on a row."""
         if self.reward_module is None:
             problem = f"{type(self).__name__} has neither a reward_module nor _build_messages"
             raise ConfigError("data.custom_cls", problem, "Set template, or self.reward_module before super().__init__")
         return [{"role": "user", "content": self.reward_module.format(sample=self.sample(example))}]
 
     def _apply_chat_template(self, messages: Messages) -> str:
-        """The prompt as the agent loop renders it; an override that renders another is refused."""
+        """Render the prompt as the agent loop does; an override with another result is refused."""
         options = dict(self.config.get("apply_chat_template_kwargs") or {})
         return _rendered(self.tokenizer, messages, options)
 
     def _get_examples(self) -> Sequence[str]:
-        """Worked examples of the prompt."""
+        """Return the worked examples of the prompt."""
         return ()
 
     def _extract_ground_truth(self, row_dict: Mapping[str, Any]) -> Any:
-        """The truth of a row, in the form that the reward function reads; None is refused."""
+        """Return the truth of a row in the form that the reward function reads; None is refused."""
         return self.sample(row_dict).truth
 
     def _get_data_source(self, row_dict: Mapping[str, Any]) -> str:
-        """Groups metrics."""
+        """Return the data source by which metrics are grouped."""
         return str(row_dict["data_source"])
 
     def _ordered(self, sample: DataSample, index: Any) -> DataSample:
-        """The sample as it is asked about."""
+        """Return the sample with its answers in the order in which the prompt shows them."""
         return sample
 
     def _check_prompt(self, messages: Messages) -> None:
-        """Of the first row.
+        """Check the prompt of the first row.
 
         Raises:
-            ConfigError: both sides ask for thoughts, or an override renders a prompt that the agent loop does not.
+            ConfigError: chat template and prompt both ask for thoughts, or an override renders another prompt
+            than the agent loop.
         """
         last = str(messages[-1]["content"]).rpartition("\n# ")[2]
         if self._chat_thinks and _ASKS.search(last):
@@ -136,13 +137,13 @@ class BaseTrainDataset(RowDataSet):
 
 
 class PointwiseTrainDataset(BaseTrainDataset):
-    """One answer a row; the truth is its score."""
+    """Rows with one answer each; the truth is its score."""
 
     template = PointwiseTemplate
 
 
 class PairwiseTrainDataset(BaseTrainDataset):
-    """Two answers a row, in an order that the row's `index` decides; the truth is the better one."""
+    """Rows with two answers each, in an order derived from the row's `index`; the truth is the better one."""
 
     template = PairwiseTemplate
 
@@ -157,9 +158,9 @@ def chat_thinks(tokenizer: Any, options: Mapping[str, Any]) -> bool:
     Raises:
         ConfigError: `enable_thinking` is true, and the template neither reads it nor opens thoughts.
     """
-    asked: Messages = [{"role": "user", "content": "?"}]
+    question: Messages = [{"role": "user", "content": "?"}]
     now, on, off = (
-        _rendered(tokenizer, asked, {**options, **more})
+        _rendered(tokenizer, question, {**options, **more})
         for more in ({}, {"enable_thinking": True}, {"enable_thinking": False})
     )
     if on != off:

@@ -1,6 +1,6 @@
-"""Makes verl's agent loop class for each agent, and registers it in every Ray worker.
+"""Creates verl's agent loop class for each agent, and registers it in every Ray worker.
 
-A class is made from its `Agent` at first use: `ReactAgentLoop` is an attribute of this module, where hydra finds it.
+A class is created from its `Agent` at first use: `ReactAgentLoop` is an attribute of this module, where hydra finds it.
 An agent of a user's script cannot be imported in a worker: it is sent, pickled by value, in an environment variable of
 the Ray job, and its class is an attribute of this module under a name derived from the agent's.
 """
@@ -27,7 +27,7 @@ MAX_BYTES = 100_000
 
 
 def __getattr__(attribute: str) -> type[Any]:
-    """The class of an agent, for hydra, pickle and imports."""
+    """Return the class of an agent, for hydra, pickle and imports."""
     for name in (*registry.agent_names(), *registry.registered):
         if _attribute(name) == attribute:
             return _class(name, attribute)
@@ -35,7 +35,7 @@ def __getattr__(attribute: str) -> type[Any]:
 
 
 def install(module: ModuleType) -> None:
-    """Enter all loops into verl's registry (its module `agent_loop`), with those that this job's driver sent."""
+    """Enter all loops into verl's registry (module `agent_loop`), including those that the job's driver sent."""
     for name, agent in _received().items():
         registry.registered.setdefault(name, agent)
     for name in (*registry.agent_names(), *registry.registered):
@@ -60,7 +60,7 @@ registry.listeners[__name__] = announce
 
 
 def _attribute(name: str) -> str:
-    """The attribute of an agent: `ReactAgentLoop`, or for a user's agent a name that no other agent has."""
+    """Return the attribute for an agent: `ReactAgentLoop`, or a unique name for a user's agent."""
     if name in registry.agent_names():
         return "".join(part.capitalize() for part in name.split("_")) + "Loop"
     return "loop_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in name)
@@ -75,7 +75,7 @@ def _class(name: str, attribute: str) -> type[Any]:
         cls = loop_class(agent, EpisodeAgentLoop)
     elif getattr(agent, "agent", name) == name:
         return agent
-    else:  # one class under two names, or one that the worker has imported and not received
+    else:  # a class under two names, or one that the worker imported instead of receiving it
         cls = type(agent.__name__, (agent,), {"agent": name})
     cls.__module__, cls.__qualname__ = __name__, attribute  # where pickle finds it
     return cls
@@ -113,14 +113,14 @@ def _received() -> dict[str, Agent | type[Any]]:
 
 
 def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
-    """The user's modules that define an agent, which the workers may not have."""
+    """Return the user's modules that define an agent; the workers may lack them."""
     parts = vars(agent).values() if isinstance(agent, Agent) else [agent]
-    found = {sys.modules.get(getattr(part, "__module__", None) or "") for part in parts}
+    modules = {sys.modules.get(getattr(part, "__module__", None) or "") for part in parts}
     installed = [sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib")]
     return {
         module
-        for module in found
-        if module is not None  # a received agent may have none
+        for module in modules
+        if module is not None  # a received agent may have no module
         and module.__name__ != "__main__"  # cloudpickle sends it by value by itself
         and module.__name__.split(".")[0] != "agent_rl"
         and (file := getattr(module, "__file__", None)) is not None

@@ -2,9 +2,9 @@
 
 A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to
 the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
-validation it is counted as missing (`trained_samples.of_survivors`).
+validation it is counted as missing (`trained_samples.fill_missing_samples`).
 
-`reward.sandbox_fusion` is where the scorer `code` runs programs. With `reward.reward_model.enable` the model's score is
+The scorer `code` runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
 the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
 """
 
@@ -45,7 +45,7 @@ TRAJECTORY = "trajectory"
 """Key of the `Trajectory` in an agent loop's `extra_fields`."""
 CUSTOM = "custom_reward_function"
 FAILED = "failed_rewards"
-"""Folder in `trainer.default_local_dir` for trajectories in which the user's code has raised."""
+"""Folder in `trainer.default_local_dir` for trajectories whose scoring raised in the user's code."""
 _CUSTOM_KEY = f"reward.{CUSTOM}.path"
 _WORKERS = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -80,8 +80,8 @@ class TrajectoryRewardManager(RewardManagerBase):
             judged=is_custom,
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
-        kept = self.settings.trace
-        self._trace = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
+        trace = self.settings.trace
+        self._trace = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.
@@ -111,7 +111,7 @@ class TrajectoryRewardManager(RewardManagerBase):
             repeated = self._with_command(error, trajectory, text)
             await self._keep(trajectory, repeated)
             raise repeated from error.__cause__
-        except Exception as error:  # is raised to verl, which fails the session; the trace keeps what happened
+        except Exception as error:  # re-raised to verl, which fails the session; the trace keeps the error
             await self._keep(trajectory, error)
             raise
         trajectory.score = result
@@ -147,7 +147,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         return _custom_result(result)
 
     def _with_command(self, error: UserCodeError, trajectory: Trajectory, text: str) -> UserCodeError:
-        """The error, logged, with the command that repeats the call."""
+        """Log the error, and return it with the command that repeats the call."""
         logger.error("%s\n%s", error, error.trace)
         config = {
             SECTION: OmegaConf.to_container(self.config.get(SECTION) or OmegaConf.create(), resolve=True),
@@ -170,7 +170,7 @@ class TrajectoryRewardManager(RewardManagerBase):
 
 
 def _fusion(keys: Any) -> FusionServer | None:
-    """The SandboxFusion server of verl's keys."""
+    """Return the SandboxFusion server that verl's keys configure."""
     if not keys or not keys.get("url"):
         return None
     return FusionServer(keys.url, keys.get("memory_limit_mb", 1024), max_concurrent=keys.get("max_concurrent", 64))
@@ -189,8 +189,8 @@ def _custom_result(result: Any) -> tuple[float, dict[str, float]]:
 
 
 def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:
-    """Both sets of logged numbers; the custom function decides `acc`, all other names belong to one side."""
-    # verl fills a list named `reward` itself: a second value under that name would misalign it.
+    """Merge both sets of logged numbers; the custom function may replace `acc`, other names must differ."""
+    # verl fills a list named `reward` itself: another value with that name would misalign it.
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:
         problem = f"the function returned {', '.join(taken)}, which is logged already"

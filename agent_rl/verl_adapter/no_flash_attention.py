@@ -1,9 +1,9 @@
 """Patches of transformers and verl 0.9.1 for a machine without the package flash-attn, with or without a GPU.
 
-Where it is installed, both do as they would alone.
+With flash-attn installed, nothing is changed.
 
 On a GPU, `flash_attention_2` is torch's own kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
-transformers would fetch one from the hub each time it loads a model: of no fixed version, and never offline.
+transformers would download one from the Hub at each model load, in whatever version, and never offline.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def flash_attn_varlen_func(
     """
     from torch.nn.attention import varlen
 
-    for wanted, name in ((dropout_p, "dropout"), (softcap, "soft capping"), (s_aux is not None, "attention sinks")):
-        if wanted:
+    for is_needed, name in ((dropout_p, "dropout"), (softcap, "soft capping"), (s_aux is not None, "attention sinks")):
+        if is_needed:
             raise ConfigError(
                 "actor_rollout_ref.model.override_config.attn_implementation",
                 f"the model has {name} in its attention, which torch's kernel does not support",
@@ -92,7 +92,7 @@ def flash_attn_varlen_func(
 
 
 def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> torch.Tensor:
-    """Attention of sequences of equal length, shaped (sequences, tokens, heads, head size); see the function above."""
+    """Attention of sequences of equal length, shaped (sequences, tokens, heads, head size)."""
     ends_q, ends_k = (
         torch.arange(0, len(each) * each.shape[1] + 1, each.shape[1], dtype=torch.int32, device=q.device)
         for each in (q, k)
@@ -105,23 +105,23 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options
 def token_log_probs(module: ModuleType) -> None:
     """`verl.utils.torch_functional`: compute the log-probs of many tokens at a time.
 
-    verl goes row by row to save memory, and its rows are tokens: thousands of operations on one token each, and as many
-    in the backward pass, took a quarter of a training step on a CPU. verl calls this function only where there is no
-    kernel of flash-attn.
+    verl computes row by row to save memory, and its rows are tokens: thousands of one-token operations, and as many in
+    the backward pass, took a quarter of a training step on a CPU. verl calls this function only if flash-attn's kernel
+    is missing.
     """
 
     @functools.wraps(module.logprobs_from_logits_v2)
     def log_probs(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
-        return found.view(labels.shape)
+        result: torch.Tensor = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+        return result.view(labels.shape)
 
     module.logprobs_from_logits_v2 = log_probs  # type: ignore[attr-defined]
 
 
 class _LogProbs(torch.autograd.Function):
-    """Log-probs in at least float32, as flash-attn's kernel gives them, with one wide copy of some tokens at a time.
+    """Log-probs in at least float32, as in flash-attn's kernel; only a few tokens at a time are copied to float32.
 
-    The backward pass works on tokens with a gradient only: prompts, observations and padding have none.
+    The backward pass works on tokens with a gradient only: prompts, observations and padding have no gradient.
     """
 
     @staticmethod
@@ -133,7 +133,7 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Of the logits: gradient times (one for the label, minus the probabilities)."""
+        """The gradient of the logits: gradient times (one for the label, minus the probabilities)."""
         logits_TV, labels_T, sums_T = ctx.saved_tensors
         result_TV = torch.zeros_like(logits_TV)
         for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):

@@ -39,18 +39,18 @@ __all__ = ["ROW", "Draws", "RunOrder", "check", "require_verls"]
 ROW = "agent_rl_row"
 """Column with the row's number in the order of the files."""
 COMPARED = 1_000
-"""Prompts, evenly spread over the files, by which a checkpoint's rows are recognized."""
+"""Number of prompts, evenly spread over the files, that identify the rows of a checkpoint."""
 SCORE = "score"
 """`agent_rl.data.measure` for the reward itself."""
 
 
 class RunOrder:
-    """The order of a trainer's rows, its data set, and what a step says about both.
+    """The order of a trainer's rows: draws them, receives their rewards, and has the metrics.
 
     Args:
         config: verl's whole configuration.
         settings: the section `agent_rl` of it.
-        dataset: an `RLHFDataset` of training rows, also a subclass of the user.
+        dataset: the training rows, an `RLHFDataset` or the user's subclass.
 
     Raises:
         ConfigError: the section `agent_rl.data` does not fit the rows.
@@ -67,18 +67,18 @@ class RunOrder:
         """Whether rewards are known when the replay buffer removes groups."""
 
     def loader(self, verls: Any) -> Any:
-        """A data loader in this order, instead of verl's."""
+        """Return a data loader in this order, to replace verl's."""
         draws, size = Draws(self.order), verls.batch_size
         return type(verls)(
             dataset=self.dataset, batch_size=size, drop_last=True, collate_fn=verls.collate_fn, sampler=draws
         )
 
     def visits(self, keys: Sequence[str], partition_id: str) -> list[tuple[int, float]]:
-        """(row, success rate) of each group of samples.
+        """Return (row, success rate) of each group of samples.
 
         Args:
             keys: `{uid}_{session}_{index}` of trajectories.
-            partition_id: where they are.
+            partition_id: their partition in TransferQueue.
 
         Raises:
             ConfigError: the reward does not report `agent_rl.data.measure`.
@@ -92,31 +92,31 @@ class RunOrder:
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[ROW, "rm_scores"])
         scores = [float(each.sum()) for each in data["rm_scores"].unbind()]
         rows: dict[str, int] = {}
-        found: dict[str, list[float]] = defaultdict(list)
+        by_group: dict[str, list[float]] = defaultdict(list)
         for key, row, value in zip(keys, data[ROW], _measured(self.settings.measure, scores, infos), strict=True):
             uid = key.split("_")[0]
             rows[uid] = int(getattr(row, "data", row))
-            found[uid].append(value)
-        return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in found.items()]
+            by_group[uid].append(value)
+        return [(rows[uid], math.fsum(sorted(values)) / len(values)) for uid, values in by_group.items()]
 
     def report_step(self, step: int, keys: Sequence[str], partition_id: str) -> dict[str, float]:
-        """Report the groups of a step's batch and those that were removed since the last one; the step's metrics."""
+        """Report the groups of a step's batch and those removed since the last step; return the step's metrics."""
         visits = [*self.visits(keys, partition_id), *self.removed]
         self.removed = []
         self.order.report(step, visits)
         return self.metrics(visits)
 
     def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """What to log of a step: the order's metrics, share and success rate of each source."""
+        """Return the metrics of a step: the order's own, and share and success rate of each source."""
         rates: dict[str, list[float]] = defaultdict(list)
         table = self.order.table
         for row, rate in visits:
             rates[table.names[int(table.sources[row])]].append(rate)
         count = sum(map(len, rates.values()))
-        found = self.order.metrics()
-        for name, its in sorted(rates.items()):
-            found |= {f"data/share/{name}": len(its) / count, f"data/success/{name}": math.fsum(its) / len(its)}
-        return found
+        metrics = self.order.metrics()
+        for name, hits in sorted(rates.items()):
+            metrics |= {f"data/share/{name}": len(hits) / count, f"data/success/{name}": math.fsum(hits) / len(hits)}
+        return metrics
 
 
 class _NumberedRows:
@@ -133,7 +133,7 @@ class _NumberedRows:
 
 
 class Draws:
-    """An order as the sampler of a data loader: iterators over it go on where it is, and torchdata keeps its state."""
+    """An order as a data loader's sampler: iterators continue where the order stands, and torchdata saves its state."""
 
     def __init__(self, order: RowOrder) -> None:
         self._order = order
@@ -163,8 +163,8 @@ def check(config: Any, settings: AgentRLSettings) -> None:
         ConfigError: it does not fit the rows.
     """
     data = _settings(config, settings)
-    named, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
-    paths = [os.path.expanduser(str(each)) for each in ([named] if isinstance(named, str) else named or [])]
+    files, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
+    paths = [os.path.expanduser(str(each)) for each in ([files] if isinstance(files, str) else files or [])]
     if data.is_set and is_ours and paths and all(os.path.isfile(path) for path in paths):
         rows = SimpleNamespace(data_files=paths, original_data_files=paths, prompt_key=config.data.prompt_key)
         rows.dataframe = _read_frame(paths)
@@ -172,7 +172,7 @@ def check(config: Any, settings: AgentRLSettings) -> None:
 
 
 def require_verls(state: Mapping[str, Any] | None) -> None:
-    """Refuse the state of an order for verl's sampler, which would not say what it misses."""
+    """Refuse to load an order's state into verl's sampler, which would fail with an unclear error."""
     sampler = ((state or {}).get("_sampler_iter_state") or {}).get("sampler_iter_state") or {}
     if "progress" in sampler:
         problem = "the checkpoint was saved with an order of agent_rl.data, and no key of it is set now"
@@ -180,7 +180,7 @@ def require_verls(state: Mapping[str, Any] | None) -> None:
 
 
 def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
-    """The section `agent_rl.data`, in which `data.shuffle=false` counts where no order is set."""
+    """Return the section `agent_rl.data`; if it sets no order, `data.shuffle=false` decides."""
     settings = whole.data
     if not settings.is_set or settings.order is not None or config.data.get("shuffle", True):
         return settings
@@ -188,15 +188,15 @@ def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
 
 
 def _measured(measure: str | None, scores: list[float], infos: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The value of each trajectory that counts as its success."""
+    """Return the value of each trajectory that counts as its success."""
     if measure is None:
         measure = "acc" if all(_is_number(info.get("acc")) for info in infos) else SCORE
     if measure == SCORE:
         return scores
     if missing := [info for info in infos if not _is_number(info.get(measure))]:
-        known = [name for name, value in missing[0].items() if _is_number(value)]
+        names = [name for name, value in missing[0].items() if _is_number(value)]
         problem = f"the reward does not report a number {measure!r}"
-        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*known, SCORE]))
+        raise ConfigError(f"{SECTION}.data.measure", problem, did_you_mean(measure, [*names, SCORE]))
     return [float(info[measure]) for info in infos]
 
 
@@ -205,7 +205,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
-    """What the order needs to know of verl's data set.
+    """Return the facts about verl's data set that the order needs.
 
     Raises:
         ConfigError: the data set is not verl's, or has no column `data_source`.
@@ -250,6 +250,6 @@ def _read_frame(paths: Iterable[str]) -> datasets.Dataset:
 
 
 def _column(frame: Any, name: str) -> pa.ChunkedArray:
-    """A column of a `datasets.Dataset`, as it is stored."""
-    found: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
-    return found
+    """Return a column of a `datasets.Dataset` in its stored form."""
+    column: pa.ChunkedArray = frame.select_columns([name]).with_format("arrow")[:].column(name)
+    return column

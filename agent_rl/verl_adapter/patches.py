@@ -1,7 +1,7 @@
-"""`hooks` lists all registrations with verl and patches of verl 0.9.1, with those that belong to no other module here.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without another module are here.
 
-Each function patches one module right after its import and says why. A test for each calls what it replaces and sees it
-go wrong. `check_version` refuses any other version of verl.
+Each function patches one module right after its import and says why. A test per patch shows that the
+original fails. `check_version` refuses any other version of verl.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["VERL_VERSION", "Hook", "change_command_line", "check_version", "empt
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]
-"""A module, and what is called with it after its import; `file:function` is imported only then."""
+"""A module and the function to call with it after its import; `file:function` is imported only then."""
 HOOKS = {
     "verl.experimental.agent_loop": "patches:moved_names",
     "verl.experimental.agent_loop.agent_loop": "loops:install",
@@ -47,7 +47,7 @@ HOOKS_ON_GPUS = {
 
 
 def hooks() -> list[Hook]:
-    """Loops, reward manager, tools, the estimator, patches and, if it is chosen, the CPU support."""
+    """Return the hooks of loops, reward manager, tools, estimator, patches and, if selected, CPU support."""
     functions = HOOKS if switch.is_selected() else HOOKS | HOOKS_ON_GPUS
     own: list[Hook] = [(module, f"{__package__}.{function}") for module, function in functions.items()]
     if switch.is_selected():
@@ -84,9 +84,9 @@ def reward_managers(module: ModuleType) -> None:
 
 
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: our trainer under verl's names, and what verl's trainer calls by name.
+    """`verl.trainer.ppo.v1`: our trainer under verl's names, and functions that verl's trainer looks up there.
 
-    - `RewardLoopManager`: verl has no key for another class of it or of its workers.
+    - `RewardLoopManager`: verl has no key to replace this class or its workers.
     - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
     - TransferQueue's `kv_batch_get`: see `empty_batches`.
     """
@@ -109,7 +109,8 @@ def trainers(module: ModuleType) -> None:
 def empty_batches(queue: Any) -> None:
     """TransferQueue: `kv_batch_get` without keys, which fails there.
 
-    A validation asks for none after a batch of which every trajectory failed: a row, with `data.val_batch_size=1`.
+    A validation calls it so after a batch in which every trajectory failed, such as one row with
+    `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get
 
@@ -134,7 +135,7 @@ class _Nothing(list[Any]):
 def change_command_line() -> None:
     """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train` the launcher has changed them. A refused key exits: verl only logs what a plugin raises.
+    Under `agent-rl train` the launcher has changed them. A refused key exits: verl only logs a plugin's exception.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:

@@ -15,7 +15,7 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Register loops, reward manager, tools, the estimator and, if it is chosen, the CPU support."""
+    """Register loops, reward manager, tools, the estimator and, if selected, the CPU support."""
     import verl
 
     from agent_rl.cpu import switch
@@ -27,7 +27,7 @@ def register() -> None:
         switch.activate()
         from agent_rl.cpu import platform  # noqa: F401 - the platform registers itself
     for module, action in patches.hooks():
-        wrapt.register_post_import_hook(action, module)  # is run at once if the module is imported already
+        wrapt.register_post_import_hook(action, module)  # runs at once if the module is already imported
 
 
 try:

@@ -1,4 +1,4 @@
-"""`watched`: verl's replay buffer, or the user's, in which failed sessions have reasons and a wait can be ended."""
+"""`watched`: verl's replay buffer, or the user's, with reasons for failed sessions and interruptible waits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["AgentReplayBuffer", "watched"]
 
 
 def watched(buffer: Any, trainer: Any) -> Any:
-    """The replay buffer, as an object of a class with the methods of `AgentReplayBuffer` before its own.
+    """Return the replay buffer with the methods of `AgentReplayBuffer` ahead of its own.
 
-    A sampler of the user that is not derived from verl's stays as it is.
+    A user's sampler that is not derived from verl's is returned unchanged.
     """
     if not isinstance(buffer, ReplayBuffer):
         return buffer
@@ -30,12 +30,12 @@ def watched(buffer: Any, trainer: Any) -> Any:
 
 
 class AgentReplayBuffer(ReplayBuffer):
-    """What is added to a replay buffer.
+    """Mixin with agent_rl's additions to a replay buffer.
 
     Attributes:
         trainer: the `AgentTrainer` whose samples it holds.
-        poll: called at each look at TransferQueue; ends a validation that is not to be waited for.
-        is_sampling: whether a batch is waited for, also after an error has ended the wait.
+        poll: called whenever TransferQueue is polled; may interrupt a validation.
+        is_sampling: whether a batch is waited for; still true after an error interrupted the wait.
     """
 
     trainer: Any
@@ -46,7 +46,7 @@ class AgentReplayBuffer(ReplayBuffer):
     _filtered: tuple[int, int] = (0, 0)  # step, number of groups
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
-        """Sample as verl does; an empty batch of a training is an error with its reason.
+        """Sample as verl does; in training, an empty batch raises an error with the reason.
 
         Raises:
             UnscoredError: every trajectory has failed.
@@ -54,7 +54,7 @@ class AgentReplayBuffer(ReplayBuffer):
         self.is_sampling = True
         try:
             batch, metrics = super().sample(global_steps, partition_id, batch_size)
-        except RuntimeError as error:  # verl's for training; in validation it continues with an empty batch
+        except RuntimeError as error:  # verl raises it in training; a validation continues with an empty batch
             if "no materializable trajectories" not in str(error):
                 raise
             raise self.trainer.failures.nothing_usable(error) from error
@@ -64,23 +64,23 @@ class AgentReplayBuffer(ReplayBuffer):
         return batch, metrics
 
     def wait_for_sampleable(self, global_steps: int, partition_id: str, target_count: int) -> Any:
-        """Wait as the asynchronous buffer does, which replaces failed groups: forever, if all of them fail."""
+        """Wait as the asynchronous buffer does, but not forever when all groups fail and are replaced."""
         self._hopeless, self._failed_in_a_row = 2 * target_count, 0
         return super().wait_for_sampleable(global_steps, partition_id, target_count)  # type: ignore[misc]
 
     def _sync_metadata_from_transfer_queue(self) -> None:
-        """Look at TransferQueue; stop at a fatal error of a worker."""
+        """Poll TransferQueue; raise a worker's fatal error."""
         if self.poll is not None:
             self.poll()
         super()._sync_metadata_from_transfer_queue()
         self.trainer.failures.see(self.partitions.get(ERRORS_PARTITION, {}))
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
-        """Remove groups as verl does, and note what they were.
+        """Remove groups as verl does, and count them by reason.
 
         Raises:
-            UnscoredError: twice the batch has failed, and no group has finished meanwhile.
-            FatalError: a step has replaced more groups without a difference in reward than it may.
+            UnscoredError: twice the batch size of groups failed in a row.
+            FatalError: a step exceeded the limit of replaced groups with equal rewards.
         """
         stale, filtered, failed = eviction_reasons[:3]  # they may overlap
         for fate, uids in (("stale", stale), ("filtered", filtered - stale), ("evicted", failed - stale - filtered)):
@@ -105,7 +105,7 @@ class AgentReplayBuffer(ReplayBuffer):
         return evicted
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
-        """Remove groups; the order of the rows keeps their success rates, where rewards are known by now."""
+        """Remove groups, and keep their success rates for the row order if rewards are known already."""
         order = self.trainer.row_order
         if order is not None and order.scores_in_time and partition_id == "train":
             order.removed += order.visits(

@@ -1,7 +1,7 @@
-"""verl's reward loop with what the manager `trajectory` needs beside a reward model; other managers are not changed.
+"""verl's reward loop, extended for the manager `trajectory` with a reward model; other managers are unchanged.
 
 With a reward model that shares the trainer's GPUs a batch is scored after sampling. verl then gives its reward workers
-only prompt and response, one trajectory that cannot be scored fails the whole step, and what a manager reports is not
+only prompt and response, one trajectory that cannot be scored fails the whole step, and the manager's reports are not
 logged. Here the manager gets the same data as during sampling, and a trajectory that cannot be scored is dropped from
 the batch and counted.
 """
@@ -46,13 +46,13 @@ class AgentRewardLoopWorker(RewardLoopWorker):
     """Calls the manager `trajectory` also if there is a reward model; verl would score only with the model."""
 
     async def compute_score(self, data: Any) -> Any:
-        """What the manager says of one trajectory."""
+        """Return the manager's result for one trajectory."""
         if self.config.reward.reward_manager.name == MANAGER:
             return await self.reward_manager.run_single(data)
         return await super().compute_score(data)
 
     async def score_each(self, data: Any) -> list[Any]:
-        """A result or an exception for each trajectory of a prompt."""
+        """Return a result or an exception for each trajectory of a prompt."""
         group = groups.Group(len(data))
 
         async def score(index: int) -> Any:
@@ -78,18 +78,18 @@ class AgentRewardLoopManager(RewardLoopManager):
         self.reward_loop_workers_class = ray.remote(AgentRewardLoopWorker)
         self._own_worker: AgentRewardLoopWorker | None = None
         super()._init_reward_loop_workers()
-        stages.announce(stages.ENGINE)  # which verl's trainer starts next, and which takes longest
+        stages.announce(stages.ENGINE)  # verl's trainer starts it next, and it takes longest
 
     @property
     def reward_loop_worker_handles(self) -> Any:
-        """No reward workers for sampling, when a served model shares the GPUs; verl looks at its own model only."""
+        """No reward workers during sampling if a served model shares the GPUs; verl checks only its own model."""
         models = (OmegaConf.select(self.config, f"{SECTION}.reward.models") or {}).values()
         if any(model.get("placement", "own") != "own" for model in models):
             return None
         return super().reward_loop_worker_handles
 
     def score_each(self, data: Any) -> list[Any]:
-        """A result or an exception for each trajectory, in order; the samples of a prompt go to one worker.
+        """Return a result or an exception per trajectory, in order; the samples of a prompt go to one worker.
 
         Without reward workers (`reward.num_workers=0`), this process scores them.
         """
@@ -126,7 +126,7 @@ def _add_component(config: Any, address: str) -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The error as one that can be pickled."""
+    """Return the error in a form that can be pickled."""
     if isinstance(error, FatalError):
         return error
     reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
@@ -134,17 +134,17 @@ def _portable(error: BaseException) -> BaseException:
 
 
 def score_sampled(trainer: Any, batch: Any) -> Any:
-    """The batch without the trajectories that could not be scored; the scores of the others are in TransferQueue.
+    """Score a batch, store the scores in TransferQueue, and return it without the unscored trajectories.
 
     Raises:
         FatalError: a trajectory could not be scored because the configuration or code is wrong.
-        UnscoredError: none of a training's could be scored.
+        UnscoredError: in training, no trajectory could be scored.
     """
     keys = finals(batch.keys)
-    if not keys:  # of a validation
+    if not keys:  # in a validation
         return batch
     with _awake(trainer):
-        scores = trainer.reward_loop_manager.score_each(_as_handed_over(keys, batch.partition_id))
+        scores = trainer.reward_loop_manager.score_each(_in_worker_form(keys, batch.partition_id))
     results = dict(zip(map(session_of, keys), scores, strict=True))
     validate = batch.partition_id != "train"
     failed = {name: tag(each, validate) for name, each in results.items() if isinstance(each, BaseException)}
@@ -176,8 +176,8 @@ def _awake(trainer: Any) -> Iterator[None]:
             manager.sleep()
 
 
-def _as_handed_over(keys: list[str], partition: str) -> DataProto:
-    """The trajectories in the form in which an agent-loop worker sends them, with what our reward manager reads."""
+def _in_worker_form(keys: list[str], partition: str) -> DataProto:
+    """Return the trajectories as an agent-loop worker sends them, with the fields that our manager reads."""
     fields = ["responses", "num_turns", "uid", "extra_fields"]
     data = tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=fields)
     responses, extra_fields = list(data["responses"].unbind()), _objects(data["extra_fields"])
@@ -194,12 +194,12 @@ def _as_handed_over(keys: list[str], partition: str) -> DataProto:
 
 
 def _objects(values: Any) -> Any:
-    """One Python object for each row."""
+    """Return an array with one Python object per row."""
     return np.fromiter((getattr(value, "data", value) for value in values), dtype=object, count=len(values))
 
 
 def _write(batch: Any, results: Mapping[str, Any]) -> None:
-    """Give every sequence of a trajectory its score, at the last token trained on, and what the manager reports."""
+    """Store each trajectory's score, on the last trained token of each sequence, and the manager's report."""
     fields = ["response_mask", "extra_fields"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     rows = []

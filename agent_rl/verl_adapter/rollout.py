@@ -1,4 +1,4 @@
-"""verl's agent loop worker with what a prompt's failed sessions, its group and local scoring need.
+"""verl's agent loop worker, extended to report failed sessions, keep their groups, and score locally.
 
 A session that fails is reported to the trainer with its reason, and its group is kept without it where it can be. verl
 logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its samples, and
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Prompt:
-    """The sessions of a prompt that is being run."""
+    """The running sessions of a prompt."""
 
     group: groups.Group
     ended: int = 0
@@ -64,7 +64,7 @@ class AgentLoopWorker(_VerlsWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.reward_loop_worker_handles is not None and not self.reward_loop_worker_handles:
-            here = SimpleNamespace(remote=AgentRewardLoopWorker(self.config).compute_score)  # as of a Ray actor
+            here = SimpleNamespace(remote=AgentRewardLoopWorker(self.config).compute_score)  # like a Ray actor
             self.reward_loop_worker_handles = [SimpleNamespace(compute_score=here)]
 
     @cached_property
@@ -75,13 +75,13 @@ class AgentLoopWorker(_VerlsWorker):
         rollout = self.config.actor_rollout_ref.rollout
         usual = rollout.val_kwargs.n if trajectory["validate"] else rollout.n
         number = int(prompt.get("__rollout_n__", usual))
-        _prompt.set(_Prompt(groups.Group(number)))  # of this task and of its sessions' tasks
+        _prompt.set(_Prompt(groups.Group(number)))  # for this task and its sessions' tasks
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(
         self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any
     ) -> None:
-        """Run a session. The last one of a prompt that cannot be trained on raises what has failed."""
+        """Run a session; the last one of a prompt that cannot be trained on raises the first failure."""
         prompt, session = _prompt.get(), kwargs["session_id"]
         prompt.group.join()
         try:
@@ -100,7 +100,7 @@ class AgentLoopWorker(_VerlsWorker):
             raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
-        """Score the last output of a loop; a loop of verl's makes no trajectory."""
+        """Score the last output of a loop; verl's own loops produce no trajectory."""
         last = outputs[-1]
         if last.reward_score is None:
             give_trajectory(last, kwargs, self.tokenizer, self._manager)
@@ -109,22 +109,22 @@ class AgentLoopWorker(_VerlsWorker):
             last.extra_fields.pop(TRAJECTORY, None)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
-        """Score and store what a loop returned; a session without any of it has failed, which verl does not see."""
+        """Score and store a loop's output; raise if it is empty, which verl would not notice."""
         if isinstance(output, list) and not output:
             raise UnscoredError("the agent loop returned no training sequence")
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
 
 def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any, manager: type[Any]) -> None:
-    """Put into `extra_fields` what the reward manager reads.
+    """Put into `extra_fields` the trajectory that the reward manager reads.
 
-    `TrajectoryRewardManager` and classes derived from it get the `Trajectory` of our loops as it is. For any other loop
+    `TrajectoryRewardManager` and its subclasses get the `Trajectory` of our loops unchanged. For any other loop
     they get one without an agent's name, whose only turn and whose answer are the decoded response. Other managers get
     JSON data.
 
     Args:
         output: the last output of a session.
-        columns: the row, as verl's worker gave it to the loop.
+        columns: the row, as verl's worker passed it to the loop.
         tokenizer: decodes the response.
         manager: the class of the reward manager.
     """
@@ -147,7 +147,7 @@ def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer:
 
 
 class AgentLoopManager(AgentLoopManagerTQ):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` where the user has named no other."""
+    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user names another."""
 
     worker: type[AgentLoopWorker] = AgentLoopWorker
 
@@ -157,10 +157,10 @@ class AgentLoopManager(AgentLoopManagerTQ):
 
 
 class ReMaxAgentLoopWorker(AgentLoopWorker):
-    """The worker with one more session for each training prompt, the first, which is greedy and only scored.
+    """Runs one extra session per training prompt, the first, which is decoded greedily and only scored.
 
     verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is
-    published before any of the prompt's samples is trained on. A greedy session that fails is one like any other.
+    published before any of the prompt's samples is trained on. A failed greedy session is handled like any other.
     """
 
     async def _run_prompt(self, prompt: dict[str, Any], sampling_params: Any, trajectory: Any, **kwargs: Any) -> None:

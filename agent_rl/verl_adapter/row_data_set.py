@@ -1,4 +1,4 @@
-"""Data sets of verl's trainers: rows as they were made, and recorded tokens of episodes for the SFT trainer."""
+"""Data sets for verl's trainers: rows in their original form, and recorded episode tokens for the SFT trainer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")
 
 
 class RowDataSet(RLHFDataset):
-    """verl's `RLHFDataset` with rows as they were made: `data.custom_cls` of every recipe.
+    """verl's `RLHFDataset` with rows in their original form: `data.custom_cls` of every recipe.
 
     Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
     contract (`agent_rl.data.shapes`), each kind of change logged once. All else is verl's own.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
-        """The rows whose prompts are short enough; called by verl once the files are read."""
+        """Return the rows whose prompts are short enough; verl calls this after reading the files."""
         empty = [name for name in dataframe.column_names if dataframe.data.column(name).null_count == len(dataframe)]
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
@@ -39,7 +39,7 @@ class RowDataSet(RLHFDataset):
         known_changes: set[str] = set()
 
         def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-            """The same columns for every row; not a method, which `datasets` would copy with the whole data set."""
+            """Give every row the same columns; a method would make `datasets` copy the whole data set."""
             rows = []
             for values in zip(*batch.values(), strict=True):
                 row, changes = as_row(dict(zip(batch, values, strict=True)))
@@ -54,30 +54,30 @@ class RowDataSet(RLHFDataset):
         return super().maybe_filter_out_long_prompts(dataframe.with_transform(read))
 
     def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row of the contract as the agent loops get it."""
+        """Convert a contract row to the form that agent loops get."""
         return row
 
 
 def _for_verl(image: Any) -> Any:
-    """Of bytes and path, the one that is there, under the key that verl reads."""
+    """Return the image's bytes or path under the key that verl reads."""
     if not isinstance(image, Mapping):
         return image
-    kept = {key: value for key, value in image.items() if value is not None}
-    return kept if "bytes" in kept or "path" not in kept else {"image": kept["path"]}
+    fields = {key: value for key, value in image.items() if value is not None}
+    return fields if "bytes" in fields or "path" not in fields else {"image": fields["path"]}
 
 
 class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     """Training sequences with the columns `prompt_ids`, `response_ids` and `mask` (1 for a turn's tokens).
 
-    verl's own data set renders messages with the chat template; here the tokens and the mask are those that the agent's
-    conversation had, so that supervised and reinforcement learning see the same.
+    verl's own data set renders messages with the chat template; here the tokens and the mask are those of the agent's
+    conversation, so that supervised and reinforcement learning see the same.
 
     Args:
         parquet_files: one file, or several.
         tokenizer: not used.
-        config: verl's section `data`, of which `max_length` counts.
+        config: verl's section `data`; only `max_length` is used.
         processor: not used.
-        max_samples: of the first sequences; -1: all.
+        max_samples: number of first sequences to use; -1: all.
 
     Raises:
         ConfigError: a sequence is longer than `data.max_length`.
@@ -99,7 +99,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
         return len(self._rows)
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
-        """`input_ids`, `position_ids` and `loss_mask`, each of the sequence's length."""
+        """Return `input_ids`, `position_ids` and `loss_mask`, each with the sequence's length."""
         row = self._rows[number]
         ids = torch.tensor([*row["prompt_ids"], *row["response_ids"]])
         mask = torch.tensor([*([0] * len(row["prompt_ids"])), *row["mask"]])

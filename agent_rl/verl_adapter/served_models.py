@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 KIND = "reward_model"
-"""The kind of component that refers to served models by name."""
+"""The kind of component that refers to served models by their names."""
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
 
@@ -51,7 +51,7 @@ class Served:
 
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
-    """Put the addresses into the run's configuration, before the workers get it."""
+    """Write the addresses into the run's configuration, before the workers get it."""
     section = OmegaConf.to_container(config[SECTION], resolve=True)
     for _, name, holder, part in list(references(section)):
         if model := served.get(name):
@@ -63,7 +63,7 @@ def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
 
 
 def rollout_config(config: Any, model: ServedModelSettings) -> Any:
-    """The rollout configuration of one model: `reward.reward_model.rollout` with the model's own settings."""
+    """Return the rollout configuration of a model: `reward.reward_model.rollout` with the model's settings."""
     rollout = OmegaConf.to_container(config.reward.reward_model.rollout, resolve=True)
     assert isinstance(rollout, dict)
     kwargs: dict[str, Any] = dict(rollout.get("engine_kwargs") or {})
@@ -127,7 +127,7 @@ class ServedModels:
 
 
 def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any, Any]]:
-    """References to served models in a section of plain data: key, name, the dict or list there and where in it."""
+    """Yield references to served models in a plain section: key, name, the containing dict or list, and its index."""
     if isinstance(section, Mapping) and _is_component(section):
         models, place = section["config"]["models"], f"{key}.config.models"
         for name, entry in models.items():
@@ -143,7 +143,7 @@ def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any
 
 
 def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) -> list[tuple[Any, Any]]:
-    """The model's replicas, not yet started, each with its part of the trainer's pool (None: its own GPUs)."""
+    """Return the model's unstarted replicas, each with its part of the trainer's pool (None: its own GPUs)."""
     from verl.single_controller.ray.base import split_resource_pool
     from verl.workers.rollout.replica import get_rollout_replica_class
 
@@ -156,7 +156,7 @@ def _replicas(config: Any, name: str, model: ServedModelSettings, pools: Any) ->
     else:
         parts = [None] * (model.n_gpus_per_node * model.nnodes // size)
         gpus_per_node = model.n_gpus_per_node
-    # Not resolved here: each server loads what it needs of the model on its own node.
+    # Not resolved here: each server loads the files that it needs on its own node.
     model_config = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", "path": model.path})
     make = functools.partial(
         get_rollout_replica_class(model.engine),

@@ -1,8 +1,8 @@
-"""Keeps a run apart from what its metrics are sent to (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
+"""Runs each metrics logger in its own thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
-verl calls every logger within the training loop: one that raises ends the run, and one whose server does not answer
-holds each step (MLflow for minutes). Here each lives in a daemon thread, with verl's own code for it. What it raises is
-reported once, and so is that it does not keep up; the run continues. `console` and `file` stay in the loop: the
+verl calls every logger within the training loop: an error there ends the run, and a server that does not answer
+delays each step (MLflow for minutes). Here each logger runs verl's code in a daemon thread. An error, or a logger that
+does not keep up, is reported once; the run continues. `console` and `file` stay in the loop: the
 terminal follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
@@ -23,11 +23,11 @@ DIRECT = ("console", "file")
 MOST_WAITING = 64
 """Calls that wait for a sink; later ones are lost."""
 FINISH_S = 60.0
-"""Seconds that the end of a run waits for a sink."""
+"""Seconds to wait for a sink at the end of a run."""
 
 
 def tracking(module: ModuleType) -> None:
-    """`verl.utils.tracking`: loggers in threads of their own; verl calls each of them within the training loop."""
+    """`verl.utils.tracking`: run each logger in its own thread, instead of within the training loop."""
     original: Any = module.Tracking
 
     class Tracking(original):
@@ -51,7 +51,7 @@ def tracking(module: ModuleType) -> None:
 
 
 class Samples:
-    """Samples of a validation, as conversations, for sinks.
+    """Logs validation samples to the sinks as conversations.
 
     Args:
         log: the method of verl's `ValidationGenerationsLogger`.
@@ -61,43 +61,43 @@ class Samples:
         self._log = log
 
     def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
-        """Send them to each of these loggers, in its own thread."""
+        """Send the samples to each of these loggers, in its own thread."""
         for name in [loggers] if isinstance(loggers, str) else loggers:
             if sink := _sinks.get(name):
-                shown = [_readable(sample, indented=name == "tensorboard") for sample in samples]
-                work = functools.partial(self._log, [name], shown, step)
+                readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
+                work = functools.partial(self._log, [name], readable, step)
                 sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
 
 
 def conversation(text: str, first: str) -> str:
-    """A decoded conversation with its roles as headings; `first` is the role of what stands before the first one."""
-    said = [f"[{role}]\n{words}" for role, words in segments(text, first) if words.strip()]
-    return "\n\n".join(said) or f"[{first}]"
+    """A decoded conversation with its roles as headings; `first` is the role of text before the first heading."""
+    parts = [f"[{role}]\n{words}" for role, words in segments(text, first) if words.strip()]
+    return "\n\n".join(parts) or f"[{first}]"
 
 
 _sinks: dict[str, _Sink] = {}
-"""Of the process's last `Tracking`, by the name of the backend."""
+"""The sinks of the process's latest `Tracking`, by backend name."""
 _reported: set[str] = set()
 
 
 class _DirectSink:
-    """One of verl's loggers in the training loop."""
+    """A verl logger that runs in the training loop."""
 
     def __init__(self, name: str, logger: Any) -> None:
         self.name, self._logger = name, logger
 
     def log(self, data: dict[str, Any], step: int) -> None:
-        _tried(self.name, f"failed in step {step}", functools.partial(self._logger.log, data=data, step=step))
+        _call_safely(self.name, f"failed in step {step}", functools.partial(self._logger.log, data=data, step=step))
 
     def finish(self) -> None:
-        _tried(self.name, "failed at the end", self._logger.finish)
+        _call_safely(self.name, "failed at the end", self._logger.finish)
 
 
 class _Sink:
-    """One backend in a thread of its own.
+    """A backend that runs in its own thread.
 
     Args:
-        name: of the backend.
+        name: the backend's name.
         make: verl's `Tracking` with this backend only; is called in the thread.
     """
 
@@ -108,7 +108,7 @@ class _Sink:
         self._thread.start()
 
     def put(self, work: Callable[[Any], None], what: str) -> None:
-        """Have it done, unless too much is waiting."""
+        """Queue a call, unless too many are waiting."""
         if self._work.qsize() < MOST_WAITING:
             self._work.put((work, what))
         else:
@@ -119,7 +119,7 @@ class _Sink:
         self.put(lambda tracking: tracking.log(data=copied, step=step), f"step {step}")
 
     def finish(self, exit_code: int = 0) -> None:
-        """Wait for what was put."""
+        """Wait for the queued calls."""
         self.put(lambda tracking: tracking.finish(exit_code), "the end")
         self._work.put(None)
         self._thread.join(FINISH_S)
@@ -127,15 +127,15 @@ class _Sink:
             _report(f"{self.name} at the end", f"has not answered for {FINISH_S:g} s: its last metrics are lost")
 
     def _run(self, make: Callable[[], Any]) -> None:
-        tracking = _tried(self.name, "could not be started", make)
+        tracking = _call_safely(self.name, "could not be started", make)
         while (job := self._work.get()) is not None:
             work, what = job
             if tracking is not None:
-                _tried(self.name, f"failed at {what}", functools.partial(work, tracking))
+                _call_safely(self.name, f"failed at {what}", functools.partial(work, tracking))
 
 
-def _tried(name: str, problem: str, call: Callable[[], Any]) -> Any:
-    """What a call of a logger gives; None where it raises: the run continues."""
+def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
+    """Return the result of a logger's call, or None if it raises: the run continues."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or whatever it is
@@ -144,7 +144,7 @@ def _tried(name: str, problem: str, call: Callable[[], Any]) -> Any:
 
 
 def _report(name: str, problem: str, error: Exception | None = None) -> None:
-    """Say it once for each sink, on the terminal too."""
+    """Report a problem once per sink, also on the terminal."""
     if name not in _reported:
         _reported.add(name)
         why = f" ({type(error).__name__}: {' '.join(str(error).split())[:300]})" if error else ""
@@ -152,9 +152,9 @@ def _report(name: str, problem: str, error: Exception | None = None) -> None:
 
 
 def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:
-    """Input, output and score of a sample; indented, Markdown shows the texts as they are."""
-    asked, answered, *rest = sample
-    texts = [conversation(str(asked), "user"), conversation(str(answered), "assistant")]
+    """Return input, output and score of a sample; indented, Markdown shows the texts verbatim."""
+    question, answer, *rest = sample
+    texts = [conversation(str(question), "user"), conversation(str(answer), "assistant")]
     if indented:
         texts = ["\n\n" + "\n".join(f"    {line}" for line in text.splitlines()) for text in texts]
     return [*texts, *rest]

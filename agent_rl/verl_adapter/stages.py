@@ -1,4 +1,4 @@
-"""Says in the log what a run is doing, for the terminal: what is started before the first step, and a step's parts."""
+"""Logs the phases of start-up and of each step, for the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_rl.cpu import switch
 __all__ = ["ENGINE", "PREFIX", "SAMPLING", "Stage", "announce", "compiles_kernels", "read_stage"]
 
 PREFIX = "agent_rl stage: "
-"""What such a line of the log begins with."""
+"""The prefix of a log line that announces a stage."""
 SAMPLING = "sampling"
 """The first part of a step."""
 ENGINE = "engine"
@@ -26,11 +26,11 @@ COMPILING = (
 
 @dataclass(frozen=True)
 class Stage:
-    """The beginning of a part of a run.
+    """The start of a phase of a run.
 
     Attributes:
-        what: the part, in a few words.
-        step: of training; 0 before the first.
+        what: the phase, in a few words.
+        step: the training step; 0 before the first.
         time: seconds since the epoch.
     """
 
@@ -40,24 +40,24 @@ class Stage:
 
 
 def read_stage(line: str) -> Stage | None:
-    """The stage that a line of the log tells; None for any other line."""
+    """Return the stage that a log line announces; None for any other line."""
     if not line.startswith(PREFIX):
         return None
     try:
-        found = json.loads(line.removeprefix(PREFIX))
-        return Stage(str(found["what"]), int(found["step"]), float(found["time"]))
+        record = json.loads(line.removeprefix(PREFIX))
+        return Stage(str(record["what"]), int(record["step"]), float(record["time"]))
     except (ValueError, KeyError, TypeError):  # two processes have written into one line
         return None
 
 
 def compiles_kernels(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the engine has compiled none of its kernels here yet; on a CPU it has none."""
+    """Whether the engine must still compile its kernels on this machine; false on a CPU."""
     cache = Path(environ.get("TVM_FFI_CACHE_DIR") or "~/.cache/tvm-ffi").expanduser()
     return not switch.is_selected() and not any(cache.glob("sgl_kernel_jit_*"))
 
 
 def announce(what: str, step: int = 0) -> None:
-    """Say in the log that a part of the run begins."""
+    """Log that a phase of the run begins."""
     print(PREFIX + json.dumps({"what": what, "step": step, "time": round(time.time(), 2)}), flush=True)
     if what == ENGINE and compiles_kernels():
         print(COMPILING, flush=True)

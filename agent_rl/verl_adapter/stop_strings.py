@@ -1,7 +1,7 @@
-"""Stop strings without a decoded tail in every step, as a plugin of SGLang (group `sglang.srt.plugins`).
+"""Checks stop strings without decoding at every token, as a plugin of SGLang (group `sglang.srt.plugins`).
 
-After each token SGLang decodes the last tokens of every request that has stop strings, 4 to 9 us each. A stop string
-ends with a token whose own text has its last character or a part of that: the others are looked up, in 1 us.
+After each token SGLang decodes the last tokens of every request that has stop strings, 4 to 9 us each. The last
+token of a stop string contains its last character or a part of it: other tokens are skipped by a lookup, in 1 us.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def install() -> None:
 def check(original: Callable[..., bool], request: Any) -> bool:
     """Whether the request has written a stop string; arguments and result are SGLang's.
 
-    A request's output only grows, so what was checked is not checked again. Stop patterns are left to SGLang.
+    A request's output only grows, so checked text is not checked again. Stop patterns are left to SGLang.
     """
     params, tokens = request.sampling_params, request.output_ids
     if not params.stop_strs or params.stop_regex_strs:

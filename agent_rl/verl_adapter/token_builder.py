@@ -1,8 +1,8 @@
-"""Our builder of the tokens around turns, in the place of verl's: it works with the template of any model.
+"""Builds the tokens around turns, instead of verl's builder: works with any model's chat template.
 
-verl has a builder for some families of models, which renders a made-up system message, a user's and the appended ones.
-That fails with templates that refuse system messages or two messages of a user in a row, loses what a template writes
-behind the token that ends a turn where the family is not known, and needs names of calls that are not in the messages.
+verl has a builder for some families of models, which renders dummy system and user messages before the appended ones.
+That fails with templates that refuse system messages or two messages of a user in a row, drops what the template
+of an unknown family writes after the end-of-turn token, and needs names of calls that are not in the messages.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeR
 
 from agent_rl.agents.policies.chat_template import ChatTemplate, template_of
 
-__all__ = ["TemplateBuilder", "of_any_template"]
+__all__ = ["TemplateBuilder", "template_builder"]
 
 
 class TemplateBuilder(ContinuousTokenBuilder):
     """The builder for text.
 
     Args:
-        template: shared by all conversations of a worker, whose cache it holds.
+        template: the chat template, shared by all conversations of a worker for its cache.
     """
 
     def __init__(self, template: ChatTemplate) -> None:
@@ -33,7 +33,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
         return self.template.start_ids | ({self.template.end_id} if self.template.end_id is not None else set())
 
     def build_initial_tokens(self, messages: list[dict[str, Any]], *, tools: Any = None, **media: Any) -> list[int]:
-        """The tokens of a whole conversation with the start of the next turn."""
+        """Return the tokens of a whole conversation with the start of the next turn."""
         return self.template.prompt_ids(messages, tools)
 
     def merge_context_tokens(
@@ -64,8 +64,8 @@ class TemplateBuilder(ContinuousTokenBuilder):
         return MergeResult(ids + closing + rest, len(rest), "context", list(closing), removed)
 
 
-def of_any_template(verls: Any) -> Any:
-    """Our builder in the place of verl's, unless it renders images or has an encoder of its own."""
+def template_builder(verls: Any) -> Any:
+    """Return our builder, or verl's if that renders images or has its own encoder."""
     kind, base = type(verls), ContinuousTokenBuilder
     if (kind._render_tokens, kind.build_initial_tokens) != (base._render_tokens, base.build_initial_tokens):
         return verls

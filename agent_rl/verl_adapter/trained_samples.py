@@ -1,9 +1,9 @@
-"""Which samples are trained on, what a step's metrics say of the others, and what a validation averages over.
+"""Selects the samples to train on, reports the others in a step's metrics, and averages validations.
 
 A failed session has written nothing, and its group is trained on without it. A single sample has no baseline, and would
-move the normalisation of the others, so it is left out. Long episodes fail more often than short ones: the sizes of
-what was lost are logged next to those of what was kept. `keep_batch` writes which rows were trained on together beside
-the trace, with their advantages; verl keeps no record of it.
+move the normalisation of the others, so it is left out. Long episodes fail more often than short ones, so the sizes
+of lost samples are logged next to those of kept ones. `keep_batch` writes the rows of each update and their advantages
+next to the trace; verl keeps no record of them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from agent_rl.verl_adapter.algorithms import remax
 
 __all__ = [
     "FATES",
-    "OF_A_GROUP",
+    "GROUPWISE",
     "SampleFate",
     "StepSamples",
+    "fill_missing_samples",
     "finals",
     "is_usable",
     "keep_batch",
     "mean_reports",
-    "of_survivors",
-    "of_trajectories",
     "reported",
     "samples",
     "session_of",
+    "trajectory_advantages",
     "without_lone",
 ]
 
-OF_A_GROUP = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
+GROUPWISE = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
 """verl's estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
@@ -43,7 +43,7 @@ FATES = ("kept", "lost", "evicted", "filtered", "stale")
 
 
 class SampleFate(NamedTuple):
-    """What became of a trajectory, its response tokens and its turns; None: unknown."""
+    """The fate of a trajectory, its response tokens and its turns; None: unknown."""
 
     fate: str
     tokens: float | None = None
@@ -51,13 +51,13 @@ class SampleFate(NamedTuple):
 
 
 def fewest(config: Any) -> int:
-    """Fewest samples of a prompt that can be trained on: 2 where the baseline is the group's, otherwise 1."""
+    """Return how many samples of a prompt training needs at least: 2 with a group baseline, otherwise 1."""
     estimator, n = config.algorithm.adv_estimator, config.actor_rollout_ref.rollout.n
     return 1 if estimator in WITHOUT_GROUP or n == 1 else 2
 
 
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
-    """Whether a prompt can be trained on without the sessions of it that have failed, of so many.
+    """Whether a prompt with that many sessions can be trained on without the failed ones.
 
     With ReMax the first session is greedy: it is not a sample, and the group needs it.
     """
@@ -72,12 +72,12 @@ def session_of(key: str) -> str:
 
 
 def final_rows(keys: Sequence[str]) -> dict[str, int]:
-    """For each session the row of its last sequence, which stands for the whole trajectory."""
+    """Return, by session, the row of its last sequence, which represents the whole trajectory."""
     return {session_of(key): row for row, key in sorted(enumerate(keys), key=lambda e: int(e[1].rpartition("_")[2]))}
 
 
 def finals(keys: Sequence[str]) -> list[str]:
-    """The last key of each session."""
+    """Return the last key of each session."""
     return [keys[row] for row in final_rows(keys).values()]
 
 
@@ -91,12 +91,12 @@ def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None =
 def samples(
     fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence[Mapping[str, Any]]
 ) -> list[SampleFate]:
-    """Trajectories of verl's rows.
+    """Return the trajectories of verl's rows.
 
     Args:
         fate: one of `FATES`.
         tags: by key, with `response_len`.
-        reported: what the reward manager reports of each trajectory, in the order of `finals`.
+        reported: the reward manager's report on each trajectory, in the order of `finals`.
     """
     tokens = Counter[str]()
     for key, tag in tags.items():
@@ -106,23 +106,23 @@ def samples(
 
 
 def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
-    """For each fate its share of the samples, and the means of their tokens and turns where they are known."""
+    """Return, by fate, its share of the samples, and the means of their known tokens and turns."""
     metrics = {}
     for fate in FATES:
         own = [sample for sample in samples if sample.fate == fate]
         metrics[f"{fate}_share"] = len(own) / max(1, len(samples))
         for name in ("tokens", "turns"):
-            if known := [value for sample in own if (value := getattr(sample, name)) is not None]:
-                metrics[f"{fate}_{name}"] = fmean(known)
+            if values := [value for sample in own if (value := getattr(sample, name)) is not None]:
+                metrics[f"{fate}_{name}"] = fmean(values)
     return metrics
 
 
 @dataclass
 class StepSamples:
-    """The samples since the last step that no batch has.
+    """Samples since the last step that are not part of a batch.
 
     Attributes:
-        left_out: those that had a score.
+        left_out: the samples with a score.
         counts: `skipped_updates`, and `without_baseline` (prompts).
     """
 
@@ -132,12 +132,12 @@ class StepSamples:
     def take_metrics(
         self, batch: Any, reports: Sequence[Mapping[str, Any]], failed: Sequence[Mapping[str, Any]]
     ) -> dict[str, float]:
-        """The metrics of a step's samples, of which the next step knows nothing.
+        """Return the metrics of a step's samples, and reset the counts.
 
         Args:
-            batch: of the step.
-            reports: of its trajectories.
-            failed: the tags of those that have no score.
+            batch: the step's batch.
+            reports: the reports on its trajectories.
+            failed: the tags of the sessions without a score.
         """
         tags = {key: tag for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")}
         lost = [SampleFate("lost", tag["tokens"], tag["turns"]) for tag in failed]
@@ -148,7 +148,7 @@ class StepSamples:
 
 
 def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
-    """What the reward manager reports of each trajectory, in the order of `finals`; empty while it has no score."""
+    """Return the reward manager's report on each trajectory, ordered as by `finals`; empty without a score."""
     if not (last := finals(list(keys))):
         return []
     import transfer_queue as tq
@@ -158,7 +158,7 @@ def reported(keys: Iterable[str], partition_id: str) -> list[dict[str, Any]]:
 
 
 def mean_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """`agent/<key>`: the mean of each number that is reported, over the trajectories that have it."""
+    """Return `agent/<key>`, the mean of each reported number over the trajectories that have it."""
     metrics = {}
     for key in dict.fromkeys(key for report in reports for key in report):
         values = [report[key] for report in reports if isinstance(report.get(key), int | float)]
@@ -168,9 +168,9 @@ def mean_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]:
-    """A batch without the samples that have no baseline, and whether it makes no update.
+    """Remove the samples without a baseline from a batch; also return whether the batch makes no update.
 
-    One that has no others stays as it is, and makes none.
+    A batch without any other samples stays as it is, and makes no update.
     """
     baselines = None
     if config.algorithm.adv_estimator == remax.ESTIMATOR:
@@ -188,11 +188,11 @@ def without_lone(batch: Any, config: Any, step: StepSamples) -> tuple[Any, bool]
     return batch, is_idle
 
 
-def of_trajectories(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
-    """The advantages of the trajectories' last sequences, on all tokens of all their sequences; 0 on padding."""
+def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Sequence[str]) -> Any:
+    """Compute advantages from each trajectory's last sequence, for all tokens of its sequences; 0 on padding."""
     import torch
 
-    own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # others only fill up the batch
+    own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]  # the rest only fills up the batch
     places = final_rows([batch_keys[row] for row in own])
     rows = [own[place] for place in places.values()]
     final = compute(data.select_idxs(rows), batch_keys=[batch_keys[row] for row in rows]).batch
@@ -203,20 +203,20 @@ def of_trajectories(compute: Callable[..., Any], data: Any, batch_keys: Sequence
     return data
 
 
-def of_survivors(
+def fill_missing_samples(
     uids: Sequence[str], columns: Mapping[str, Sequence[Any]], expected: Mapping[tuple[str, str], int]
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
-    """A validation's columns as if the missing samples of a prompt were the mean of its others, and their numbers.
+    """Fill a prompt's missing validation samples with the mean of its others, and count them.
 
-    verl averages what has the same number of samples only: `mean@8` would be that of the prompts of which none failed.
+    verl averages only prompts with equal numbers of samples: `mean@8` would cover only those without a failure.
 
     Args:
         uids: the prompt of each sample that has a score.
-        columns: of these samples; numbers, or what verl does not average.
+        columns: the columns of these samples: numbers, or values that verl does not average.
         expected: the number of samples by source and prompt.
 
     Returns:
-        The columns with one more, `uid`, and `val-core/<source>/missing`.
+        The columns with `uid` added, and the metrics `val-core/<source>/missing`.
     """
     rows: dict[str, list[int]] = defaultdict(list)
     for row, uid in enumerate(uids):
@@ -226,33 +226,33 @@ def of_survivors(
     for (source, uid), number in expected.items():
         missing[f"val-core/{source}/missing"] += number - len(rows[uid])
         for values in filled.values() if rows[uid] else ():
-            known = [values[row] for row in rows[uid] if isinstance(values[row], int | float)]
-            values += [fmean(known) if known else values[rows[uid][0]]] * (number - len(rows[uid]))
+            numbers = [values[row] for row in rows[uid] if isinstance(values[row], int | float)]
+            values += [fmean(numbers) if numbers else values[rows[uid][0]]] * (number - len(rows[uid]))
     return filled, dict(missing)
 
 
 def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data: Any) -> None:
-    """Write the batch of one of a step's updates, whose tensors are in `data`, beside a trace that keeps tokens."""
+    """Write the batch of one of a step's updates, whose tensors are in `data`, next to a trace that keeps tokens."""
     if settings.path is not None and settings.tokens:
         writer = TraceWriter.shared(settings.path, settings.part_bytes, settings.image_bytes)
         writer.batch(lambda: _batch(step, update, batch, data))
 
 
 def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
-    """The rows of a batch, without those that only fill it up."""
+    """Return the rows of a batch, without those that only fill it up."""
     rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
-    kept = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
-    return TrainedBatch(step, update, list(kept), list(kept.values()))
+    tags = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
+    return TrainedBatch(step, update, list(tags), list(tags.values()))
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:
-    """Of each row: one number where all tokens that count have the same, or one for each token of the response."""
+    """Yield one advantage per row if all trained tokens share it, otherwise one per response token."""
     values, mask = data.batch["advantages"], data.batch["response_mask"].bool()
     lowest = values.masked_fill(~mask, float("inf")).amin(dim=1)
     highest = values.masked_fill(~mask, float("-inf")).amax(dim=1)
     lengths = (mask.shape[1] - mask.flip(1).int().argmax(dim=1)).tolist()  # a response ends with a sampled token
     for row, (low, high, length) in enumerate(zip(lowest.tolist(), highest.tolist(), lengths, strict=True)):
         if low >= high:
-            yield low if low == high else 0.0  # no token counts
+            yield low if low == high else 0.0  # no token is trained on
         else:
             yield (values[row] * mask[row])[:length].tolist()

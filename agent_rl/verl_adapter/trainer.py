@@ -1,8 +1,8 @@
-"""`AgentTrainer`: verl's trainer with what agent_rl adds, in the order of a step.
+"""`AgentTrainer`: verl's trainer with agent_rl's additions, in the order of a step.
 
-verl's own three classes (`sync`, `colocate_async`, `separate_async`) stay behind it: a class of both is entered under
-each of their names, which verl compares, so that a new name would be none of its modes. Each method says what it adds
-and calls verl's. `agent_rl.trainer_class` names a trainer of the user (docs/guides/trainer.md).
+verl's own three classes (`sync`, `colocate_async`, `separate_async`) follow it: a class derived from both is registered
+under each mode's name, because verl compares these names. Each method documents its addition and calls verl's.
+`agent_rl.trainer_class` names the user's trainer (docs/guides/trainer.md).
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
 
 
 class AgentTrainer(PPOTrainer):
-    """verl's trainer of a mode, which agents, tools and rewards of agent_rl need.
+    """verl's trainer of a mode, extended for agents, tools and rewards of agent_rl.
 
     Attributes:
-        settings: the section `agent_rl`; without the addresses of served models.
+        settings: the section `agent_rl`, without the addresses of served models.
         row_order: the order of the training rows; None: verl's.
-        served_models: the servers of `agent_rl.reward.models`; None: there are none.
+        served_models: the servers of `agent_rl.reward.models`; None without served models.
         failures: the sessions that have failed.
-        samples: what became of the samples that no batch has.
-        last_step: how far the run has come, and what is saved when it stops.
+        samples: the samples that are not part of a batch.
+        last_step: tracks the last complete step, and saves it when the run stops.
         is_idle: whether no token of the current batch can be trained on.
-        advantages: what `estimate_advantages` has returned for the current batch.
+        advantages: the result of `estimate_advantages` for the current batch.
     """
 
     def __new__(cls, config: Any) -> AgentTrainer:
-        """An instance of the mode's class, or of the user's class above or behind it."""
+        """Create an instance of the mode's class, combined with the user's class if there is one."""
         instance: AgentTrainer = super().__new__(with_users_class(cls, config))
         return instance
 
@@ -126,7 +126,7 @@ class AgentTrainer(PPOTrainer):
             ordering.require_verls(self.train_dataloader.next_iter_state)
             return
         self.row_order.scores_in_time = self.reward_loop_manager.reward_loop_worker_handles is not None
-        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would read the state
+        self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would load the state
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
@@ -134,7 +134,7 @@ class AgentTrainer(PPOTrainer):
             super().fit(agent_loop_manager)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
-        """Sample a batch and update the models; then tell the order of the rows what was solved."""
+        """Sample a batch and update the models; then report the success rates to the row order."""
         self.last_step.begin()
         stages.announce(stages.SAMPLING, self.global_steps)
         batch = super().step(metrics, timing_raw)
@@ -159,14 +159,14 @@ class AgentTrainer(PPOTrainer):
         return updates.required_multiple(self, dp_size)
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Run the pass where something needs it, and every so many steps."""
+        """Run the pass if a component needs it, and every `log_probs_every` steps."""
         stages.announce("log-probs", self.global_steps)
         if (self.global_steps - 1) % self._log_probs_every:
             return batch
         return super()._compute_old_log_prob(batch, metrics)
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may have none."""
+        """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may lack one."""
         result = super()._compute_ref_log_prob(batch, metrics)
         result.extra_info.pop("no_lora_adapter", None)
         return result
@@ -180,7 +180,7 @@ class AgentTrainer(PPOTrainer):
         return result
 
     def _estimate(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the advantages where verl calls a function of its module, between fetching and storing the batch."""
+        """Compute the advantages; replaces the function that verl calls between fetching and storing the batch."""
         self.advantages = self.estimate_advantages(*args, **kwargs)
         return self.advantages
 
@@ -197,7 +197,7 @@ class AgentTrainer(PPOTrainer):
                 `response_mask`.
             batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
             adv_estimator: `algorithm.adv_estimator`.
-            options: what verl's estimators get.
+            options: the arguments of verl's estimators.
         """
         self.is_idle |= not bool(data.batch["response_mask"].any())
         if self.is_idle:
@@ -207,8 +207,8 @@ class AgentTrainer(PPOTrainer):
         estimate: Any = functools.partial(
             compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options
         )
-        if adv_estimator in trained_samples.OF_A_GROUP:
-            estimate = functools.partial(trained_samples.of_trajectories, estimate)
+        if adv_estimator in trained_samples.GROUPWISE:
+            estimate = functools.partial(trained_samples.trajectory_advantages, estimate)
         result: DataProto = estimate(data, batch_keys=batch_keys)
         return result
 
@@ -237,7 +237,7 @@ class AgentTrainer(PPOTrainer):
         with self.last_step.ends_validation():
             stages.announce("validation", self.global_steps)
             return dict(super()._validate())
-        return {}  # the step's own metrics are still to be logged
+        return {}  # the step's own metrics must still be logged
 
     def _val_metrics_update(
         self, sources: Any, uids: Any, infos: Any, turns: Any, expected_acc_counts: Any = None
@@ -245,7 +245,7 @@ class AgentTrainer(PPOTrainer):
         """Average over the trajectories that have a score: verl counts a missing one as accuracy 0."""
         if not uids:
             raise self.failures.nothing_usable("every trajectory failed", "of the validation")
-        columns, missing = trained_samples.of_survivors(uids, {"": sources, **infos}, expected_acc_counts)
+        columns, missing = trained_samples.fill_missing_samples(uids, {"": sources, **infos}, expected_acc_counts)
         sources, uids = columns.pop(""), columns.pop("uid")
         return {**super()._val_metrics_update(sources, uids, columns, turns), **missing}
 
@@ -258,14 +258,14 @@ class AgentTrainer(PPOTrainer):
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
-        """Log the reward's components, and what became of all samples of the step.
+        """Log the reward's components, and the fate of all samples of the step.
 
-        Adds `agent/<key>` (mean over the step's trajectories of what the reward manager reports), `agent/unscored` (the
-        training's trajectories that failed since the last step), share and size of what was trained on and of what was
-        not, and ReMax's baselines.
+        Adds `agent/<key>` (mean of the reward manager's reports over the step's trajectories), `agent/unscored` (the
+        training trajectories that failed since the last step), share and size of trained and untrained samples, and
+        ReMax's baselines.
 
         Raises:
-            FatalError: of a worker.
+            FatalError: a worker reported one.
             UnscoredError: too large a share has failed.
         """
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
@@ -285,22 +285,22 @@ class AgentTrainer(PPOTrainer):
         super()._log_rollout_data(batch.select_keys(updates.trained_keys(batch)), *args, **kwargs)
 
     def _dump_generations(self, *args: Any, **kwargs: Any) -> None:
-        """Write what the reward manager reports into the training's rollouts, as verl does into a validation's."""
+        """Add the reward manager's reports to the training rollouts, as verl does for a validation."""
         columns = kwargs.get("reward_extra_infos_dict", {})
         own = [self._reports.get(session_of(key), {}) for key in columns.get("uid", ())]
         for name in next(filter(None, own), {}):
-            if name not in ("input", "output", "gts", "score", "step"):  # what verl writes of each sample itself
+            if name not in ("input", "output", "gts", "score", "step"):  # columns that verl writes itself
                 columns.setdefault(name, [each.get(name) for each in own])
         super()._dump_generations(*args, **kwargs)
 
 
 def with_users_class(cls: type[Any], config: Any) -> type[Any]:
-    """The class of the mode, together with that of `agent_rl.trainer_class`.
+    """Return the mode's class, combined with that of `agent_rl.trainer_class`.
 
-    A user's AgentTrainer stands before the mode's class, a trainer of verl behind AgentTrainer.
+    A user's AgentTrainer precedes the mode's class, a verl trainer follows AgentTrainer.
 
     Raises:
-        ConfigError: there is no such class, or it is of another mode.
+        ConfigError: there is no such class, or it belongs to another mode.
     """
     name = OmegaConf.select(config, f"{SECTION}.trainer_class")
     if name is None:
@@ -311,9 +311,9 @@ def with_users_class(cls: type[Any], config: Any) -> type[Any]:
         raise place.error(f"{name!r} is not a trainer", f"Derive it from {__name__}.AgentTrainer")
     mode = config.trainer.v1.trainer_mode
     verls = next(base for base in cls.__mro__ if base in MODES)
-    others = [base.__name__ for base in user.__mro__ if base in MODES and base is not verls]
-    if others:
-        problem = f"{name!r} is a {others[0]}, and trainer.v1.trainer_mode={mode} has {verls.__name__}"
+    other_modes = [base.__name__ for base in user.__mro__ if base in MODES and base is not verls]
+    if other_modes:
+        problem = f"{name!r} is a {other_modes[0]}, and trainer.v1.trainer_mode={mode} has {verls.__name__}"
         raise place.error(problem, "Derive it from agent_rl's AgentTrainer, which fits every mode, or change the mode")
     if issubclass(user, AgentTrainer):
         return type(user.__name__, (user, cls), {})

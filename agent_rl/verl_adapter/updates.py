@@ -1,17 +1,17 @@
-"""What verl's updates of a batch are told: how many mini-batches it has, and where its old log-probs come from.
+"""Controls verl's updates of a batch: the number of mini-batches, and the source of the old log-probs.
 
 **Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several for a
-trajectory. verl fills up such a batch with rows that teach nothing, until whole mini-batches of `ppo_mini_batch_size`
-prompts are full. The last mini-batch may then be mostly such rows, and is an update with the full learning rate all the
-same. Here a batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows,
-and is filled up until its rows divide among them and the GPUs.
+trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
+prompts are full. The last mini-batch can consist mostly of such rows, yet still takes a full-size step. Here a
+batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is filled
+up until its rows divide among them and the GPUs.
 
-**Log-probs.** A policy loss compares the policy with what it was before the first update of a batch. In that update
+**Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update
 both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch that
 is used for one update only needs no others, unless something else reads them: a KL penalty in the reward, a correction
 for the distance to the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy)
 is there every `agent_rl.run.log_probs_every` steps, in which the pass runs. `training/rollout_probs_diff_mean` and
-`_max` are in each step: the update has what they need.
+`_max` are logged in each step, because the update computes their inputs.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ __all__ = [
 ]
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
-"""verl's estimators that read the log-probs."""
+"""The estimators of verl that read the log-probs."""
 DIFF = "training/rollout_probs_diff"
 
 
 def trained_keys(batch: Any) -> list[str]:
-    """The keys of a batch, without those of the rows that only fill it up."""
+    """Return the keys of a batch, without those of rows that only fill it up."""
     return [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
 
 
 def mini_batches(trainer: Any, part: Any) -> int:
-    """Mini-batches of a batch; `part` is the configuration of the actor or of the critic."""
+    """Return the number of mini-batches; `part` is the configuration of the actor or of the critic."""
     prompts: int = trainer.config.data.train_batch_size // trainer.parameter_sync_step
     return max(1, math.ceil(prompts / int(part.ppo_mini_batch_size)))
 
 
 def required_multiple(trainer: Any, dp_size: int) -> int:
-    """What the number of rows is filled up to a multiple of."""
+    """Return the divisor of the padded number of rows."""
     config = trainer.config
     policy = config.actor_rollout_ref
     parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
     if trainer.use_critic:
         parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
-    for each in (policy.rollout, policy.ref):  # these pass through a batch in one piece
+    for each in (policy.rollout, policy.ref):  # these process a batch in one piece
         if not each.log_prob_use_dynamic_bsz:
             parts.append(each.log_prob_micro_batch_size_per_gpu or 1)
     return dp_size * math.lcm(*parts)
@@ -67,11 +67,11 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
     """In this block the trainer's workers get the number of mini-batches instead of their size.
 
     Args:
-        trainer: verl's.
-        batch: that is used for the update.
+        trainer: verl's trainer.
+        batch: the batch of the update.
         part: the configuration of the actor or of the critic.
         group: the trainer's attribute with the workers.
-        method: of the workers, which makes the update.
+        method: the workers' method that makes the update.
     """
     number, workers = mini_batches(trainer, part), getattr(trainer, group)
     rows = len(trained_keys(batch))
@@ -92,13 +92,13 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
 
 
 def _rows_of_one_gpu(number: int, part: Any) -> int:
-    """What the rows of one GPU must be a multiple of: micro-batches of a fixed size must be full."""
+    """Return the divisor of each GPU's number of rows: fixed-size micro-batches must be full."""
     micro = 1 if part.use_dynamic_bsz else part.ppo_micro_batch_size_per_gpu or 1
     return int(number * micro)
 
 
 def needs_log_probs(trainer: Any) -> bool:
-    """Whether something needs the log-probs before the update; otherwise the update's own are the same."""
+    """Whether the log-probs are needed before the update; otherwise the update computes the same values."""
     config = trainer.config
     actor, correction = config.actor_rollout_ref.actor, config.algorithm.get("rollout_correction") or {}
     reasons = (
@@ -115,15 +115,15 @@ def needs_log_probs(trainer: Any) -> bool:
 
 
 def rename_metrics(metrics: dict[str, Any]) -> None:
-    """Give what the update has measured itself the names of what verl measures in the pass."""
+    """Give metrics measured in the update the names of those that verl measures in the log-prob pass."""
     for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
         metrics[name.removeprefix("actor/")] = metrics.pop(name)
 
 
 def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a loss that takes its own log-probs for the old ones where there are none.
+    """`verl.workers.engine_workers`: a loss that uses its own log-probs as the old ones if the batch has none.
 
-    Each call has one micro-batch: `model_output` with log-probs of every token, `data` with what the batch holds.
+    Each call has one micro-batch: `model_output` with log-probs of every token, `data` with the batch's tensors.
     """
     import torch
     from verl.utils.metric import AggregationType, Metric

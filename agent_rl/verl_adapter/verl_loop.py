@@ -14,7 +14,7 @@ from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, new_trajectory
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.agents.policies.chat_template import with_syntax
-from agent_rl.agents.policies.left_out import trained_on
+from agent_rl.agents.policies.left_out import masked_sequences
 from agent_rl.agents.policies.media import Media, has_media
 from agent_rl.agents.policies.token_policy import TokenPolicy, TrainingSequence
 from agent_rl.data import unpacked
@@ -26,7 +26,7 @@ from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.trajectory.trace.images import drop_images
 from agent_rl.verl_adapter.failures import measure
 from agent_rl.verl_adapter.manager import TRAJECTORY
-from agent_rl.verl_adapter.token_builder import of_any_template
+from agent_rl.verl_adapter.token_builder import template_builder
 from agent_rl.verl_adapter.verl_tools import to_specs
 
 __all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
@@ -34,14 +34,14 @@ __all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""New objects after which garbage is collected: this stops all episodes of a worker, which leave few cycles."""
+"""New objects after which garbage is collected: collection stops all episodes of a worker, which leave few cycles."""
 
 
 class EpisodeOutput(AgentLoopOutput):
-    """verl's output, with the reward on the last token that is trained on: some estimators do not read it elsewhere."""
+    """verl's output, with the reward on the last trained token, the only place where some estimators read it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As verl's, with the reward moved."""
+        """Return verl's dict, with the reward moved to the last trained token."""
         fields: dict[str, Any] = super().as_dict()
         if "rm_scores" in fields and any(self.response_mask):
             fields["rm_scores"] = fields["rm_scores"].roll(-self.response_mask[::-1].index(1))
@@ -49,7 +49,7 @@ class EpisodeOutput(AgentLoopOutput):
 
 
 def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The row as it was made, also where verl's own data set gives it as it is stored."""
+    """Return the row in its original form, also if verl's own data set passes the stored form."""
     row = unpacked(columns)
     info = row.get("extra_info") or {}
     return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
@@ -63,7 +63,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
     reaches the reward manager as `extra_fields["trajectory"]`.
 
     Args:
-        setup: given by an evaluation instead of all other arguments, which are verl's.
+        setup: passed by an evaluation instead of all other arguments, which are verl's.
 
     Raises:
         ConfigError: an evaluation uses a class that overrides `run`.
@@ -79,8 +79,8 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             EpisodeLoop.__init__(self, setup)
             return
         AgentLoopBase.__init__(self, *args, **kwargs)
-        settings, limits, self._engine_stops, self._trace = _of_worker(self.config)
-        self.builder = of_any_template(self.continuous_token_builder)
+        settings, limits, self._engine_stops, self._trace = _worker_setup(self.config)
+        self.builder = template_builder(self.continuous_token_builder)
         limits = with_syntax(limits, self.tokenizer, self.builder.chat_template_kwargs)
         EpisodeLoop.__init__(
             self, EpisodeSetup(settings, limits, to_specs(tools.tools if tools else []), self.tokenizer)
@@ -112,7 +112,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             if self._trace is not None and self.settings.trace.tokens:
                 self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
-        except Exception as error:  # raised to verl, which fails this session; the trace keeps the trajectory
+        except Exception as error:  # re-raised to verl, which fails this session; the trace keeps the trajectory
             if trajectory is None:
                 trajectory = new_trajectory(row, self.agent)
             trajectory.error = trajectory.error or f"{type(error).__name__}: {error}"
@@ -124,12 +124,12 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
     async def _policy(
         self, format: Format, sampling_params: dict[str, Any], messages: list[ChatMessage]
     ) -> TokenPolicy:
-        found = await self.process_multi_modal_info(messages) if has_media(messages) else {}
+        media_data = await self.process_multi_modal_info(messages) if has_media(messages) else {}
         media = Media(
-            images=list(found.get("images") or ()),
-            videos=found.get("videos"),
-            audios=found.get("audios"),
-            options=self._get_mm_processor_kwargs(found.get("audios")),
+            images=list(media_data.get("images") or ()),
+            videos=media_data.get("videos"),
+            audios=media_data.get("audios"),
+            options=self._get_mm_processor_kwargs(media_data.get("audios")),
             video_payload=self.build_sglang_video_payload,
         )
         return TokenPolicy(
@@ -147,7 +147,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 
     def _outputs(self, policy: TokenPolicy, trajectory: Trajectory) -> AgentLoopOutput | list[AgentLoopOutput]:
         settings = self.settings
-        sequences = trained_on(policy.sequences(), trajectory, settings.mask_void, settings.mask_overlong)
+        sequences = masked_sequences(policy.sequences(), trajectory, settings.mask_void, settings.mask_overlong)
         if not any(any(sequence.mask) for sequence in sequences):
             trajectory.info[LEFT_OUT] = True
         outputs = [self._output(policy, trajectory, sequence) for sequence in sequences]
@@ -181,18 +181,18 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
 _known: dict[int, tuple[Any, AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]] = {}
 
 
-def _of_worker(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
-    """A worker's settings, limits, whether its engine stops at text, and its trace; verl makes a loop for every row."""
-    known = _known.get(id(config))
-    if known is None or known[0] is not config:
+def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, TraceWriter | None]:
+    """Return a worker's settings, limits, whether its engine stops at text, and its trace, cached for its loops."""
+    cached = _known.get(id(config))
+    if cached is None or cached[0] is not config:
         rollout = config.actor_rollout_ref.rollout
         fields = EpisodeLimits._fields
         limits = EpisodeLimits(*(getattr(rollout if name in rollout else rollout.multi_turn, name) for name in fields))
         stops = not rollout.skip_tokenizer_init
         settings = AgentRLSettings.from_config(config)
-        kept = settings.trace
-        gc.freeze()  # what the worker has loaded stays
+        trace = settings.trace
+        gc.freeze()  # the worker's loaded objects stay
         gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
-        writer = TraceWriter.shared(kept.path, kept.part_bytes, kept.image_bytes) if kept.path else None
-        known = _known[id(config)] = (config, settings, limits, stops, writer)
-    return known[1:]
+        writer = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
+        cached = _known[id(config)] = (config, settings, limits, stops, writer)
+    return cached[1:]

@@ -49,7 +49,7 @@ def load(path: str) -> list[Any]:
 
 
 class VerlTool:
-    """One of our tools with the methods of verl's `BaseTool`; `create` to `release` is the life of one instance."""
+    """One of our tools with the methods of verl's `BaseTool`; an instance lives from `create` to `release`."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -109,12 +109,12 @@ def _tool_schema(spec: ToolSpec) -> OpenAIFunctionToolSchema:
 
 
 def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
-    """The tools of verl's worker as specs for a `ToolSession`; a tool always has the same spec, for caches."""
+    """Convert the tools of verl's worker to specs for a `ToolSession`; a tool keeps its spec, for caches."""
     return [tool.spec if isinstance(tool, VerlTool) else _foreign_spec(tool) for tool in tools]
 
 
 def _verls_tool(spec: ToolSpec) -> Any:
-    """An entry of verl's own `BaseTool` classes, with the limits of the entry, for which verl has no place."""
+    """Create a tool of verl's own `BaseTool` classes, and attach the entry's limits, which verl cannot store."""
     tool = spec.cls(config={"type": "native", **spec.config}, tool_schema=_tool_schema(spec))
     own = _foreign_spec(tool)
     tool.agent_rl_spec = replace(own, timeout_s=spec.timeout_s, max_concurrency=spec.max_concurrency)
@@ -146,7 +146,7 @@ class _BaseTool(Tool):
 
 
 class _FunctionTool(Tool):
-    """A verl function tool: no state."""
+    """A verl function tool, without state."""
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         response, reward, metrics = normalize_function_tool_return(await self.config["tool"].call(arguments))

@@ -22,7 +22,7 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolSession, ToolSpec
 from agent_rl.tools.builtin.submit_answer import SubmitAnswer
 from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
-from agent_rl.verl_adapter.token_builder import of_any_template
+from agent_rl.verl_adapter.token_builder import template_builder
 from tests.agents.server import THINKING, Server
 
 pytestmark = pytest.mark.trainer
@@ -89,7 +89,7 @@ def test_any_episode(tokenizer, monkeypatch, turns, results, length, budget, dro
     async def play():
         policy = TokenPolicy(
             server,
-            of_any_template(create_continuous_token_builder(tokenizer, hf_model_type="qwen2")),
+            template_builder(create_continuous_token_builder(tokenizer, hf_model_type="qwen2")),
             tokenizer,
             {"logprobs": True},
             prompt_length=64,

@@ -64,7 +64,7 @@ def test_a_wrong_environment_is_named(environ: dict[str, str], message: str) -> 
 
 def test_slurm_names_the_first_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"MASTER_ADDR: scontrol could not say which host of gpu\[07-10\]"):
+    with pytest.raises(ConfigError, match=r"MASTER_ADDR: scontrol could not list the first host of gpu\[07-10\]"):
         Nodes.from_environment(SLURM)
     (tmp_path / "scontrol").write_text('#!/bin/sh\n[ "$*" = "show hostnames gpu[07-10]" ] && printf "gpu07\\ngpu08\\n"')
     (tmp_path / "scontrol").chmod(0o755)

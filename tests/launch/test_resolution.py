@@ -24,7 +24,7 @@ def test_a_recipe_resolves() -> None:
     [
         (
             "data.train_files=${oc.env:AGENT_RL_UNSET}",
-            "data.train_files: Environment variable 'AGENT_RL_UNSET' not found. Give data.train_files=...",
+            "data.train_files: Environment variable 'AGENT_RL_UNSET' not found. Set data.train_files=...",
         ),
         ("data.train_files=[a,'${oc.env:AGENT_RL_UNSET}']", "data.train_files.1: Environment variable"),
         ("trainer.project_name=${nothing.here}", "trainer.project_name: Interpolation key 'nothing.here' not found"),

@@ -76,7 +76,7 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
         (["tool", "unit-converter"], "is not a name of a Python module. Write it like 'unit_converter'"),
         (["tool", "calculator"], "agent_rl has a tool 'calculator'"),
         (["reward", "json"], "'json' is a module already"),
-        (["tool", "own_tool"], "own_tool: it exists. Name another folder with --to"),
+        (["tool", "own_tool"], "own_tool: it exists. Name a new folder with --to"),
     ],
 )
 def test_what_cannot_be_made_is_refused(

@@ -78,7 +78,7 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
         ({"actor_rollout_ref__actor__kl_loss_type": "low_var"}, "Did you mean 'low_var_kl'"),
         ({"actor_rollout_ref__rollout__name": "vllm"}, "has not been tried with 'vllm'"),
         # without them verl's Megatron engine raises in the first update
-        ({"actor_rollout_ref__rollout__enable_rollout_routing_replay": True}, "do not keep the experts"),
+        ({"actor_rollout_ref__rollout__enable_rollout_routing_replay": True}, "engine's choice of experts"),
     ],
 )
 def test_a_value_that_verl_cannot_use_is_refused(keys: dict[str, Any], message: str) -> None:

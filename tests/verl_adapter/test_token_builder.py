@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-from agent_rl.verl_adapter.token_builder import TemplateBuilder, of_any_template
+from agent_rl.verl_adapter.token_builder import TemplateBuilder, template_builder
 
 PREVIOUS = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}]
@@ -43,7 +43,7 @@ messages = st.one_of(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(several=st.lists(messages, min_size=1, max_size=4), tools=st.sampled_from([None, TOOLS]))
 def test_tokens_are_verls(tokenizer, template, several, tools):
-    verls, ours = make(tokenizer), of_any_template(make(tokenizer))
+    verls, ours = make(tokenizer), template_builder(make(tokenizer))
     for new in several:
         expected = verls.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2], tools=tools)
         assert ours.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, 2], tools=tools) == expected
@@ -53,7 +53,7 @@ def test_tokens_are_verls(tokenizer, template, several, tools):
 def test_the_token_that_ends_a_turn_is_written_where_the_turn_has_none(tokenizer):
     end, newline = tokenizer.convert_tokens_to_ids("<|im_end|>"), tokenizer.encode("\n", add_special_tokens=False)
     new = [{"role": "user", "content": "a"}]
-    ours = of_any_template(make(tokenizer))
+    ours = template_builder(make(tokenizer))
     ended = ours.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5, end])
     assert ended.inserted_token_ids == newline
     cut = ours.merge_context_tokens(PREVIOUS, PREVIOUS + new, [5])
@@ -67,11 +67,11 @@ def test_a_builder_of_images_is_left_as_it_is():
             return []
 
     verls = Images(None)
-    assert of_any_template(verls) is verls
+    assert template_builder(verls) is verls
 
 
 def test_a_template_is_shared_by_all_conversations(tokenizer):
-    one, two = (of_any_template(make(tokenizer)) for _ in range(2))
+    one, two = (template_builder(make(tokenizer)) for _ in range(2))
     assert isinstance(one, TemplateBuilder)
     assert one.template is two.template
-    assert of_any_template(make(tokenizer, x=1)).template is not one.template
+    assert template_builder(make(tokenizer, x=1)).template is not one.template

@@ -233,7 +233,7 @@ def test_sizes_of_what_was_lost_stand_next_to_those_of_what_was_kept():
 def test_the_mean_of_a_validation_is_that_of_the_survivors():
     uids, expected = ["a", "b", "a", "b", "b"], {("s", "a"): 3, ("s", "b"): 4, ("s", "c"): 2}
     columns = {"acc": [1.0, 0.0, 0.5, 0.0, None], "answer": list("xyxyy")}
-    filled, missing = trained_samples.of_survivors(uids, columns, expected)
+    filled, missing = trained_samples.fill_missing_samples(uids, columns, expected)
     assert filled["acc"] == [1.0, 0.0, 0.5, 0.0, None, 0.75, 0.0]
     assert filled["answer"][5:] == ["x", "y"]
     assert filled["uid"] == [*uids, "a", "b"]

@@ -1,6 +1,6 @@
-"""One episode: what an agent is made of (`agent`, `loop`), how it runs (`episode`), and the interfaces that it uses.
+"""One episode: the parts of an agent (`agent`, `loop`), the run (`episode`), and the interfaces that it uses.
 
-Nothing here may know a text format, an engine or verl.
+Nothing here may depend on a text format, an engine or verl.
 """
 
 from agent_rl.agents.episode.hooks import Hooks

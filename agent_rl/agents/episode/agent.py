@@ -28,7 +28,7 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 
 @dataclass(frozen=True)
 class Agent:
-    """One kind of agent. Its functions are called for every episode, and sent to Ray's workers by value.
+    """A kind of agent. Its functions are called for every episode, and sent to Ray's workers by value.
 
     Each function gets the section `agent_rl` as `settings`; each may raise ConfigError for settings that it cannot use.
     """
@@ -36,10 +36,10 @@ class Agent:
     name: str
     """The value of the column `agent_name` or of `rollout.agent.default_agent_loop`."""
     format: MakeFormat
-    """`(settings, limits)`: how turns are written and read."""
+    """`(settings, limits)`: returns the format of turns."""
     user: MakeUser | None = None
-    """`(settings, extra_info)`: who answers the policy's messages, by the row's `extra_info`; None: nobody."""
+    """`(settings, extra_info)`: returns the row's user, who answers the policy's messages; None: no user."""
     wrap_policy: WrapPolicy | None = None
-    """`(settings, limits, policy)`: a policy around the given one; None: the given one itself."""
+    """`(settings, limits, policy)`: returns a policy that wraps the argument; None: no wrapping."""
     hooks: Callable[[], Hooks] | None = None
-    """Makes the hooks of an episode; None: those that `agent_rl.hooks` names."""
+    """Creates the hooks of an episode; None: the class in `agent_rl.hooks`."""

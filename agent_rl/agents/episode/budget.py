@@ -1,6 +1,6 @@
-"""`EpisodeBudget`: what one episode may spend, and whether the policy gets a final turn when it is nearly spent.
+"""`EpisodeBudget`: the limits of an episode, and whether the policy gets a final turn when one is nearly reached.
 
-Without a final turn an episode ends where a budget does. With one, the policy is told which turn is its last:
+Without a final turn an episode ends as soon as a budget is spent. With one, a message announces the policy's last turn:
 that turn is the answer, or the episode ends with the stop reason of the spent budget.
 """
 
@@ -19,27 +19,27 @@ __all__ = ["DEFAULT_MAX_TURNS", "FINAL_TURN", "EpisodeBudget", "EpisodeLimits", 
 
 FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your final answer now."
 DEFAULT_MAX_TURNS = 16
-"""When `multi_turn.max_assistant_turns` is null."""
+"""The limit when `multi_turn.max_assistant_turns` is null."""
 UNLIMITED = 1 << 30
-"""Tokens: the server knows its limit."""
+"""A number of tokens that is never reached: the server enforces its own limit."""
 
 
 class EpisodeLimits(NamedTuple):
-    """What verl's configuration says about an episode, as plain values: reading omegaconf takes longer than an episode.
+    """verl's settings of an episode, as plain values: reading omegaconf takes longer than an episode.
 
     The names are those of verl's `actor_rollout_ref.rollout` and of its section `multi_turn`.
     """
 
     prompt_length: int = UNLIMITED
-    """Tokens of the prompt."""
+    """Maximum tokens of the prompt."""
     response_length: int = UNLIMITED
-    """Tokens after the prompt, observations included."""
+    """Maximum tokens after the prompt, observations included."""
     max_assistant_turns: int | None = None
-    """None: `DEFAULT_MAX_TURNS`."""
+    """Maximum number of assistant turns; None: `DEFAULT_MAX_TURNS`."""
     max_parallel_calls: int = 1
-    """Calls of one turn that are run."""
+    """Maximum number of calls of one turn that are run."""
     max_tool_response_length: int = 256
-    """Characters of a result that the policy is shown."""
+    """Maximum characters of a result that the policy sees."""
     tool_response_truncate_side: TruncateSide = "middle"
     """Which side of a long result is cut."""
     format: str = "hermes"
@@ -48,18 +48,18 @@ class EpisodeLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FinalTurn:
-    """How the last turn is announced, and what is kept for it."""
+    """The announcement of the last turn, and the budget reserved for it."""
 
     text: str = FINAL_TURN
     reserve_tokens: int = 0
-    """Tokens of the policy's budget for that turn and `text`; 0: no such turn when the tokens are spent."""
+    """Tokens reserved for the final turn and `text`; 0: no final turn when the tokens are spent."""
     reserve_seconds: float = 0.0
-    """Seconds of `max_seconds` for that turn; 0: no such turn when the time is up."""
+    """Seconds of `max_seconds` reserved for the final turn; 0: no final turn when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeBudget:
-    """What one episode may spend; the policy itself limits its tokens."""
+    """The limits of one episode; the policy itself limits its tokens."""
 
     max_turns: int | None = None
     max_tool_calls: int | None = None
@@ -69,7 +69,7 @@ class EpisodeBudget:
     max_repeats: int | None = None
     """Turns in a row that only repeat earlier calls, after which the episode ends."""
     final: FinalTurn | None = None
-    """None: no turn is announced as the last."""
+    """The final turn; None: no turn is announced as the last."""
 
 
 class Repeats:
@@ -81,14 +81,14 @@ class Repeats:
         """Turns in a row that only repeated earlier calls."""
 
     def add(self, calls: Sequence[ToolCall]) -> None:
-        """Note a turn's calls."""
+        """Count a turn's calls."""
         keys = {call_key(call) for call in calls}
         self.in_a_row = self.in_a_row + 1 if keys <= self._seen else 0
         self._seen |= keys
 
 
 def make_budget(settings: AgentRLSettings, limits: EpisodeLimits) -> EpisodeBudget:
-    """The budget that a configuration gives each episode.
+    """Return the budget of each episode from a configuration.
 
     Raises:
         ConfigError: the final turn's reserve leaves nothing for the turns before it.

@@ -1,7 +1,7 @@
 """The episode core: one conversation between a policy and its tools, up to its stop reason.
 
-It knows no engine and no text format. A `Format` says how tools are described, how a turn is read and how results are
-shown; a `Policy` gives the turns; a `ToolSession` runs the calls. What happened is recorded on a `Trajectory`.
+It depends on no engine and no text format. A `Format` describes tools, reads turns and renders results; a `Policy`
+generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ async def run_episode(
 
     Args:
         policy: a fresh conversation.
-        format: how turns are written and read.
+        format: writes the prompt and observations, and reads turns.
         tools: an open session; the caller closes it.
         messages: the row's prompt.
-        budget: what may be spent.
+        budget: the limits of the episode.
         hooks: the user's own logic around turns and tools.
-        user: who answers what the policy says instead of calling a tool, until the user is done; None: nobody, the
-            first such turn is the final answer.
-        trajectory: the row's, which the episode fills (`agents.episode.loop.new_trajectory`); None: of no row.
+        user: answers the policy's turns without tool calls, until the user is done; None: the first such turn is the
+            final answer.
+        trajectory: the row's (`agents.episode.loop.new_trajectory`), which the episode fills; None: a new one.
 
     Returns:
         The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
-        prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` says what happened: it is the
-        caller's business not to score it. The same holds for a bug in a tool, a hook or the simulated user, whose
-        traceback `info["bug"]` names.
+        prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause: the
+        caller must not score it. The same applies to a bug in a tool, a hook or the simulated user, whose traceback is
+        in `info["bug"]`.
 
     Raises:
         FatalError: from a tool, a hook, the simulated user or the format.
@@ -87,7 +87,7 @@ async def run_episode(
             trajectory.verdict = plain_reward("the user's verdict", await user.score(trajectory))
     except FatalError:
         raise
-    except Exception as error:  # noqa: BLE001 - what a hook or the user raises goes to the caller, with what went before
+    except Exception as error:  # noqa: BLE001 - an error of a hook or user goes to the caller, with earlier turns
         reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
         _explain(trajectory, error)
     finally:
@@ -101,7 +101,7 @@ async def run_episode(
 
 
 def _check_rewards(turn: Turn) -> None:
-    """Refuse what a hook or a user has written and JSON does not express."""
+    """Refuse rewards of a hook or a user that JSON cannot express."""
     for result in turn.results:
         result.reward = plain_reward(f"the reward of {result.name!r}", result.reward)
     if "reward" in turn.notes:
@@ -140,11 +140,11 @@ class _Episode:
         self.calls = 0
         self.repeats = Repeats() if budget.max_repeats is not None else None
         self.announced: StopReason | None = None
-        """The budget that made the next turn the last; None until the policy has been told."""
+        """The budget that made the next turn the last; None before the announcement."""
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:
-        """One assistant message and the answer to it; the stop reason when it was the last."""
+        """Run one assistant message and the answer to it; return the stop reason if it was the last."""
         if self._seconds_left() <= 0:
             return StopReason.MAX_SECONDS
         if self.hooks is not None:
@@ -179,7 +179,7 @@ class _Episode:
             self.trajectory.answer = answer
             return StopReason.ANSWERED
         if self.announced or self._turns_left() == 0:
-            return await self._hand_in(turn)
+            return await self._submit_answer(turn)
         if (reason := self._too_many(step.calls)) is not None:
             return await self._end(turn, reason)
         try:
@@ -189,7 +189,7 @@ class _Episode:
         return self._answered(turn) or await self._show(turn, self.format.observation(turn.results))
 
     async def _say(self, turn: Turn, text: str | None) -> StopReason | None:
-        """A turn without calls: the answer, unless a user continues the conversation."""
+        """Take a turn without calls as the answer, unless a user continues the conversation."""
         if self.user is not None:
             try:
                 work = self.user.respond(text or "", self.trajectory)
@@ -201,7 +201,7 @@ class _Episode:
             last = self.announced or (StopReason.MAX_TURNS if self._turns_left() == 0 else None)
             if not reply.done and last is None:
                 return await self._show(turn, reply.text)
-            turn.notes["last_word"] = reply.text  # which the policy is not shown
+            turn.notes["last_word"] = reply.text  # the policy does not see it
             if not reply.done:
                 return last
         self.trajectory.answer = text
@@ -216,8 +216,8 @@ class _Episode:
             return self.announced or StopReason.MAX_TURNS
         return await self._show(turn, self.format.correction(error))
 
-    async def _hand_in(self, turn: Turn) -> StopReason:
-        """The last turn asks for calls: only those that hand in the answer are run."""
+    async def _submit_answer(self, turn: Turn) -> StopReason:
+        """Handle calls in the last turn: only those that submit the answer are run."""
         reason = self.announced or StopReason.MAX_TURNS
         calls = [call for call in turn.calls if self.tools.answers(call.name)]
         if calls:
@@ -237,7 +237,7 @@ class _Episode:
         return None
 
     def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
-        """The budget that these calls would exceed; then none of them is run."""
+        """Return the budget that these calls would exceed, so that none of them is run."""
         self.calls += sum(not self.tools.answers(call.name) for call in calls)
         if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS
@@ -259,7 +259,7 @@ class _Episode:
         return results
 
     async def _show(self, turn: Turn, observation: str) -> StopReason | None:
-        """Answer a turn; the policy is told when only one more is left."""
+        """Answer a turn; announce the final turn when only one more is left."""
         if self.budget.final is not None and (spent := self._nearly_spent()) is not None:
             return await self._announce(turn, spent, turn.results, observation)
         reason = await self._extend(turn, self.format.reply(observation, turn.results))
@@ -272,11 +272,11 @@ class _Episode:
         )
 
     async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:
-        """A budget is spent inside a turn: the end, or else the final turn."""
+        """End the episode, or begin the final turn, when a budget is spent within a turn."""
         final = self.budget.final
-        kept = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
-        kept[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
-        if final is None or self.announced or self._turns_left() == 0 or not kept.get(reason, True):
+        has_reserve = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
+        has_reserve[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
+        if final is None or self.announced or self._turns_left() == 0 or not has_reserve.get(reason, True):
             return reason
         turn.results = [_skipped(call, reason) for call in turn.calls]
         return await self._announce(turn, reason, turn.results)
@@ -297,7 +297,7 @@ class _Episode:
         return ended
 
     async def _extend(self, turn: Turn, messages: list[ChatMessage]) -> StopReason | None:
-        """Answer a turn; a policy that folds its history may have to generate for that."""
+        """Append the answer to a turn; a policy that folds its history may generate notes first."""
         try:
             fits, _ = await self._timed(self.policy.extend(messages), self._seconds_left())
         except OutOfTime:
@@ -307,7 +307,7 @@ class _Episode:
         return None if fits else StopReason.MAX_TOKENS
 
     def _nearly_spent(self) -> StopReason | None:
-        """The budget that leaves one more turn and no calls."""
+        """Return the budget that only leaves one more turn, without calls."""
         if self._turns_left() == 1:
             return StopReason.MAX_TURNS
         if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:
@@ -319,7 +319,7 @@ class _Episode:
         return None if self.budget.max_turns is None else self.budget.max_turns - len(self.trajectory.turns)
 
     def _seconds_left(self, *, kept: bool = False) -> float:
-        """Seconds left of the episode; with `kept`, without the final turn's reserve."""
+        """Return the seconds left of the episode; with `kept`, without the final turn's reserve."""
         if self.budget.max_seconds is None:
             return float("inf")
         reserve = self.budget.final.reserve_seconds if kept and self.budget.final else 0.0

@@ -1,4 +1,4 @@
-"""`Format`: how an agent's turns are written and read. An episode itself knows no text format."""
+"""`Format`: writes the prompt and observations of an agent, and reads its turns."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = [
 ]
 
 OPEN, CLOSE = "<think>", "</think>"
-"""Around a thought. It stays in what was sampled and trained on, but a call or an answer inside it does not count."""
+"""Tags around a thought. It is sampled and trained on, but a call or an answer inside it does not count."""
 OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>"), ("[THINK]", "[/THINK]"))
-"""The same of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
+"""Tags around thoughts of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One turn as it was read: calls, or an answer when there are none."""
+    """A parsed turn: its calls, or an answer if there are no calls."""
 
     calls: list[ToolCall] = field(default_factory=list)
     answer: str | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """For `Turn.notes`."""
+    """Entries for `Turn.notes`."""
 
 
 class Format(ABC):
-    """How an agent's turns are written and read."""
+    """Writes the prompt and observations of an agent, and reads its turns."""
 
     stop: Sequence[str] = ()
     """Strings that end a turn."""
     stop_tokens: Sequence[str] = ()
-    """Special tokens that end a turn, beside those of the model's configuration."""
+    """Special tokens that end a turn, in addition to those of the model's configuration."""
     special_tokens: bool = False
     """Whether a turn's text has its special tokens, other than the one that ends it."""
     keep_stop: bool = False
@@ -55,14 +55,14 @@ class Format(ABC):
 
     @abstractmethod
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with the format's instructions and the descriptions of the tools."""
+        """Return the row's messages with the format's instructions and the descriptions of the tools."""
 
     def fresh(self) -> Format:
-        """The format for one episode; a format with state returns a new instance."""
+        """Return the format for one episode; a format with state returns a new instance."""
         return self
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Function schemas for the chat template; none when the prompt's text describes the tools."""
+        """Return function schemas for the chat template; empty if the prompt's text describes the tools."""
         return []
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
@@ -82,28 +82,28 @@ class Format(ABC):
         """
 
     def observation(self, results: Sequence[ToolResult]) -> str:
-        """The text that shows the results of a turn's calls, one below the other."""
+        """Return the text that shows the results of a turn's calls, one below the other."""
         return "\n".join(self._shown(result.text) for result in results)
 
     def correction(self, error: MalformedActionError) -> str:
-        """The text that answers a malformed turn: the mistake, where a result would be."""
+        """Return the text that answers a malformed turn: the mistake, instead of a result."""
         return self._shown(f"Error: {error}")
 
     @abstractmethod
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """The observation as chat messages."""
+        """Return the observation as chat messages."""
 
     def last_word(self, messages: list[ChatMessage], text: str) -> list[ChatMessage]:
-        """The messages with the announcement of the final turn at the end of the last one, if there is one.
+        """Append the announcement of the final turn to the last message, if there is one.
 
-        A separate message would follow one of the same role, which some chat templates refuse.
+        Some chat templates refuse a separate message, because the one before it has the same role.
         """
         if not messages:
             return [{"role": "user", "content": text}]
         *before, last = messages
         content = last["content"]
-        told = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
-        return [*before, {**last, "content": told}]
+        announced = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
+        return [*before, {**last, "content": announced}]
 
     def _shown(self, text: str) -> str:
         before, after = self.around
@@ -125,30 +125,30 @@ class TextFormat(Format):
         self._role = observation_role
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """The system text for these tools."""
+        """Return the system text for these tools."""
         return self._instructions
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> list[ChatMessage]:
-        """The row's messages with the instructions in the system message."""
+        """Return the row's messages with the instructions in the system message."""
         return with_instructions(messages, self.instructions(tools))
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
-        """One message, whatever the number of results."""
+        """Return one message for any number of results."""
         return [{"role": self._role, "content": with_images(observation, results)}]
 
 
 class TextToolFormat(TextFormat):
-    """A format with one text for one tool as its action.
+    """A format whose action is one text for one tool.
 
     Args:
         instructions: system text; None: the default; empty: none.
         observation_role: role of the message that shows the results.
-        tool: the tool that takes the text; None: the only one, or the one of the usual name.
+        tool: the tool that takes the text; None: the only one, or `usual_tool`.
     """
 
     usual_tool: str = ""
     tool_key: str = ""
-    """The configuration key of `tool`."""
+    """The configuration key of `tool`, for errors."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class TextToolFormat(TextFormat):
         self._tool = tool
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """The system text.
+        """Return the system text.
 
         Raises:
             ConfigError: when no tool takes the text.
@@ -169,27 +169,27 @@ class TextToolFormat(TextFormat):
         return super().instructions(tools)
 
     def call(self, text: str, tools: Sequence[ToolSpec]) -> ToolCall:
-        """The call that gives the tool a text.
+        """Return the call that passes a text to the tool.
 
         Raises:
             ConfigError: when there is no such tool, or it has no parameter that alone takes a text.
         """
-        known = {tool.name: tool for tool in tools}
-        wanted = self._tool or (next(iter(known)) if len(known) == 1 else self.usual_tool)
-        if wanted not in known:
-            problem = f"there is no tool {wanted!r} among {sorted(known)}"
+        by_name = {tool.name: tool for tool in tools}
+        name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
+        if name not in by_name:
+            problem = f"there is no tool {name!r} among {sorted(by_name)}"
             remedy = "Name one that multi_turn.tool_config_path and the row's tool_selection have"
             raise ConfigError(self.tool_key, problem, remedy)
-        properties = known[wanted].parameters.get("properties", {})
-        required = known[wanted].parameters.get("required") or list(properties)
+        properties = by_name[name].parameters.get("properties", {})
+        required = by_name[name].parameters.get("required") or list(properties)
         if len(required) != 1 or not _is_text(properties.get(required[0])):
-            problem = f"the tool {wanted!r} needs {required}, where one text is to be given"
+            problem = f"the tool {name!r} needs {required}, but the agent passes one text"
             raise ConfigError(self.tool_key, problem, "Name a tool whose one required parameter is a string")
-        return ToolCall(wanted, {required[0]: text})
+        return ToolCall(name, {required[0]: text})
 
 
 def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    """The messages with the text in the system message, after the text of an existing system message."""
+    """Return the messages with the text in the system message, after any existing system text."""
     if not text:
         return list(messages)
     if messages and messages[0]["role"] == "system":
@@ -198,23 +198,23 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
-    """A message's content: the text, after the images of the results where there are any."""
+    """Return a message's content: the text, after the images of the results if there are any."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
     return [*images, {"type": "text", "text": text}] if images else text
 
 
 def spoken(text: str) -> str:
-    """`text` without its thoughts.
+    """Return `text` without its thoughts.
 
-    A thought may have been opened in the prompt, so that only its end is in `text`, or never be closed.
+    A thought can be opened in the prompt, so that only its end is in `text`, or stay unclosed.
     """
     text = _one_kind(text)
     if CLOSE not in text and OPEN not in text:
         return text
     before, *opened = text.split(OPEN)
-    said = "".join([before, *(part.partition(CLOSE)[2] for part in opened)])
-    _, closed, rest = said.partition(CLOSE)
-    return (rest if closed else said).strip()
+    visible = "".join([before, *(part.partition(CLOSE)[2] for part in opened)])
+    _, closed, rest = visible.partition(CLOSE)
+    return (rest if closed else visible).strip()
 
 
 def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bool:
@@ -229,7 +229,7 @@ def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bo
 
 
 def _one_kind(text: str) -> str:
-    """The text with all thoughts between `OPEN` and `CLOSE`."""
+    """Return the text with all thoughts between `OPEN` and `CLOSE`."""
     for opening, closing in OTHER_THOUGHTS:
         if closing in text or opening in text:
             text = text.replace(opening, OPEN).replace(closing, CLOSE)

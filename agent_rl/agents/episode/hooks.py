@@ -30,21 +30,21 @@ class Hooks:
     """Does nothing; override what you need."""
 
     async def before_turn(self, trajectory: Trajectory) -> None:
-        """Before the policy generates its next turn."""
+        """Called before the policy generates its next turn."""
 
     async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
-        """After a turn that does not end the episode, once it has been answered; True ends it as `STOPPED`."""
+        """Called after the answer to a turn that does not end the episode; True ends it as `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
-        """Before a call is run; a returned result is used instead of the tool's."""
+        """Called before a call is run; a returned result replaces the tool's."""
 
     async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
-        """Before a result is shown to the policy; it may be changed."""
+        """Called before the policy sees a result, which may be changed."""
 
 
 @cache
 def load_hooks(path: str) -> type[Hooks]:
-    """The class that `agent_rl.hooks` names.
+    """Load the class that `agent_rl.hooks` names.
 
     Args:
         path: `package.module.Class`, or `path/to/file.py:Class`.
@@ -52,5 +52,5 @@ def load_hooks(path: str) -> type[Hooks]:
     Raises:
         ConfigError: when there is no such class.
     """
-    found: type[Hooks] = find_class(path, Hooks, Place(KEY))
-    return found
+    hooks_class: type[Hooks] = find_class(path, Hooks, Place(KEY))
+    return hooks_class

@@ -36,13 +36,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class EpisodeSetup:
-    """What all episodes of a run have in common.
+    """The settings and tools that all episodes of a run share.
 
     Attributes:
         settings: the section `agent_rl`.
-        limits: what verl's configuration says.
-        tools: all tools that are configured.
-        tokenizer: counts tokens where `agent_rl.tools.max_result_tokens` is set.
+        limits: the limits in verl's configuration.
+        tools: all configured tools.
+        tokenizer: counts tokens if `agent_rl.tools.max_result_tokens` is set.
     """
 
     settings: AgentRLSettings
@@ -52,10 +52,10 @@ class EpisodeSetup:
 
 
 class EpisodeLoop(ABC):
-    """One row's episode; a new one is made for every row."""
+    """Runs one row's episode; a new instance is created for every row."""
 
     agent: str = ""
-    """The name that trajectories carry."""
+    """The agent's name in trajectories."""
 
     def __init__(self, setup: EpisodeSetup) -> None:
         self.settings, self.limits = setup.settings, setup.limits
@@ -63,18 +63,18 @@ class EpisodeLoop(ABC):
 
     @abstractmethod
     def format(self) -> Format:
-        """How this agent's turns are written and read."""
+        """Return the format of this agent's turns."""
 
     def budget(self) -> EpisodeBudget:
-        """What one episode may spend."""
+        """Return the limits of an episode."""
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
-        """The user's own logic around turns and tools; None: none."""
+        """Return the user's own logic around turns and tools, or None."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """The row's tools, to be opened. The columns `extra_info.tool_selection` and `tools_kwargs` are verl's.
+        """Return the row's unopened tools. The columns `extra_info.tool_selection` and `tools_kwargs` are verl's.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -96,27 +96,27 @@ class EpisodeLoop(ABC):
         )
 
     def user(self, row: Row) -> User | None:
-        """Who the agent talks with; None: nobody."""
+        """Return the user that the agent talks with, or None."""
         return None
 
     def conversation(self, policy: Policy) -> Policy:
-        """The policy of the episode: the given one, or one around it."""
+        """Return the policy of the episode: the argument, or one that wraps it."""
         return policy
 
     async def run_row(self, row: Row, policy: Policy, format: Format) -> Trajectory:
         """Run the row's episode.
 
         Args:
-            row: its columns.
+            row: the row's columns.
             policy: a fresh conversation.
-            format: from the method of that name, which the policy knows as well.
+            format: the result of the method `format`, which the policy uses too.
 
         Returns:
             The trajectory; one with an `error` must not be scored.
 
         Raises:
             FatalError: from a tool, a hook, the simulated user or the format.
-            Exception: from making the hooks or the user.
+            Exception: from creating the hooks or the user.
         """
         trajectory = new_trajectory(row, self.agent)
         try:
@@ -138,10 +138,10 @@ class EpisodeLoop(ABC):
 
 @cache
 def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]:
-    """The class of an agent's episodes.
+    """Return the class of an agent's episodes.
 
     Args:
-        agent: the record; its functions become the methods.
+        agent: the record, whose functions become the methods.
         base: `EpisodeLoop`, or the subclass of it that verl runs.
     """
 
@@ -160,9 +160,9 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 
 
 def new_trajectory(row: Row, agent: str) -> Trajectory:
-    """The trajectory of a row's episode that has not begun: what the row's columns say, and no turns.
+    """Create the trajectory of a row's episode before it begins: the row's data, without turns.
 
-    Its stop reason is `ERROR` until the episode has another one.
+    Its stop reason is `ERROR` until the episode sets another one.
     """
     columns = row_data(row)
     info: dict[str, Any] = {
@@ -186,10 +186,10 @@ def new_trajectory(row: Row, agent: str) -> Trajectory:
 def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[ToolSpec]:
     if not selection:
         return tools
-    known = {tool.name: tool for tool in tools}
-    if missing := [name for name in selection if name not in known]:
+    by_name = {tool.name: tool for tool in tools}
+    if missing := [name for name in selection if name not in by_name]:
         raise UnscoredError(
-            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(known)}: "
+            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(by_name)}: "
             "correct the row or add the tools"
         )
-    return [known[name] for name in selection]
+    return [by_name[name] for name in selection]

@@ -1,4 +1,4 @@
-"""`Policy`: gives the next assistant message of one conversation.
+"""`Policy`: generates the assistant messages of one conversation.
 
 In training it is verl's token server (`token_policy.TokenPolicy`), in tests a script. A policy lives for one episode.
 """
@@ -24,14 +24,14 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """Without a stop string (unless it was to be kept) and what follows it; without special tokens, unless the format
+    """The text before the stop string (or with it, if `keep_stop`); without special tokens, unless the format
     reads them."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
-    """Tool calls, if the endpoint has read them itself; None: calls are in the text."""
+    """Tool calls, if the endpoint has parsed them itself; None: calls are in the text."""
 
 
 class Policy(ABC):
@@ -39,11 +39,11 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """The number of tokens of all conversations together."""
+    """Number of response tokens of all conversations together."""
     earlier_tokens: Sequence[int] = ()
     """Response tokens of each conversation before this one."""
     reserve: int = 0
-    """Tokens at the end of the budget that are kept free: `generate` stops before them, `extend` does not fill them."""
+    """Tokens to keep free at the end of the budget: `generate` stops before them, `extend` does not fill them."""
 
     @property
     def longest_tokens(self) -> int:
@@ -54,7 +54,7 @@ class Policy(ABC):
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Start the conversation, or replace it by a new one.
 
-        The earlier conversation stays a training sequence of its own.
+        The earlier conversation stays a separate training sequence.
 
         Args:
             messages: the prompt.
@@ -66,10 +66,10 @@ class Policy(ABC):
 
     @abstractmethod
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """The next assistant message; it ends before the first of the stop strings.
+        """Generate the next assistant message; it ends before the first of the stop strings.
 
         Args:
-            stop: the strings.
+            stop: the stop strings.
             keep_stop: the message ends after the stop string instead, for example a closing tag.
 
         Raises:
@@ -81,12 +81,12 @@ class Policy(ABC):
         """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
 
     def take_notes(self) -> dict[str, Any]:
-        """The policy's notes on the last extension, for `Turn.notes`."""
+        """Return the policy's notes on the last extension, for `Turn.notes`."""
         return {}
 
 
 class ScriptedPolicy(Policy):
-    """Plays given assistant messages in order; a token is a whitespace-separated word."""
+    """Plays assistant messages from a list in order; a token is a whitespace-separated word."""
 
     def __init__(self, texts: Iterable[str], max_tokens: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
@@ -102,7 +102,7 @@ class ScriptedPolicy(Policy):
         self.earlier_tokens.append(self.response_tokens - sum(self.earlier_tokens))
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """The next text of the script.
+        """Return the next text of the script.
 
         Raises:
             EngineError: when the script is used up.
@@ -114,12 +114,12 @@ class ScriptedPolicy(Policy):
         left = len(words) if self._max_tokens is None else self._left(self._max_tokens)
         text = " ".join(words[:left])
         self.response_tokens += min(len(words), left)
-        shown = cut_at_stop(text, stop, keep_stop)
-        self.messages.append({"role": "assistant", "content": shown})
-        return Generation(shown, min(len(words), left), "length" if left < len(words) else "stop")
+        text_shown = cut_at_stop(text, stop, keep_stop)
+        self.messages.append({"role": "assistant", "content": text_shown})
+        return Generation(text_shown, min(len(words), left), "length" if left < len(words) else "stop")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the messages unless the budget is spent by them."""
+        """Append the messages unless they use up the budget."""
         tokens = sum(len(message["content"].split()) for message in messages)
         if self._max_tokens is not None and tokens >= self._left(self._max_tokens):
             return False
@@ -132,9 +132,9 @@ class ScriptedPolicy(Policy):
 
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
-    """The text before the first of the stop strings, or with it."""
-    found = [(position, each) for each in stop if (position := text.find(each)) >= 0]
-    if not found:
+    """Cut the text before, or with `keep_stop` after, the first of the stop strings."""
+    matches = [(position, each) for each in stop if (position := text.find(each)) >= 0]
+    if not matches:
         return text
-    position, first = min(found, key=lambda each: each[0])
+    position, first = min(matches, key=lambda each: each[0])
     return text[: position + len(first) * keep_stop]

@@ -1,4 +1,4 @@
-"""The prompt of a row as text: what the policy is shown first, with the agent's instructions and the row's tools."""
+"""Renders a row's prompt as the policy sees it, with the agent's instructions and the row's tools."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from agent_rl.tools.declared import declared_functions
 __all__ = ["render_prompt"]
 
 WITHOUT_TOOLS = "single_turn_agent"
-"""verl's own loop that shows no tools; its other one shows all of them in the template's way."""
+"""verl's own loop without tools; its other loop passes all tools to the chat template."""
 
 
 def render_prompt(
     row: Mapping[str, Any], agent: str, setup: EpisodeSetup, tokenizer: Any, options: Mapping[str, Any] | None = None
 ) -> str:
-    """The prompt of a row, rendered by a chat template.
+    """Render the prompt of a row with a chat template.
 
     Args:
-        row: with `prompt`, and the tools that it chooses.
-        agent: name of its loop; one that is not ours is shown as verl's loops show it.
-        setup: with the tools of the run.
-        tokenizer: of the model, with its template; None: each message below its role, then the tools for the template.
-        options: further arguments of the template.
+        row: the row, with `prompt` and its selection of tools.
+        agent: name of its loop; a loop that is not ours is rendered like verl's loops.
+        setup: holds the tools of the run.
+        tokenizer: the model's, with its template; None: each message below its role, then the tools for the template.
+        options: additional arguments of the template.
     """
     info = row.get("extra_info") or {}
     chosen = info.get("tool_selection")

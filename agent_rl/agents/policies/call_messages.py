@@ -1,4 +1,4 @@
-"""Turns with calls as messages, in the forms that chat templates take.
+"""Turns with calls as messages, in the forms that chat templates accept.
 
 Templates differ: arguments as an object or as JSON, content as text or null, and whether a result names its call.
 """
@@ -14,24 +14,24 @@ from agent_rl.trajectory import ToolCall
 __all__ = ["CALL_ID", "MARK", "call_turns", "marked_turns"]
 
 MARK = "Xq7Mark"
-"""What a made-up turn says."""
+"""The text of a made-up turn."""
 CALL_ID = "call00000"
-"""As long as Mistral's templates demand, which take no other."""
+"""A call id of the only length that Mistral's templates accept."""
 
 
 def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
-    """A turn with these calls, in each form."""
+    """Yield a turn with these calls in each form."""
     for content, as_text in (("", False), ("", True), (None, False), (None, True)):
         yield _turn(content, [(call.id or _id(n), call.name, call.arguments) for n, call in enumerate(calls)], as_text)
 
 
 def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Made-up turns with the mark as late in them as possible, and the messages that answer them."""
+    """Yield made-up turns with the mark as late as possible, and the messages that answer them."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
-    said = {"role": "assistant", "content": MARK}
+    turn = {"role": "assistant", "content": MARK}
     if not results:
-        yield said, messages
+        yield turn, messages
         return
     named = [{"name": "f", "tool_call_id": _id(n), **given} for n, given in enumerate(results)]
     replaced = iter(named)
@@ -44,7 +44,7 @@ def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[s
                 for n, each in enumerate(named)
             ]
             yield _turn(content, calls, as_text), shown
-    yield said, messages
+    yield turn, messages
 
 
 def _turn(content: str | None, calls: Sequence[tuple[str, str, Any]], as_text: bool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
-The endpoint renders the whole conversation again for every turn and counts the tokens, so this is for evaluation and
-not exact enough to train on. The tokens of an observation are estimated from its characters until the next turn has
-been answered. Where the endpoint reports no usage, tokens count as 0.
+The endpoint renders the whole conversation again for every turn and counts the tokens, so this is only for evaluation:
+it is not exact enough for training. The tokens of an observation are estimated from its characters until the next
+response. If the endpoint reports no usage, tokens count as 0.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["ChatEndpoint", "ChatPolicy"]
 
 
 class ChatEndpoint(PolicySource):
-    """One model behind one address.
+    """A model behind an address.
 
     Args:
-        url: of the server; `/v1` is added where no path is given.
-        model: its name there.
-        sampling: how turns are sampled.
+        url: the server's URL; `/v1` is added if it has no path.
+        model: the model's name at the server.
+        sampling: the sampling parameters.
         options: see `open_client`.
 
     Raises:
@@ -51,7 +51,7 @@ class ChatEndpoint(PolicySource):
         self.sampling = sampling
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
-        """A new conversation; the endpoint handles special tokens."""
+        """Start a new conversation; the endpoint handles special tokens."""
         return ChatPolicy(self, usage, seed)
 
 
@@ -65,7 +65,7 @@ class ChatPolicy(Policy):
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
         self._grown = 0  # tokens of the conversation beyond that
         self.earlier_tokens: list[int] = []
-        self._pending = 0  # tokens of what was appended since the last answer, estimated
+        self._pending = 0  # estimated tokens appended since the last answer
         self._per_character = 0.0  # tokens, in the conversation so far
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
@@ -83,7 +83,7 @@ class ChatPolicy(Policy):
             UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
         """
         left = self._left()
-        if left <= 0:  # the observation has used up what was left
+        if left <= 0:  # the observation has used up the budget
             return Generation("", 0, "length")
         try:
             completion = await self._endpoint.client.chat(self._body(left, stop))
@@ -97,17 +97,17 @@ class ChatPolicy(Policy):
         except RemoteError as error:
             raise EngineError(str(error)) from error
         finish = completion.finish
-        said = encodable(completion.text)
+        text = encodable(completion.text)
         if keep_stop and finish == "stop":
-            said = _with_stop(said, stop, completion.matched_stop)
-        text = cut_at_stop(said, stop, keep_stop)
-        if any(each in said for each in stop):
-            finish = "stop"  # whatever followed
+            text = _with_stop(text, stop, completion.matched_stop)
+        text = cut_at_stop(text, stop, keep_stop)
+        if any(each in text for each in stop):
+            finish = "stop"  # regardless of the text after it
         raw = completion.message.get("tool_calls") or []
         self.messages.append({"role": "assistant", "content": text, **({"tool_calls": raw} if raw else {})})
         tokens = self._count(completion.usage)
         calls = _calls(raw)
-        if raw and calls is None:  # for the format to say what is wrong with them
+        if raw and calls is None:  # so that the format reports what is wrong with them
             text = "\n".join([text, *map(_as_text, raw)]).strip()
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
@@ -142,7 +142,7 @@ class ChatPolicy(Policy):
         }
 
     def _count(self, usage: Mapping[str, Any]) -> int:
-        """Update the totals; returns the sampled tokens of the turn."""
+        """Update the totals; return the sampled tokens of the turn."""
         prompt, sampled = (int(usage.get(key) or 0) for key in ("prompt_tokens", "completion_tokens"))
         self._usage.requests += 1
         self._usage.input_tokens += prompt
@@ -150,7 +150,7 @@ class ChatPolicy(Policy):
         if not self.prompt_tokens and prompt > limit:
             raise UnscoredError(f"the prompt has {prompt} tokens, more than sampling.max_prompt_tokens={limit}")
         self.prompt_tokens = self.prompt_tokens or prompt
-        self._first = self._first or min(prompt, limit)  # of a restarted conversation the rest counts as response
+        self._first = self._first or min(prompt, limit)  # after a restart, tokens beyond it count as response
         self._grown = max(self._grown, prompt + sampled - self._first)
         self._pending = 0
         self._per_character = (prompt + sampled) / max(1, _characters(self.messages))
@@ -159,7 +159,7 @@ class ChatPolicy(Policy):
 
 
 def _with_stop(text: str, stop: Sequence[str], matched: Any) -> str:
-    """The text with the stop string that ended it, which servers leave out: the one they name, or an open tag's."""
+    """Append the stop string that the server removed: the one it reports, or the closing tag of an open tag."""
     if not isinstance(matched, str):
         opened = (each for each in stop if each.startswith("</") and text.count(f"<{each[2:]}") > text.count(each))
         matched = next(opened, "")
@@ -171,7 +171,7 @@ def _characters(messages: Sequence[ChatMessage]) -> int:
 
 
 def _sendable(message: ChatMessage) -> ChatMessage:
-    """The message with its images as OpenAI's interface takes them."""
+    """Return the message with its images in the form of OpenAI's interface."""
     if isinstance(message["content"], str) or not message["content"]:
         return message
     return {**message, "content": [_part(part) if "image" in part else part for part in message["content"]]}
@@ -185,7 +185,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
-    """The endpoint's tool calls; None when there are none, or one cannot be read."""
+    """Return the endpoint's tool calls; None if there are none, or one cannot be read."""
     calls = []
     for call in raw:
         try:
@@ -200,7 +200,7 @@ def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
 
 
 def _as_text(call: Any) -> str:
-    """A call as models of the Hermes family write it."""
+    """Return a call as models of the Hermes family write it."""
     function = call.get("function") if isinstance(call, dict) else None
     name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else ("", call)
     return f'<tool_call>\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n</tool_call>'

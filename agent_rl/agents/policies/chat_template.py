@@ -1,12 +1,12 @@
-"""The text around turns, as a model's chat template writes it, whatever the template.
+"""The tokens that a chat template puts around turns, derived from any template.
 
-A conversation grows by what was sampled and by what follows a turn: the token that ends it if it was not sampled, the
-messages of the environment, and the start of the next turn. What follows is found by rendering a short made-up
-conversation, in which a turn with a mark stands before the same messages: it is the text after the mark. Nothing of
-the conversation itself is rendered again.
+A conversation grows by sampled tokens and by the continuation after each turn: the token that ends it if it was not
+sampled, the environment's messages, and the start of the next turn. To derive the continuation, a short made-up
+conversation is rendered, in which a turn with a mark precedes the same messages: it is the text after the mark. The
+conversation itself is never rendered again.
 
-A template may refuse what an agent needs (a system message, two messages of one role in a row). `fitted` says the same
-in messages that it takes.
+A template may refuse what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites
+the messages to a form that it accepts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.policies.call_messages import CALL_ID, MARK, call_turns, marked_turns
-from agent_rl.agents.policies.shown_tools import SYNTAX, as_users, with_tools
+from agent_rl.agents.policies.shown_tools import SYNTAX, as_user_message, with_tools
 from agent_rl.agents.syntaxes import SYNTAXES, Syntax
 from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.agents.tool_call import AUTO, FORMAT_KEY
@@ -48,15 +48,15 @@ MOST = 256
 """Entries of the cache; a full one is emptied."""
 
 USER = {"role": "user", "content": "Hello."}
-"""A question that every template takes."""
+"""A question that every template accepts."""
 _RESULT = {"role": "tool", "name": "f", "tool_call_id": CALL_ID, "content": "5"}
 
 
 class Following(NamedTuple):
-    """What the template writes after a turn."""
+    """The template's continuation after a turn."""
 
     closing: list[int]
-    """Tokens that end the turn, and what is written before the next message; empty: the next message ends it."""
+    """Tokens from the end of the turn up to the next message; empty: the next message ends the turn."""
     rest: list[int]
     """Tokens of the messages and of the next turn's start."""
 
@@ -65,16 +65,16 @@ class ChatTemplate:
     """A tokenizer's chat template with its options.
 
     Args:
-        tokenizer: of transformers, with its template set.
-        options: further variables of the template (`data.apply_chat_template_kwargs`).
-        name: for tables.
+        tokenizer: a transformers tokenizer with its template set.
+        options: additional variables of the template (`data.apply_chat_template_kwargs`).
+        name: the name in tables.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None, name: str = "") -> None:
         self.tokenizer, self.options, self.name = tokenizer, dict(options or {}), name
         self._known: dict[Any, tuple[Any, Any]] = {}
         self._taken: dict[Any, int] = {}
-        """By the shape of the messages that answer a turn: which form of the turn it takes."""
+        """The accepted form of a turn, by the shape of the messages that answer it."""
 
     @property
     def label(self) -> str:
@@ -82,7 +82,7 @@ class ChatTemplate:
         return f"{self.name} ({hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:8]})"
 
     def text(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
-        """The conversation as text, with or without the start of the next turn; raises what the template raises."""
+        """Render the conversation, with or without the start of the next turn; the template may raise any error."""
         if tools and not self.names_tools:
             messages, tools = with_tools(messages, tools, system=self.takes_system, form=self.asks_for_calls), None
         return self._rendered(messages, tools or self._no_tools, prompt=prompt)
@@ -94,24 +94,24 @@ class ChatTemplate:
         return str(text)
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens, without added special tokens."""
+        """Return the text's tokens, without added special tokens."""
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int], *, special: bool = True) -> str:
-        """The text of tokens, with or without its special tokens."""
+        """Return the text of tokens, with or without its special tokens."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=not special))
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name of the syntax of calls (`SYNTAXES`): in which it writes them, or `with_tools` asks for them.
+        """The name of the syntax (`SYNTAXES`) in which the template writes calls, or `with_tools` requests them.
 
-        None: it has a place for tools, and writes calls in no syntax that is known.
+        None: the template shows tools, but writes calls in no known syntax.
         """
         return self._own_syntax or (SYNTAX if self.asks_for_calls else None)
 
     @cached_property
     def asks_for_calls(self) -> bool:
-        """Whether it has no place for tools and writes no calls: `text` asks for them in `shown_tools.SYNTAX`."""
+        """Whether the template shows no tools and writes no calls, so that `text` asks for `shown_tools.SYNTAX`."""
         return not self.names_tools and self._own_syntax is None
 
     @cached_property
@@ -119,7 +119,7 @@ class ChatTemplate:
         arguments = {"place": MARK, "days": 3}
         properties = {"place": {"type": "string"}, "days": {"type": "integer"}}
         spec = ToolSpec("forecast", "The weather.", {"type": "object", "properties": properties}, object)
-        wanted = [ToolCall("forecast", arguments)]
+        calls = [ToolCall("forecast", arguments)]
         for turn in call_turns([ToolCall("forecast", arguments, CALL_ID)]):
             with contextlib.suppress(Exception):  # a template may raise anything
                 written = self._rendered([USER, turn], [spec.schema()], prompt=False)
@@ -127,12 +127,12 @@ class ChatTemplate:
                     before = self._rendered([USER], [spec.schema()], prompt=prompt)
                     text = written[same_beginning(written, before) :]
                     for name, syntax in SYNTAXES.items():
-                        if _read(syntax, text, [spec]) == wanted:
+                        if _read(syntax, text, [spec]) == calls:
                             return name
         return None
 
     def rendered(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
-        """The conversation as a server renders it, which reads the calls in its turns first."""
+        """Render the conversation like a server, which parses the calls in its turns first."""
         if self.asks_for_calls:
             return self._fitted_text(messages, tools, prompt=prompt)
         with contextlib.suppress(Exception):
@@ -140,34 +140,34 @@ class ChatTemplate:
         return self._fitted_text(messages, tools, prompt=prompt)
 
     def prompt_ids(self, messages: Messages, tools: Any = None) -> list[int]:
-        """The tokens of a whole conversation with the start of the next turn.
+        """Return the tokens of a whole conversation with the start of the next turn.
 
         Raises:
-            Exception: whatever the template raises for messages that it does not take even when they are fitted.
+            Exception: any error of the template for messages that it refuses even when they are fitted.
         """
         key = ("prompt", id(tools), repr(messages))
         ids: list[int] = self._once(key, tools, lambda: self.encode(self._fitted_text(messages, tools, prompt=True)))
         return list(ids)
 
     def following(self, appended: Messages, tools: Any = None) -> Following:
-        """What follows a turn when these messages answer it.
+        """Return the continuation after a turn that these messages answer.
 
         Raises:
-            Exception: whatever the template raises for them.
+            Exception: any error of the template for these messages.
         """
         key = ("following", id(tools), repr(appended))
-        found: Following = self._once(key, tools, lambda: self._find_following(appended, tools))
-        return found
+        result: Following = self._once(key, tools, lambda: self._find_following(appended, tools))
+        return result
 
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
-        """The messages as the template takes them.
+        """Return the messages in a form that the template accepts.
 
         A system message that it refuses begins the first message of the user; messages of one role in a row that it
-        refuses become one; results that it refuses become messages of the user, if it has no place for tools either.
+        refuses become one; results that it refuses become messages of the user, if it does not show tools either.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
-            fitted = [as_users(message) if message["role"] == "tool" else message for message in fitted]
+            fitted = [as_user_message(message) if message["role"] == "tool" else message for message in fitted]
         if not self.takes_system and fitted and fitted[0]["role"] == "system":
             fitted[0]["role"] = "user"
         if self.takes_repeated_users:
@@ -182,42 +182,42 @@ class ChatTemplate:
 
     @cached_property
     def added_tokens(self) -> list[str]:
-        """Those of the vocabulary's added tokens, long ones first."""
+        """The vocabulary's added tokens, long ones first."""
         return sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
 
     @cached_property
     def names_tools(self) -> bool:
-        """Whether it has a place for tools; if not, `text` puts them into a message."""
+        """Whether the template shows tools; if not, `text` puts them into a message."""
         template = self.tokenizer.chat_template
         return not isinstance(template, str) or re.search(r"\btools\b", template) is not None
 
     @cached_property
     def takes_system(self) -> bool:
-        """Whether it renders a system message."""
+        """Whether the template renders a system message."""
         text = self._try([{"role": "system", "content": MARK}, USER])
         return text is not None and MARK in text
 
     @cached_property
     def takes_repeated_users(self) -> bool:
-        """Whether it renders two messages of the user in a row."""
+        """Whether the template renders two messages of the user in a row."""
         return self._try([USER, USER]) is not None
 
     @cached_property
     def _takes_results(self) -> bool:
-        """Whether it renders the result of a tool."""
+        """Whether the template renders the result of a tool."""
         with contextlib.suppress(Exception):  # a template may raise anything
             return bool(self._following_as_given([_RESULT], None))
         return False
 
     @cached_property
     def end_id(self) -> int | None:
-        """The special token with which it ends an answer; None: the next message ends it."""
+        """The special token that ends an answer; None: the next message ends it."""
         followings = self._followings[:1]
         return next((token for each in followings for token in self._specials(each.closing)[-1:]), None)
 
     @cached_property
     def end_ids(self) -> frozenset[int]:
-        """The special tokens with which it ends a turn; none: the next message ends it."""
+        """The special tokens that end a turn; empty: the next message ends it."""
         closings = [each.closing for each in self._followings]
         alone = self._try([USER, {"role": "assistant", "content": MARK}])
         if alone is not None and MARK in alone:
@@ -226,25 +226,25 @@ class ChatTemplate:
 
     @cached_property
     def start_ids(self) -> frozenset[int]:
-        """The special tokens with which messages of the environment begin."""
+        """The special tokens that begin messages of the environment."""
         starts = [each.rest[0] for each in self._followings if each.rest]
         return self.special_ids.intersection(starts)
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """The tokenizer's special tokens, also those without a role of their own."""
+        """The tokenizer's special tokens, including those without a specific role."""
         added = getattr(self.tokenizer, "added_tokens_decoder", {})
         marked = {number for number, token in added.items() if token.special}
         return frozenset(marked | set(self.tokenizer.all_special_ids))
 
     @cached_property
     def _followings(self) -> list[Following]:
-        """What follows a turn that a user answers, and one that a tool answers, where it takes them."""
-        found = []
+        """The continuations after a turn answered by a user and by a tool, if the template accepts them."""
+        followings = []
         for message in (USER, _RESULT):
             with contextlib.suppress(Exception):  # a template may raise anything
-                found.append(self.following([message]))
-        return found
+                followings.append(self.following([message]))
+        return followings
 
     def _fitted_text(self, messages: Messages, tools: Any, *, prompt: bool) -> str:
         try:
@@ -257,23 +257,23 @@ class ChatTemplate:
             raise
 
     def _with_calls(self, messages: Messages) -> list[dict[str, Any]]:
-        """The messages with calls as the template's own variable, where they are the text of a turn."""
-        found, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
-        for number, message in enumerate(found):
+        """Return the messages with calls in a turn's text moved to the template's `tool_calls`."""
+        converted, syntax = [dict(message) for message in messages], SYNTAXES[self.syntax or "hermes"]
+        for number, message in enumerate(converted):
             content = message.get("content")
             if message["role"] != "assistant" or message.get("tool_calls") or not isinstance(content, str):
                 continue
             try:
-                said, calls = syntax.read(content, ())
+                visible, calls = syntax.read(content, ())
             except MalformedActionError:
                 continue
             if calls:
-                for call, after in zip(calls, found[number + 1 :], strict=False):
+                for call, after in zip(calls, converted[number + 1 :], strict=False):
                     call.id = call.id or after.get("tool_call_id", "")
-                message.update(next(call_turns(calls)), content=said)
+                message.update(next(call_turns(calls)), content=visible)
             elif CHANNEL in content:
                 message["content"] = spoken(without_channels(content))
-        return found
+        return converted
 
     def _find_following(self, appended: Messages, tools: Any) -> Following:
         try:
@@ -292,7 +292,7 @@ class ChatTemplate:
             try:
                 alone = self._alone(turn, tools)
                 answered = self.text([USER, turn, *messages], tools, prompt=True).rpartition(MARK)
-            except Exception as error:  # noqa: BLE001 - the template's: it may take another form of the turn
+            except Exception as error:  # noqa: BLE001 - the template may accept another form of the turn
                 problem = problem or error
                 continue
             if alone[1] and answered[1]:
@@ -304,15 +304,15 @@ class ChatTemplate:
         raise problem or ValueError(f"the chat template does not show the turn before messages of roles {roles}")
 
     def _alone(self, turn: Mapping[str, Any], tools: Any) -> tuple[str, str, str]:
-        """The rendering of a made-up turn that nothing answers yet, divided at the mark."""
+        """Return the rendering of a made-up unanswered turn, divided at the mark."""
         key = ("alone", id(tools), repr(turn))
-        found: tuple[str, str, str] = self._once(
+        parts: tuple[str, str, str] = self._once(
             key, tools, lambda: self.text([USER, turn], tools, prompt=False).rpartition(MARK)
         )
-        return found
+        return parts
 
     def _divided(self, alone: str, answered: str) -> Following:
-        """The text after the mark, divided where the turn has ended."""
+        """Return the text after the mark, divided at the end of the turn."""
         if answered.startswith(alone):
             return Following(self.encode(alone), self.encode(answered[len(alone) :]))
         ids = self.encode(answered)
@@ -324,7 +324,7 @@ class ChatTemplate:
 
     @cached_property
     def _no_tools(self) -> list[Any] | None:
-        """What it takes for no tools: a template for tools alone may want an empty list."""
+        """The template's value for "no tools": one that requires tools may need an empty list."""
         self.__dict__["_no_tools"] = None
         if self._try([USER]) is not None:
             return None
@@ -338,9 +338,9 @@ class ChatTemplate:
             return None
 
     def _once(self, key: Any, tools: Any, make: Callable[[], Any]) -> Any:
-        """The cached value of a key, else that of `make`; tools are kept, so that no other object gets their id."""
-        if (known := self._known.get(key)) is not None:
-            return known[0]
+        """Return the cached value of a key, else that of `make`; tools are stored, so that their id is not reused."""
+        if (cached := self._known.get(key)) is not None:
+            return cached[0]
         value = make()
         if len(self._known) >= MOST:
             self._known.clear()
@@ -352,25 +352,25 @@ _templates: dict[tuple[int, str, str], ChatTemplate] = {}
 
 
 def template_of(tokenizer: Any, options: Mapping[str, Any] | None = None) -> ChatTemplate:
-    """The template of a tokenizer; the same object, with its cache, for all conversations of a process."""
+    """Return the template of a tokenizer; all conversations of a process share the object and its cache."""
     key = (id(tokenizer), str(tokenizer.chat_template), repr(options or {}))
     return _templates.get(key) or _templates.setdefault(key, ChatTemplate(tokenizer, options))
 
 
 def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any] | None = None) -> EpisodeLimits:
-    """The limits with the syntax of calls that the chat template writes, where `multi_turn.format=auto`.
+    """Return the limits; `multi_turn.format=auto` is replaced by the syntax that the chat template writes.
 
     Raises:
-        ConfigError: it writes none that is known.
+        ConfigError: the template writes no known syntax.
     """
     if limits.format != AUTO:
         return limits
     if (syntax := template_of(tokenizer, options).syntax) is None:
-        known = ", ".join(SYNTAXES)
+        syntaxes = ", ".join(SYNTAXES)
         raise ConfigError(
             FORMAT_KEY,
             f"the chat template: {NO_SYNTAX}",
-            f"Name the syntax that the model writes, one of {known}, or use react_agent",
+            f"Name the syntax that the model writes, one of {syntaxes}, or use react_agent",
         )
     return limits._replace(format=syntax)
 
@@ -383,7 +383,7 @@ def _read(syntax: Syntax, text: str, tools: Sequence[ToolSpec]) -> list[ToolCall
 
 
 def same_beginning(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """How many first items of two sequences are the same."""
+    """Return how many leading items of two sequences are equal."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
 

@@ -1,10 +1,10 @@
-"""What `agent_rl.mask_void` and `agent_rl.mask_overlong` leave out of the loss.
+"""Excludes void turns and overlong trajectories from the loss (`agent_rl.mask_void` and `agent_rl.mask_overlong`).
 
 Void turns, which have neither a call nor an answer, are rare and improbable, and their gradients are large: SimpleTIR
-(arXiv 2509.02479) leaves out whole trajectories that have one. Of a trajectory that the token budget ended, nobody
-knows how it would have gone on, so that its reward is noise: DAPO (arXiv 2503.14476, section 3.4) leaves it out.
+(arXiv 2509.02479) leaves out whole trajectories that have one. A trajectory that the token
+budget ended has no known outcome, so its reward is noise: DAPO (arXiv 2503.14476, section 3.4) leaves it out.
 
-The reward of what is left out stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
+The reward of an excluded trajectory stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
 `apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change the mask alone.
 """
 
@@ -17,26 +17,26 @@ from typing import Literal
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
-__all__ = ["trained_on"]
+__all__ = ["masked_sequences"]
 
 
-def trained_on(
+def masked_sequences(
     sequences: list[TrainingSequence],
     trajectory: Trajectory,
     mask_void: Literal["none", "turn", "trajectory"],
     mask_overlong: bool = False,
 ) -> list[TrainingSequence]:
-    """The training sequences of a trajectory, with mask 0 on what is left out.
+    """Return the training sequences of a trajectory, with mask 0 on excluded tokens.
 
     Args:
-        sequences: all of them, in order; each run of sampled tokens is a turn, or the notes of a fold.
-        trajectory: its stop reason and turns count.
-        mask_void: `turn`: void turns are left out, and sequences in which nothing remains. `trajectory`: with a void
-            turn, everything is.
-        mask_overlong: with the stop reason `max_tokens`, everything is.
+        sequences: all sequences, in order; each run of sampled tokens is a turn, or the notes of a fold.
+        trajectory: supplies the stop reason and the turns.
+        mask_void: `turn`: exclude void turns, and sequences in which nothing remains. `trajectory`: exclude all of a
+            trajectory with a void turn.
+        mask_overlong: exclude all of a trajectory with the stop reason `max_tokens`.
 
     Returns:
-        At least one sequence. With `turn`, it ends with the last token that is trained on, because the reward stands on
+        At least one sequence. With `turn`, it ends with the last token that is trained on, because the reward is on
         the last token, unless an image follows.
     """
     void = mask_void != "none" and any(map(_is_void, trajectory.turns))
@@ -55,7 +55,7 @@ def _is_void(turn: Turn) -> bool:
 
 
 def _kept(turns: Sequence[Turn]) -> Iterator[tuple[bool, bool]]:
-    """For each run of sampled tokens, whether it is trained on, and whether images follow it."""
+    """Yield, for each run of sampled tokens, whether it is trained on, and whether images follow it."""
     for turn in turns:
         yield not _is_void(turn), any(result.images for result in turn.results)
         if "fold" in turn.notes:

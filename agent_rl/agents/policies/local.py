@@ -1,4 +1,4 @@
-"""A transformers model in this process, where no server runs: small models, tests, a quick look at a checkpoint.
+"""A transformers model in this process, without a server: for small models, tests, and a quick look at a checkpoint.
 
 Waiting requests are generated as one batch. It is not an inference engine: a batch is as slow as its
 longest turn, and every turn computes the whole conversation again.
@@ -23,11 +23,11 @@ class LocalModel(TokenSource):
     """A model folder, or a name on the Hub.
 
     Args:
-        model: where the weights are.
-        chat: its tokenizer.
+        model: the model's folder or name.
+        chat: the model's tokenizer.
         sampling: how turns are sampled; `seed` is not used.
-        batch: conversations that are generated together.
-        dtype: of the weights, as transformers takes it.
+        batch: maximum number of conversations that are generated together.
+        dtype: the dtype of the weights, in transformers' form.
 
     Raises:
         ConfigError: there is no such model.
@@ -88,13 +88,13 @@ class LocalModel(TokenSource):
         kinds: dict[str, list[int]] = {}
         for number, (_, params, _) in enumerate(requests):
             kinds.setdefault(repr((params.get("stop"), params.get("stop_token_ids"))), []).append(number)
-        found: dict[int, Sampled] = {}
+        results: dict[int, Sampled] = {}
         for numbers in kinds.values():
-            found.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
-        return [found[number] for number in range(len(requests))]
+            results.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
+        return [results[number] for number in range(len(requests))]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
-        """Requests with the same parameters but for `max_new_tokens`; transformers generates without gradients."""
+        """Generate for requests that differ only in `max_new_tokens`; transformers disables gradients."""
         import torch
 
         params = requests[0][1]
@@ -131,7 +131,7 @@ class LocalModel(TokenSource):
 
 
 def _row(ids: list[int], limit: int, ends: set[int], pad: int, scores_TV: Any) -> Sampled:
-    """One row up to its end, where the batch went on for others: after a stop string it was padded."""
+    """Cut one row of a batch at its own end; shorter rows are padded."""
     ids = ids[:limit]
     while ids and ids[-1] == pad and pad not in ends:
         ids.pop()

@@ -18,7 +18,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["Media", "has_media", "new_images", "require_vision", "with_images", "without_images"]
 
 _IMAGES = ("image", "image_url")
-"""Types of a part of a message."""
+"""Types of message parts that are images."""
 
 
 @dataclass(slots=True)
@@ -33,15 +33,15 @@ class Media:
     video_payload: Callable[..., Any] = lambda *_: None
     """verl's `build_sglang_video_payload`."""
     features: dict[str, Any] = field(default_factory=dict)
-    """The processor's output for the prompt beside its ids."""
+    """The processor's output for the prompt, except the token ids."""
 
     def images_of(self, messages: Sequence[ChatMessage]) -> list[Any]:
-        """The images of messages that begin with the prompt's."""
+        """Return the images of a conversation that begins with the prompt's messages."""
         parts = _image_parts(messages)
         return [*self.images[: len(parts)], *(part["image"] for part in parts[len(self.images) :])]
 
     def shown(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """The prompt's messages with its images as the policy is shown them, instead of paths and bytes."""
+        """Return the prompt's messages with the images that the policy sees, instead of paths and bytes."""
         left = iter(self.images)
 
         def part_of(part: dict[str, Any]) -> dict[str, Any]:
@@ -56,23 +56,23 @@ class Media:
         ]
 
     def render(self, builder: Any, messages: list[ChatMessage], tools: Any, images: list[Any]) -> list[int]:
-        """Token ids of a whole conversation.
+        """Return the token ids of a whole conversation.
 
         Raises:
             ConfigError: when the conversation has media and the model takes text only.
         """
-        others = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
-        if not images and not others:
+        media = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
+        if not images and not media:
             return list(builder.build_initial_tokens(messages, tools=tools))
         require_vision(builder)
         return list(
             builder.build_initial_tokens(
-                messages, tools=tools, images=images or None, mm_inputs_out=self.features, **others
+                messages, tools=tools, images=images or None, mm_inputs_out=self.features, **media
             )
         )
 
     def request(self, images: list[Any]) -> dict[str, Any]:
-        """The arguments for verl's server beside the ids."""
+        """Return the arguments for verl's server, except the token ids."""
         if not images and self.videos is None and self.audios is None:
             return {}
         return {
@@ -88,16 +88,16 @@ class Media:
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
-        """The media of a training sequence with these images, as verl's trainer takes them."""
-        given = {"images": images or None, "videos": self.videos, "audios": self.audios}
-        return {name: value for name, value in given.items() if value is not None}
+        """Return the media of a training sequence with these images, in the form of verl's trainer."""
+        media = {"images": images or None, "videos": self.videos, "audios": self.audios}
+        return {name: value for name, value in media.items() if value is not None}
 
 
 def new_images(builder: Any, messages: Sequence[ChatMessage]) -> list[Any]:
-    """The images of tools' results.
+    """Return the images in tool results.
 
     Raises:
-        ConfigError: when the model takes none.
+        ConfigError: the model does not accept images.
     """
     images = [part["image"] for part in _image_parts(messages)]
     if images:
@@ -119,12 +119,12 @@ def require_vision(builder: Any) -> None:
 
 
 def has_media(messages: Sequence[ChatMessage]) -> bool:
-    """Whether any message has more than text."""
+    """Whether any message has content other than text."""
     return any(part["type"] != "text" for message in messages for part in _parts(message))
 
 
 def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """The messages with a row's images at their marks, in the form that verl's data set gives them."""
+    """Return the messages with a row's images at their marks, as verl's data set returns them."""
     from PIL import Image
 
     stored = (io.BytesIO(image["bytes"]) if image.get("bytes") else image["path"] for image in images)
@@ -137,7 +137,7 @@ def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, A
 
 
 def without_images(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages as JSON data, with the places of their images; none where they have videos or audios."""
+    """Return the messages as JSON data with placeholders for images; empty if they have videos or audios."""
     if any(part["type"] not in ("text", *_IMAGES) for message in messages for part in _parts(message)):
         return []
     return [{**message, "content": [part if part["type"] == "text" else {"type": "image"} for part in _parts(message)]}

@@ -1,4 +1,4 @@
-"""In which way a conversation that is rendered again differs from what was written turn by turn."""
+"""Classifies how a conversation that is rendered again differs from the text written turn by turn."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ THOUGHTS = (
     ("<|channel>thought", "<channel|>"),
     ("<|channel|>analysis<|message|>", "<|end|>"),
 )
-"""What stands around a thought, by family."""
+"""Marks around a thought, by model family."""
 
 
 def difference(template: ChatTemplate, written: str, later: str) -> str:
-    """One of `IN_WHITE_SPACE`, `IN_THOUGHTS` and `IN_ORDER` where the renderings differ in no more; else empty.
+    """Return the only kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`; empty for any other.
 
     Args:
-        template: of both.
+        template: the template of both renderings.
         written: the beginning of a conversation.
         later: the whole, or the beginning, rendered again.
     """
@@ -41,7 +41,7 @@ def difference(template: ChatTemplate, written: str, later: str) -> str:
 
 
 def _words(template: ChatTemplate, text: str) -> list[str]:
-    """The text without thoughts, special tokens and the marks around them."""
+    """Return the text without thoughts, special tokens and the marks around them."""
     for begin, end in THOUGHTS:
         text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", " ", text, flags=re.DOTALL)
         text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # opened by the prompt

@@ -1,7 +1,7 @@
-"""Turns from a script, as tokens: worked episodes to learn from, and policies that a learned one is compared with.
+"""Turns from a script, as tokens: example episodes to learn from, and baselines for a trained policy.
 
 The conversation is that of training (`agents.policies.token_policy`), and only the sampler is replaced. So the tokens
-and the mask of a scripted episode are those that the trainer gets when a model writes the same turns.
+and the mask of a scripted episode equal those of a model that writes the same turns.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled
 __all__ = ["Script", "ScriptedTokens"]
 
 Script = Generator[str, str, None]
-"""Yields the turns of one episode, and is sent what the environment answers to each."""
+"""Yields the turns of one episode, and is sent the environment's answer to each."""
 
 
 class ScriptedTokens(TokenPolicy):
-    """One conversation whose turns a script writes.
+    """A conversation whose turns a script writes.
 
     Args:
-        script: of this episode; it has to give the last turn, too.
+        script: this episode's script; it must also yield the last turn.
         chat: the model's tokenizer.
-        response_length: most tokens after the prompt.
-        format: of the agent.
+        response_length: maximum tokens after the prompt.
+        format: the agent's format.
     """
 
     def __init__(self, script: Script, chat: ChatTokenizer, response_length: int, format: Format) -> None:
@@ -58,7 +58,7 @@ class _Sampler:
         self.observation: str | None = None
 
     async def generate(self, *, sampling_params: dict[str, Any], **_: Any) -> Sampled:
-        """The next turn with the token that ends it, cut at the limit; one that goes on for too long is an error."""
+        """Return the next turn with its end token, cut at the limit; a turn that is too long is an error."""
         turn = next(self._script) if self.observation is None else self._script.send(self.observation)
         ids = [*self._tokenizer.encode(turn, add_special_tokens=False), self._tokenizer.eos_token_id]
         most = sampling_params["max_new_tokens"]

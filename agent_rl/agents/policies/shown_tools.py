@@ -1,6 +1,6 @@
-"""Tools for a chat template that shows none: a section of the first message, which asks for calls as Hermes does.
+"""Describes tools in the first message, for a chat template that shows no tools; calls are requested as in Hermes.
 
-Models that were trained on several forms (SmolLM3) have it in prompts like this; others learn it in training.
+Models that were trained on several forms (SmolLM3) know such prompts; others learn the form in training.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["SYNTAX", "as_users", "call_text", "with_tools"]
+__all__ = ["SYNTAX", "as_user_message", "call_text", "with_tools"]
 
 SYNTAX = "hermes"
-"""In which the section asks for calls (`agent_rl.agents.syntaxes.SYNTAXES`)."""
+"""The syntax in which the section asks for calls (`agent_rl.agents.syntaxes.SYNTAXES`)."""
 
 _SECTION = """# Tools
 
@@ -33,37 +33,37 @@ For each call, write a JSON object with the function's name and arguments within
 def with_tools(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], *, system: bool, form: bool
 ) -> list[dict[str, Any]]:
-    """The messages with the tools in the first one.
+    """Return the messages with the tools in the first one.
 
     Args:
-        messages: of a conversation.
-        tools: schemas as OpenAI has them.
-        system: whether the template takes a system message; otherwise the section begins the user's.
-        form: whether the model has to be told how to write a call.
+        messages: the messages of a conversation.
+        tools: schemas in OpenAI's form.
+        system: whether the template accepts a system message; otherwise the section begins the user's.
+        form: whether the section explains how to write a call.
     """
     section = _SECTION.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)) + (
         _FORM if form else ""
     )
-    shown = [dict(message) for message in messages]
-    if system and (not shown or shown[0]["role"] != "system"):
-        return [{"role": "system", "content": section}, *shown]
-    content = shown[0]["content"] if shown else ""
+    copies = [dict(message) for message in messages]
+    if system and (not copies or copies[0]["role"] != "system"):
+        return [{"role": "system", "content": section}, *copies]
+    content = copies[0]["content"] if copies else ""
     if isinstance(content, str):
         parts = [content, section] if system else [section, content]
         joined: Any = "\n\n".join(part for part in parts if part)
     else:
         joined = [{"type": "text", "text": f"{section}\n\n"}, *content]
-    return [{**(shown[0] if shown else {"role": "user"}), "content": joined}, *shown[1:]]
+    return [{**(copies[0] if copies else {"role": "user"}), "content": joined}, *copies[1:]]
 
 
 def call_text(calls: Sequence[ToolCall]) -> str:
-    """The text of a turn with these calls, as the section asks for it."""
+    """Return the text of a turn with these calls, in the form that the section requests."""
     written = [json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False) for call in calls]
     return "\n".join(f"<tool_call>\n{each}\n</tool_call>" for each in written)
 
 
-def as_users(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool's result as a message of the user, for a template that takes no message of a tool."""
+def as_user_message(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's result as a message of the user, for a template that refuses tool messages."""
     content = result["content"]
     if isinstance(content, str):
         return {"role": "user", "content": f"<tool_response>\n{content}\n</tool_response>"}

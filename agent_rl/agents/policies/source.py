@@ -1,4 +1,4 @@
-"""`PolicySource`: where the episodes of one evaluation get their policies from."""
+"""`PolicySource`: supplies the policies for the episodes of an evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ClientOptions", "PolicySource", "PolicyUsage", "Sampling", "open_cli
 
 
 class Sampling(BaseModel):
-    """How turns are sampled; the names are those of verl's `val_kwargs`."""
+    """Sampling parameters, with the names of verl's `val_kwargs`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -59,7 +59,7 @@ class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The client of its server; None: it has none."""
+    """The client of the server; None without a server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -71,7 +71,7 @@ class PolicySource(ABC):
             await self.client.__aexit__()
 
     async def check(self) -> None:
-        """Refuse what cannot work, before the first episode.
+        """Check that the model can be used, before the first episode.
 
         Raises:
             ConfigError: the model cannot be reached, or has another name.
@@ -81,26 +81,26 @@ class PolicySource(ABC):
 
     @abstractmethod
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> Policy:
-        """A fresh conversation.
+        """Start a new conversation.
 
         Args:
-            usage: is kept up to date by the policy.
-            seed: of its sampling, where the model takes one; None: the model's own.
-            format: says which special tokens end a turn and belong to its text; None: only the model's configuration.
+            usage: updated by the policy.
+            seed: the sampling seed, if the model accepts one; None: the model's own.
+            format: sets which special tokens end a turn and belong to its text; None: only the model's configuration.
         """
 
 
 def open_client(
     url: str, model: str, *, api_key_env: str | None = None, concurrency: int = 64, timeout_s: float = 600
 ) -> ChatClient:
-    """A client for a model's server.
+    """Open a client for a model's server.
 
     Args:
-        url: of the server; `/v1` is added where no path is given.
-        model: its name there.
+        url: the server's URL; `/v1` is added if it has no path.
+        model: the model's name at the server.
         api_key_env: environment variable that holds the API key; None: none is sent.
-        concurrency: requests at one time.
-        timeout_s: seconds of one attempt of a request; all attempts have three times as many.
+        concurrency: maximum number of requests at a time.
+        timeout_s: seconds per attempt of a request; all attempts together get three times as many.
 
     Raises:
         ConfigError: the URL is not one, or the API key is not in the environment.

@@ -1,8 +1,8 @@
 """Token-exact conversations with verl's token server.
 
-What the policy sampled is what is trained on. Token ids are appended and never re-tokenized, the mask is 1 exactly on
-sampled tokens, log-probs stay aligned. The text around turns comes from a
-builder, which knows the model's chat template.
+Training uses exactly the tokens that the policy sampled. Token ids are appended and never re-tokenized, the mask is 1
+exactly on sampled tokens, and log-probs stay aligned. The text around turns comes from a builder, which knows the
+model's chat template.
 
 A conversation that cannot continue by appending (thoughts that the template drops, a history that is replaced by a
 summary) starts a new training sequence, in which rendered tokens have mask 0.
@@ -34,31 +34,31 @@ class TrainingSequence(NamedTuple):
     logprobs: list[float] | None
     """For each response token, 0 where it was not sampled; None when not requested."""
     images: list[Any]
-    """Those whose places are in these tokens, in order."""
+    """The images whose placeholders are in these tokens, in order."""
 
 
 class TokenPolicy(Policy):
-    """One conversation with verl's token server.
+    """A conversation with verl's token server.
 
     Args:
         server: verl's token server, or an object with the same `generate`.
-        builder: an object with verl's interface for this (`ContinuousTokenBuilder`).
-        tokenizer: the model's.
-        sampling_params: of every request.
-        prompt_length: most tokens of the prompt.
-        response_length: most tokens of a training sequence's response.
-        engine_stops: whether the engine knows text, and so stop strings.
-        format: says which special tokens end a turn, and whether its text has them; None: only the model's
+        builder: an object with the interface of verl's `ContinuousTokenBuilder`.
+        tokenizer: the model's tokenizer.
+        sampling_params: the parameters of every request.
+        prompt_length: maximum tokens of the prompt.
+        response_length: maximum tokens of a training sequence's response.
+        engine_stops: whether the engine supports stop strings.
+        format: determines which special tokens end a turn, and whether its text has them; None: only the model's
             configuration.
-        media: what the prompt has beside text.
+        media: the images, videos and audios of the prompt.
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
 
     Attributes:
         prompt_ids: the prompt's token ids.
         ids: prompt and response token ids so far.
-        mask, logprobs: as in `TrainingSequence`, so far.
-        extra_fields: what the server reports (versions of the weights), in verl's form.
-        preempted: how often the engine preempted the requests; -1 when it does not say.
+        mask, logprobs: the current values of these fields of `TrainingSequence`.
+        extra_fields: the server's reports (versions of the weights), in verl's form.
+        preempted: how often the engine preempted the requests; -1 if unknown.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TokenPolicy(Policy):
         self._earlier: list[TrainingSequence] = []
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
-        self._answered_images = 0  # those before the last sampled token
+        self._answered_images = 0  # images before the last sampled token
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
         self.mask: list[int] = []
@@ -100,14 +100,14 @@ class TokenPolicy(Policy):
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
-        """Sampled and observation tokens together, over all training sequences."""
+        """Number of sampled and observation tokens in all training sequences."""
         return sum(self.earlier_tokens) + len(self.mask)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Render the prompt; called again, start a new training sequence.
 
         Raises:
-            UnscoredError: when it is longer than `data.max_prompt_length`, or leaves no token for an answer.
+            UnscoredError: the prompt is longer than `data.max_prompt_length`, or leaves no token for an answer.
         """
         images = self.media.images_of(messages)
         ids = self.media.render(self._builder, list(messages), tools or None, images)
@@ -122,7 +122,7 @@ class TokenPolicy(Policy):
         self._messages, self._tools = list(messages), tools
 
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
-        """Sample one turn within what is left of `data.max_response_length`."""
+        """Sample one turn within the rest of `data.max_response_length`."""
         left = self._response_length - self.reserve - len(self.mask)
         params = {**self._sampling_params, "max_new_tokens": left}
         if stop and self._engine_stops:
@@ -147,15 +147,15 @@ class TokenPolicy(Policy):
             )
         if self.logprobs is not None and (logprobs is None or len(logprobs) != len(sampled)):
             raise EngineError(f"{len(sampled)} tokens came with {len(logprobs or ())} log-probs")
-        kept, text, stopped = self._cut(sampled, stop, keep_stop)
-        result = self._builder.merge_assistant_tokens(self.ids, kept)
-        self._apply(result, logprobs[: len(kept)] if self.logprobs is not None else None)
+        turn_ids, text, stopped = self._cut(sampled, stop, keep_stop)
+        result = self._builder.merge_assistant_tokens(self.ids, turn_ids)
+        self._apply(result, logprobs[: len(turn_ids)] if self.logprobs is not None else None)
         finished = stopped or output.stop_reason != "length"
         if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
-            self._append(self._missing_end(kept[-1], stopped or not finished))
+            self._append(self._missing_end(turn_ids[-1], stopped or not finished))
         self._messages.append({"role": "assistant", "content": text})
         self._answered_images = len(self.images)
-        return Generation(text, len(kept), "stop" if finished else "length")
+        return Generation(text, len(turn_ids), "stop" if finished else "length")
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages with the template's text around them."""
@@ -177,7 +177,7 @@ class TokenPolicy(Policy):
         return True
 
     def sequences(self) -> list[TrainingSequence]:
-        """The training sequences: one, unless the conversation was restarted.
+        """Return the training sequences: one, unless the conversation was restarted.
 
         Raises:
             UnscoredError: when nothing was sampled.
@@ -189,9 +189,9 @@ class TokenPolicy(Policy):
         return sequences
 
     def record(self) -> Tokens:
-        """The conversation and its training sequences as JSON data, for the trace.
+        """Return the conversation and its training sequences as JSON data, for the trace.
 
-        The messages have only the places of their images, and are left out where there are videos or audios.
+        The messages have placeholders for images, and are omitted if there are videos or audios.
         """
         sequences = [
             TokenSequence(
@@ -247,9 +247,9 @@ class TokenPolicy(Policy):
             self.logprobs.extend([0.0] * len(ids))
 
     def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, bool]:
-        """Tokens up to the end of the first stop string; their text; whether there was a stop string.
+        """Return the tokens up to the end of the first stop string, their text, and whether there was a stop string.
 
-        A stop string that is kept may be followed by the token that ends a turn: it was sampled, and stays.
+        If the stop string is kept, a sampled end-of-turn token after it is kept too.
         """
         text = self._text(sampled)
         if not any(each in text for each in stop):
@@ -275,13 +275,13 @@ class TokenPolicy(Policy):
         return token is not None and (token == self._tokenizer.eos_token_id or token in ends)
 
     def _im_end(self) -> int | None:
-        """The token that the template ends a turn with, where the builder knows it."""
+        """The token with which the template ends a turn, if the builder knows it."""
         return getattr(self._builder, "_im_end_id", None)
 
     def _missing_end(self, last: int, ended: bool) -> list[int]:
-        """The token that ends a turn, if the turn did not write it: the template's next turn needs it.
+        """Return the end-of-turn token if the turn lacks it: the template's next turn needs it.
 
-        The builder's token, if it knows one: a tokenizer's eos may differ, and a model may stop at several tokens.
+        The builder's token has priority: a tokenizer's eos may differ, and a model may stop at several tokens.
         """
         end = self._im_end()
         if end is None and ended:
@@ -289,7 +289,7 @@ class TokenPolicy(Policy):
         return [] if end is None or last == end else [end]
 
     def _note(self, output: Any) -> None:
-        """Keep what verl reports of the server's answers: versions of the weights and preemptions."""
+        """Store verl's reports on the server's answers: versions of the weights and preemptions."""
         if not self.extra_fields:
             self.extra_fields.update(output.extra_fields)
         elif output.extra_fields.get("max_global_steps") is not None:
@@ -299,9 +299,9 @@ class TokenPolicy(Policy):
 
 
 def _with_stops(sampling_params: dict[str, Any], tokenizer: Any, stop_tokens: Sequence[str]) -> dict[str, Any]:
-    """The parameters with the ids of those tokens that the model has."""
+    """Return the parameters with the ids of the stop tokens in the model's vocabulary."""
     ids = [tokenizer.convert_tokens_to_ids(token) for token in stop_tokens]
-    known = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
-    if not known:
+    stop_ids = {token for token in ids if token is not None and token >= 0 and token != tokenizer.unk_token_id}
+    if not stop_ids:
         return sampling_params
-    return {**sampling_params, "stop_token_ids": sorted({*(sampling_params.get("stop_token_ids") or ()), *known})}
+    return {**sampling_params, "stop_token_ids": sorted({*(sampling_params.get("stop_token_ids") or ()), *stop_ids})}

@@ -10,11 +10,11 @@ __all__ = ["load_tokenizer"]
 
 
 def load_tokenizer(name: str, key: str) -> Any:
-    """The tokenizer of a model.
+    """Load the tokenizer of a model.
 
     Args:
         name: the model's folder, or its name on the Hub.
-        key: what named it, for errors.
+        key: the setting that named it, for errors.
 
     Raises:
         ConfigError: there is no such tokenizer, or it has no chat template.

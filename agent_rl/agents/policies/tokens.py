@@ -1,8 +1,8 @@
 """Policies over tokens: token ids in, token ids out, from SGLang or vLLM.
 
-The conversation is the one of training (`agents.policies.token_policy`) with another server behind it, so that an
-episode is token for token what the trainer would have sampled. The text around turns comes from the same
-builder, which is given to these sources: they do not know verl.
+The conversation is the one of training (`agents.policies.token_policy`) with another server, so that an episode
+equals the trainer's token for token. The text around turns comes from the same
+builder, which is passed to these sources, because they must not depend on verl.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ __all__ = ["ChatTokenizer", "SGLangTokens", "Sampled", "TokenSource", "VLLMToken
 
 
 class ChatTokenizer(NamedTuple):
-    """A model's tokenizer, and what makes the tokens around its turns."""
+    """A model's tokenizer, and the builder of the tokens around its turns."""
 
     tokenizer: Any
     builder: Any
-    """As for `TokenPolicy`."""
+    """The builder for `TokenPolicy`."""
 
 
 @dataclass(slots=True)
 class Sampled:
-    """What was sampled; the attributes are those of verl's `TokenOutput`."""
+    """Sampled tokens, with the attributes of verl's `TokenOutput`."""
 
     token_ids: list[int]
     log_probs: list[float] | None = None
     stop_reason: str | None = None
-    """`length` when the limit on tokens ended it, `abort` when the server did."""
+    """`length` if the token limit ended the sample, `abort` if the server did."""
     num_preempted: int | None = None
     extra_fields: dict[str, Any] = field(default_factory=dict)
 
 
 class TokenSource(PolicySource):
-    """A server of tokens with the tokenizer of its model.
+    """A token server with the tokenizer of its model.
 
     Args:
         chat: the tokenizer and the template's tokens.
-        sampling: how turns are sampled.
+        sampling: the sampling parameters.
     """
 
     engine_stops = True
@@ -58,7 +58,7 @@ class TokenSource(PolicySource):
     logprobs = False
     """Whether to request the log-probability of every sampled token."""
     drop_thoughts = False
-    """Whether the context drops thoughts of earlier turns where the chat template does."""
+    """Whether the context drops thoughts of earlier turns if the chat template does."""
 
     def __init__(self, chat: ChatTokenizer, sampling: Sampling) -> None:
         self.tokenizer, self.builder = chat
@@ -78,7 +78,7 @@ class TokenSource(PolicySource):
         """
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
-        """A fresh conversation."""
+        """Start a new conversation."""
         sampling = self.sampling
         params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
         params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}
@@ -111,7 +111,7 @@ class SGLangTokens(TokenSource):
         """Check that the server answers and is SGLang.
 
         Raises:
-            ConfigError: it is not there, or not SGLang.
+            ConfigError: the server does not answer, or is not SGLang.
         """
         answer = await self.client.reach(f"{self.url}/get_server_info")
         if not answer.ok:
@@ -173,7 +173,7 @@ class VLLMTokens(TokenSource):
 
 
 class _Server:
-    """The source as verl's token server looks to one conversation."""
+    """Gives one conversation the source with the interface of verl's token server."""
 
     def __init__(self, source: TokenSource, usage: PolicyUsage) -> None:
         self._source, self._usage = source, usage

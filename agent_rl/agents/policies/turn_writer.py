@@ -1,4 +1,4 @@
-"""Turns in a model's own words, for conversations that no model has sampled: those of checks and of tables."""
+"""Writes turns in a model's own format, for made-up conversations in checks and tables."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["TurnWriter"]
 
 
 class TurnWriter:
-    """Writes turns as a chat template does, without what ends a turn.
+    """Writes turns as a chat template does, without the end of the turn.
 
     Args:
-        template: of the model.
-        tools: that the template is given.
+        template: the model's chat template.
+        tools: the tools that are passed to the template.
     """
 
     def __init__(self, template: ChatTemplate, tools: Any = None) -> None:
         self.template, self.tools = template, tools
 
     def calls(self, calls: Sequence[ToolCall]) -> str:
-        """A turn with these calls.
+        """Return a turn with these calls.
 
         Raises:
-            ValueError: the template writes none.
+            ValueError: the template writes no calls.
         """
         template = self.template
         if template.asks_for_calls:
@@ -48,7 +48,7 @@ class TurnWriter:
         raise ValueError("the chat template writes no calls")
 
     def answer(self, text: str) -> str:
-        """A turn that says this."""
+        """Return a turn with this text."""
         template = self.template
         opening = template.encode(template.text([USER], prompt=True))
         full = template.text([USER, {"role": "assistant", "content": MARK}], prompt=False)
@@ -57,7 +57,7 @@ class TurnWriter:
         return template.decode(before[same:]) + text if same == len(opening) else text
 
     def after_thought(self, text: str) -> str:
-        """The turn after a thought, if the template has opened one at the start of the turn."""
+        """Return the turn after a thought, if the template opens one at the start of the turn."""
         opening = self.template.text([USER], self.tools, prompt=True)
         for begin, end in THOUGHTS:
             if begin in opening and end not in opening.rpartition(begin)[2]:

@@ -1,4 +1,4 @@
-"""How models write native tool calls: one pure function for each syntax, under the name that verl gives it.
+"""Parses the native tool calls of models: one pure function per syntax, under verl's name for it.
 
 `llama3_json`, `mistral` and `deepseek_v3` are this package's own. Where verl's parser of the same name
 reads calls, these read the same; where it drops a call, these raise a `MalformedActionError` for the policy to see.
@@ -18,15 +18,15 @@ __all__ = ["SYNTAXES", "Syntax"]
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """One syntax."""
+    """A syntax of tool calls."""
 
     read: Callable[[str, Sequence[ToolSpec]], tuple[str, list[ToolCall]]]
-    """From a turn's text, special tokens included, the text beside the calls and the calls.
+    """Splits a turn's text, special tokens included, into the text around the calls and the calls.
 
     Raises MalformedActionError for a call that cannot be read.
     """
     stop_tokens: tuple[str, ...] = ()
-    """Special tokens that end a turn, beside those of the model's configuration."""
+    """Special tokens that end a turn, in addition to those of the model's configuration."""
 
 
 SYNTAXES = {
@@ -43,4 +43,4 @@ SYNTAXES = {
     "llama3_json": Syntax(json_calls.llama3_json),
     "mistral": Syntax(json_calls.mistral),
 }
-"""By the value of `actor_rollout_ref.rollout.multi_turn.format`."""
+"""The syntaxes by the value of `actor_rollout_ref.rollout.multi_turn.format`."""

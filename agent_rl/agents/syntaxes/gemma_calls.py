@@ -21,11 +21,11 @@ _HEAD = re.compile(r"\s*call:([\w.-]+)(?=\{)")
 _QUOTED = r'<\|"\|>((?:(?!<\|"\|>).)*)<\|"\|>'
 _KEY, _BARE = r"([^:,{}\[\]\s]+)", r'((?!<\|"\|>)[^,{}\[\]\s][^,{}\[\]]*)'
 _PIECE = re.compile(rf"([{{,]\s*)(?:{_QUOTED}|{_KEY})\s*:|{_QUOTED}|{_BARE}", re.DOTALL)
-"""A key with what stands before it, a text, or a bare value."""
+"""A key with the punctuation before it, a text, or a bare value."""
 
 
 def gemma4(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
-    """The text before the first call, and the calls.
+    """Return the text before the first call, and the calls.
 
     Raises:
         MalformedActionError: for a call that cannot be read.

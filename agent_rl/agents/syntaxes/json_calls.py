@@ -1,7 +1,7 @@
 """Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi, gpt-oss and deepseek_v3.
 
-Each function takes a turn's text with its special tokens and the tools, and gives the text beside the calls, and the
-calls.
+Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls, and
+the calls.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _DEEPSEEK = [
     f"<\uff5ctool\u2581{name}\uff5c>" for name in ("calls\u2581begin", "call\u2581begin", "sep", "call\u2581end")
 ]
 CHANNEL = "<|channel|>"
-"""Before the name of a message's channel in turns of gpt-oss."""
+"""The token before the name of a message's channel in turns of gpt-oss."""
 
 _HARMONY_END = re.compile(r"<\|(?:end|call|return)\|>")
 _RECIPIENT = re.compile(r"to=functions\.([^\s<]+)")
 
 
 def hermes(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>`, once for each call (Qwen2.5, Qwen3, Hermes)."""
-    said, *opened = text.split("<tool_call>")
+    """Parse `<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>`, once per call (Qwen2.5, Qwen3, Hermes)."""
+    content, *opened = text.split("<tool_call>")
     calls = []
     for part in opened:
         body, closed, rest = part.partition("</tool_call>")
         if not closed:
             unreadable("<tool_call> is not closed by </tool_call>")
         calls.append(call_from(read_call_json(body), "arguments", "parameters"))
-        said += rest
-    return without_ends(said), calls
+        content += rest
+    return without_ends(content), calls
 
 
 def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`{"name": "f", "parameters": {"x": 1}}`, several separated by `;`, with or without `<|python_tag|>` (Llama 3)."""
+    """Parse `{"name": "f", "parameters": {"x": 1}}`, separated by `;`, with or without `<|python_tag|>` (Llama 3)."""
     content, tagged, body = text.partition(_PYTHON_TAG)
     if not tagged:
         content, body = "", text
@@ -67,7 +67,7 @@ def llama3_json(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]`, or `[TOOL_CALLS]f[ARGS]{"x": 1}` for each (Mistral)."""
+    """Parse `[TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]`, or `[TOOL_CALLS]f[ARGS]{"x": 1}` each (Mistral)."""
     content, *bodies = text.split(_TOOL_CALLS)
     calls: list[ToolCall] = []
     for raw in bodies:
@@ -88,7 +88,7 @@ def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` in a section (Kimi K2).
+    """Parse `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` (Kimi K2).
 
     The name is between `functions.` and the running number; the whole is the call's id.
     """
@@ -103,7 +103,7 @@ def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Special tokens around `f<sep>{"x": 1}` (DeepSeek V3.1), or `function<sep>f` and fenced JSON (V3, R1)."""
+    """Parse special tokens around `f<sep>{"x": 1}` (DeepSeek V3.1), or `function<sep>f` and fenced JSON (V3, R1)."""
     section, opening, separator, closing = _DEEPSEEK
     content, parts = _in_section(text, section, opening, closing)
     calls = []
@@ -117,7 +117,7 @@ def deepseek_v3(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[str, list[str]]:
-    """The text before the section with calls, and what each call has between its tokens."""
+    """Return the text before the section with calls, and the text of each call between its tokens."""
     content, opened, body = text.partition(section)
     _, parts = blocks(body, opening, closing)
     if opened and not parts:
@@ -126,12 +126,12 @@ def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[st
 
 
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Harmony messages: one to `functions.f` is a call, the one in the channel `final` the answer (gpt-oss)."""
+    """Parse Harmony messages: one to `functions.f` is a call, the one in the channel `final` the answer (gpt-oss)."""
     if "<|message|>" not in text:
         if "<|channel|>" in text:
             unreadable("a message has no <|message|>")
         return without_ends(text), []
-    calls, final, said, at = [], None, [], 0
+    calls, final, content, at = [], None, [], 0
     while (begin := text.find("<|message|>", at)) >= 0:
         header, start = text[at:begin], begin + len("<|message|>")
         end = _HARMONY_END.search(text, start)
@@ -142,12 +142,12 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
         elif channel == ["final"]:
             final = body
         elif channel != ["analysis"]:
-            said.append(body)
-    return without_ends(" ".join(said) if final is None else final), calls
+            content.append(body)
+    return without_ends(" ".join(content) if final is None else final), calls
 
 
 def without_channels(text: str) -> str:
-    """A turn of gpt-oss as plain text: the channel `final`, after a thought that is the channel `analysis`."""
+    """Return a turn of gpt-oss as plain text: the channel `analysis` as a thought, then the channel `final`."""
     parts: dict[str, list[str]] = {"analysis": [], "final": []}
     for message in text.split(CHANNEL)[1:]:
         header, _, body = message.partition("<|message|>")
@@ -158,7 +158,7 @@ def without_channels(text: str) -> str:
 
 
 def _json_sequence(raw: str) -> list[Any]:
-    """JSON values, separated by semicolons, commas or nothing."""
+    """Parse JSON values that are separated by semicolons, commas or nothing."""
     decoder, values, position = json.JSONDecoder(strict=False), [], 0
     while position < len(raw):
         if raw[position] in "; ,\n\t\r":

@@ -1,4 +1,4 @@
-"""What the syntaxes of tool calls have in common: JSON that can be stored again, and values by the tool's schema."""
+"""Helpers for the syntaxes of tool calls: JSON that can be stored again, and values by the tool's schema."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def unreadable(why: str) -> NoReturn:
 
 
 def read_json(raw: str) -> Any:
-    """A JSON value that can be stored as JSON again; line breaks inside its strings are taken as they are.
+    """Parse a JSON value that can be stored as JSON again; raw line breaks in its strings are accepted.
 
     Raises:
-        ValueError: when it is not JSON, nested too deeply, or has what JSON cannot carry (infinity, a lone surrogate).
+        ValueError: it is not JSON, nested too deeply, or has values that JSON cannot hold (infinity, a lone surrogate).
     """
     try:
         value = json.loads(raw, strict=False)
@@ -50,7 +50,7 @@ def read_json(raw: str) -> Any:
 
 
 def read_call_json(raw: str, what: str = "it") -> Any:
-    """A JSON value of a call.
+    """Parse a JSON value of a call.
 
     Raises:
         MalformedActionError: `read_json` refuses it.
@@ -62,11 +62,11 @@ def read_call_json(raw: str, what: str = "it") -> Any:
 
 
 def call_from(value: Any, *arguments_keys: str) -> ToolCall:
-    """The call that a JSON object describes; arguments that are JSON within a string are read as well.
+    """Return the call that a JSON object describes; arguments may also be JSON within a string.
 
     Args:
         value: the object.
-        arguments_keys: what the arguments may be called.
+        arguments_keys: the accepted keys of the arguments.
 
     Raises:
         MalformedActionError: when the value is not such an object.
@@ -89,7 +89,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
 
 
 def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
-    """The JSON types that each parameter of a tool may have; an empty set where its schema does not say."""
+    """Return the JSON types of each parameter of a tool; an empty set if its schema names none."""
     properties: Mapping[str, Any] = next(
         (tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {}
     )
@@ -97,11 +97,11 @@ def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]
 
 
 def typed(raw: str, types: set[str] | None) -> Any:
-    """An argument that was written as plain text, in a type that its schema allows; else as text.
+    """Convert an argument written as plain text to a type that its schema allows, or keep the text.
 
     Args:
         raw: the text.
-        types: the parameter's; None for one that the tool does not have.
+        types: the parameter's types; None for an unknown parameter.
     """
     if types is not None and (not types or types == {"string"}):
         return raw
@@ -117,7 +117,7 @@ def typed(raw: str, types: set[str] | None) -> Any:
 
 
 def without_ends(text: str) -> str:
-    """An answer without the special tokens that ended its turn."""
+    """Return an answer without the special tokens that ended its turn."""
     end = len(text)
     while end:
         if text[end - 1].isspace():
@@ -134,8 +134,8 @@ def without_ends(text: str) -> str:
 def _types(schema: Any) -> set[str]:
     if not isinstance(schema, Mapping):
         return set()
-    said = schema.get("type")
-    types = {said} if isinstance(said, str) else set(said or ())
+    declared = schema.get("type")
+    types = {declared} if isinstance(declared, str) else set(declared or ())
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         types |= _types(part)
     return types

@@ -1,7 +1,7 @@
 """Syntaxes with a tag for each argument: qwen3_coder, seed, glm, minimax and deepseek_v4.
 
-Each function takes a turn's text with its special tokens and the tools, and gives the text beside the calls, and the
-calls. An argument's text is read by the tool's schema: "5" is a number only if the schema says number.
+Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls, and
+the calls. An argument's text is read by the tool's schema: "5" is a number only if the schema says number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _Tag(NamedTuple):
     closing: str
 
     def require_nothing_else(self, body: str, *, required: bool = False) -> None:
-        """Refuse a body in which something was opened that the pattern does not find."""
-        if body.count(self.closing) >= body.count(self.opening):  # else the pattern would look for what is not there
+        """Refuse a body with an opening tag that the pattern does not match."""
+        if body.count(self.closing) >= body.count(self.opening):  # otherwise the pattern would search in vain
             rest = self.pattern.sub("", body)
             if self.opening not in rest and not (required and rest == body):
                 return
@@ -38,7 +38,7 @@ class _Tag(NamedTuple):
 
 
 def _tag(name: str, opening: str) -> _Tag:
-    """The tag `name`; `opening` is a regular expression for the rest of the opening form, without its `>`."""
+    """Return the tag `name`; `opening` is a regular expression for the rest of the opening form, without its `>`."""
     return _Tag(re.compile(rf"<{name}{opening}>(.*?)</{name}>", re.DOTALL), f"<{name}", f"</{name}>")
 
 
@@ -49,19 +49,19 @@ _DSML_PARAMETER = _tag(f"{_DSML}parameter", r' name="([^">]+)" string="(true|fal
 
 
 def qwen3_coder(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`<tool_call><function=f><parameter=x>1</parameter></function></tool_call>` (Qwen3-Coder, Qwen3.5)."""
-    content, found = _nested(text, "tool_call", _FUNCTION, _PARAMETER)
-    return content, [_call(name, pairs, tools) for name, pairs in found]
+    """Parse `<tool_call><function=f><parameter=x>1</parameter></function></tool_call>` (Qwen3-Coder, Qwen3.5)."""
+    content, calls = _nested(text, "tool_call", _FUNCTION, _PARAMETER)
+    return content, [_call(name, pairs, tools) for name, pairs in calls]
 
 
 def seed(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`<seed:tool_call><function=f><parameter=x>1</parameter></function></seed:tool_call>` (Seed-OSS)."""
-    content, found = _nested(text, "seed:tool_call", _FUNCTION, _PARAMETER)
-    return content, [_call(name, pairs, tools) for name, pairs in found]
+    """Parse `<seed:tool_call><function=f><parameter=x>1</parameter></function></seed:tool_call>` (Seed-OSS)."""
+    content, calls = _nested(text, "seed:tool_call", _FUNCTION, _PARAMETER)
+    return content, [_call(name, pairs, tools) for name, pairs in calls]
 
 
 def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>` (GLM-4.5 and later)."""
+    """Parse `<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>` (GLM-4.5 and later)."""
     content, bodies = blocks(text, "<tool_call>", "</tool_call>")
     calls = []
     for body in bodies:
@@ -74,37 +74,37 @@ def glm(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def minimax(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """`<minimax:tool_call><invoke name="f"><parameter name="x">1</parameter></invoke></minimax:tool_call>`."""
-    content, found = _nested(text, "minimax:tool_call", _INVOKE, _INVOKED)
-    return content, [_call(name, pairs, tools) for name, pairs in found]
+    """Parse `<minimax:tool_call><invoke name="f"><parameter name="x">1</parameter></invoke></minimax:tool_call>`."""
+    content, calls = _nested(text, "minimax:tool_call", _INVOKE, _INVOKED)
+    return content, [_call(name, pairs, tools) for name, pairs in calls]
 
 
 def deepseek_v4(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """DSML: as minimax, and a parameter says by `string="true"` or `"false"` whether it is text or JSON (DeepSeek)."""
-    content, found = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
+    """Parse DSML (DeepSeek): minimax's form with `string="true"` for text parameters, `"false"` for JSON."""
+    content, calls = _nested(text, f"{_DSML}tool_calls", _DSML_INVOKE, _DSML_PARAMETER)
     return content, [
         ToolCall(name, {key: raw if text == "true" else read_call_json(raw, key) for key, text, raw in triples})
-        for name, triples in found
+        for name, triples in calls
     ]
 
 
 def _nested(text: str, block: str, call: _Tag, parameter: _Tag) -> tuple[str, list[tuple[str, list[Any]]]]:
-    """The text before the first block; the name of each call in the blocks, and what its parameters' tag finds."""
+    """Return the text before the first block, and each call's name with the matches of its parameters' tag."""
     content, bodies = blocks(text, f"<{block}>", f"</{block}>")
-    found = []
+    calls = []
     for body in bodies:
         call.require_nothing_else(body, required=True)
         for name, inner in call.pattern.findall(body):
             parameter.require_nothing_else(inner)
-            found.append((name.strip(), parameter.pattern.findall(inner)))
-    return content, found
+            calls.append((name.strip(), parameter.pattern.findall(inner)))
+    return content, calls
 
 
 def blocks(text: str, opening: str, closing: str) -> tuple[str, list[str]]:
-    """The text before the first block, and the blocks.
+    """Return the text before the first block, and the blocks.
 
     Raises:
-        MalformedActionError: for one that is not closed.
+        MalformedActionError: a block is not closed.
     """
     content, *rest = text.split(opening)
     bodies = []

@@ -1,1 +1,1 @@
-"""Who an agent talks with: the interface, and a user played by a language model."""
+"""Simulated users: the interface, and a user played by a language model."""

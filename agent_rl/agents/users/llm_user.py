@@ -9,9 +9,9 @@
           api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
-The row's `extra_info.user.goal` is what the user wants. Only the model that plays the user sees it; that model sees
+The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees
 the agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
-trajectory unscored; one that refuses the key or the model from the beginning stops the run.
+trajectory unscored; one that refuses the key or the model at the first request stops the run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GREETING = "Hello! How can I help you?"
 
 
 class LLMUserConfig(EndpointConfig):
-    """`agent_rl.user_sim.config`."""
+    """The section `agent_rl.user_sim.config`."""
 
     instructions: str | None = None
     """The model's system text, with `{goal}` and `{stop_word}` filled in; null: the default."""
@@ -54,15 +54,15 @@ class LLMUserConfig(EndpointConfig):
     """Whether the model also writes the first message, instead of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
-    """Tokens of one message, thoughts included."""
+    """Maximum tokens of one message, thoughts included."""
     stop_word: str = Field(default="###STOP###", min_length=1)
 
 
 class LLMUser(User):
-    """One episode's user.
+    """The user of one episode, played by a model.
 
     Raises:
-        ConfigError: for a row without a goal.
+        ConfigError: the row has no goal.
     """
 
     def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class LLMUser(User):
         _client(validated(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
-        """The row's first message, or the model's."""
+        """Return the row's first message, or the model's."""
         await self._client.__aenter__()
         self._connected = True
         if not self.settings.opens:
@@ -92,7 +92,7 @@ class LLMUser(User):
         return (await self._say()).replace(self.settings.stop_word, "").strip() or opening
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """The model's answer."""
+        """Return the model's answer."""
         self._messages.append({"role": "user", "content": message})
         before, stopped, _ = (await self._say()).partition(self.settings.stop_word)
         return Reply(before.strip(), done=bool(stopped))
@@ -114,7 +114,7 @@ class LLMUser(User):
 
 @cache
 def _client(settings: LLMUserConfig) -> ChatClient:
-    """Shared by the episodes of a process.
+    """Return the client that all episodes of a process share.
 
     Raises:
         ConfigError: when the API key is not in the environment.

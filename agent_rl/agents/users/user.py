@@ -11,8 +11,8 @@
             return float(self.bought)
 
 An instance lives for one episode. Name the class in `agent_rl.user_sim.user`; `ScriptedUser` here and
-`agent_rl.agents.users.llm_user.LLMUser` come with the package. An exception of a user is not
-the policy's fault: the trajectory is unscored.
+`agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises,
+the trajectory is unscored, because the policy is not at fault.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ SHORT_NAMES = {"scripted": "agent_rl.agents.users.user.ScriptedUser", "llm": "ag
 
 @dataclass(slots=True)
 class Reply:
-    """What the user says."""
+    """A message of the user."""
 
     text: str
     done: bool = False
-    """Whether the conversation is over; the policy is not shown the text then."""
+    """Whether the conversation is over; the policy does not see the text then."""
     reward: float | None = None
     """Reward of the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
 
 
 class User(ABC):
-    """One episode's user.
+    """The user of one episode.
 
     Args:
         config: `agent_rl.user_sim.config`, read-only, the same for all episodes.
-        row: the row's `extra_info.user`: the hidden goal, a script, or what else the class needs.
+        row: the row's `extra_info.user`: the hidden goal, a script, or other data for the class.
     """
 
     def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -64,24 +64,24 @@ class User(ABC):
         return None
 
     async def start(self, opening: str) -> str:
-        """The user's first message; `opening` is the last message of the row's prompt, which it replaces."""
+        """Return the user's first message, which replaces `opening`, the last message of the row's prompt."""
         return opening
 
     @abstractmethod
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """Answer the agent's message; the trajectory is what happened so far, tool calls included."""
+        """Answer the agent's message; the trajectory has all events so far, tool calls included."""
 
     async def score(self, trajectory: Trajectory) -> float | None:
-        """The user's judgement of the whole episode, for `Trajectory.verdict`; None: the reward compares answers."""
+        """Return the user's verdict on the episode, for `Trajectory.verdict`; None: the reward compares answers."""
         return None
 
     async def finish(self) -> None:
-        """Release what `start` took; awaited once, however the episode ends."""
+        """Release the resources of `start`; awaited once, however the episode ends."""
         return None
 
 
 class ScriptedUser(User):
-    """Says the row's `replies` one after the other, independent of the messages; then ends the conversation.
+    """Sends the row's `replies` one after the other, regardless of the messages; then ends the conversation.
 
     Raises:
         ConfigError: for a row without replies.
@@ -95,13 +95,13 @@ class ScriptedUser(User):
         self._replies = iter([str(reply) for reply in replies])
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """The next reply."""
+        """Return the next reply."""
         text = next(self._replies, None)
         return Reply("", done=True) if text is None else Reply(text)
 
 
 async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[dict[str, Any]]:
-    """The row's messages, the last one as the user opens the conversation."""
+    """Return the row's messages, with the user's opening as the last one."""
     if user is None:
         return list(messages)
     return [*messages[:-1], {**messages[-1], "content": await user.start(messages[-1]["content"])}]
@@ -113,7 +113,7 @@ def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
 
 
 def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
-    """The class that `agent_rl.user_sim.user` names, which takes this config.
+    """Load the class in `agent_rl.user_sim.user`, and check this config.
 
     Args:
         name: `scripted`, `llm`, `package.module.Class`, or `path/to/file.py:Class`.
@@ -130,5 +130,5 @@ def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
 
 @cache
 def _find(name: str) -> type[User]:
-    found: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
-    return found
+    cls: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
+    return cls

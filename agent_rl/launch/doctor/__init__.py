@@ -1,7 +1,7 @@
-"""`agent-rl doctor`: finds what would stop a run before a GPU is used for it.
+"""`agent-rl doctor`: finds problems that would stop a run, before it uses a GPU.
 
-It owns the checks (`checks/`, a function each) and their input (`Case`); it must not import verl. A child process does,
-through `agent_rl.verl_adapter.inspection`, because importing verl takes seconds and may be what is broken.
+It owns the checks (`checks/`, one function each) and their input (`Case`); it must not import verl. A child process
+does, through `agent_rl.verl_adapter.inspection`, because importing verl takes seconds and can itself fail.
 
 The doctor uses no network and no GPU, except that it connects to the Ray cluster's port in `RAY_ADDRESS` and that tool
 files are read as in training, which lists the tools of MCP servers. A run that passes can still fail: memory is

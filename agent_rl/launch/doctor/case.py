@@ -24,14 +24,14 @@ class Case(case.RunCase):
     """A run and a machine, with lazily read model files and GPUs.
 
     Attributes:
-        given: facts of the machine on which the run would be; None: this one.
+        given: facts of the machine that would run it; None: this machine.
     """
 
     given: Machine | None = None
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """The nodes that the launcher starts; None for one node, and for a wrong environment (see `checks.ray`)."""
+        """The nodes that the launcher starts; None for one node, or for a wrong environment (see `checks.ray`)."""
         try:
             return Nodes.from_environment(self.environ)
         except ConfigError:
@@ -44,7 +44,7 @@ class Case(case.RunCase):
 
     @property
     def gpus_wanted(self) -> int:
-        """GPUs of one machine: the trainer's, and those of engines and of reward models that have their own."""
+        """GPUs needed on one machine: by the trainer, and by engines and reward models with their own GPUs."""
         count = self.number("trainer.n_gpus_per_node", 1)
         if self.nodes is None and not self.joins:  # on several machines, Ray spreads the models
             count += self.judge_gpus
@@ -56,18 +56,18 @@ class Case(case.RunCase):
 
     @property
     def judge_gpus(self) -> int:
-        """GPUs of the reward models of `agent_rl.reward.models` that have their own, on all machines."""
+        """GPUs of the models of `agent_rl.reward.models` that have their own GPUs, on all machines."""
         served = self.settings.reward.models.values()
         return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the run needs a GPU and this machine has none: then memory and cores of this machine say nothing."""
+        """Whether the run needs a GPU and this machine has none, so that its memory and cores do not matter."""
         return not (self.on_cpu or self.gpus)
 
     @cached_property
     def machine(self) -> Machine:
-        """The machine on which the run would be."""
+        """The machine that would run it."""
         return self.given or Machine(self.environ)
 
     @property
@@ -77,13 +77,13 @@ class Case(case.RunCase):
 
     @cached_property
     def model(self) -> ModelFiles:
-        """The model that is trained; of a checkpoint, which is merged at the start, what its configuration says."""
+        """The trained model; for a checkpoint, which is merged at the start, only its configuration."""
         path = self.path(self.get("actor_rollout_ref.model.path", ""))
         return find_model(path if self.checkpoint is None else str(settings_folder(self.checkpoint)))
 
     @cached_property
     def checkpoint(self) -> Path | None:
-        """The shards of the policy, if the model that is trained is a checkpoint of training."""
+        """The shards of the policy, if the trained model is a training checkpoint."""
         folder = Path(self.path(self.get("actor_rollout_ref.model.path", "")))
         return None if (folder / "config.json").is_file() else policy_shards(folder)
 

@@ -1,4 +1,4 @@
-"""Compiles and links a few lines as the engine does with its kernels, and Triton with its launcher."""
+"""Compiles and links a few lines in the way that the engine builds its kernels, and Triton its launcher."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ const char *version(void) { return Py_GetVersion(); }
 
 
 def try_compilers(cuda_home: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Why "ninja", "Python.h" and, with a toolkit, "CUDA" fail; empty: works. Takes at most `LIMIT_S` seconds."""
+    """Return why "ninja", "Python.h" and, with a toolkit, "CUDA" fail, or ""; takes at most `LIMIT_S` seconds."""
     ends, variables = time.monotonic() + LIMIT_S, {**environ, **gpu_environment(environ)}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernel.cu").write_text(KERNEL)
         (Path(folder) / "extension.c").write_text(EXTENSION)
         nvcc = [f"{cuda_home}/bin/nvcc", "-std=c++17", "-Xcompiler", "-fPIC", "-c", "kernel.cu", "-o", "kernel.o"]
         link = ["c++", "-shared", "kernel.o", f"-L{cuda_home}/lib64", "-lcudart", "-o", "kernel.so"]
-        compiler = environ.get("CC") or shutil.which("gcc", path=environ.get("PATH")) or "clang"  # which Triton takes
+        compiler = environ.get("CC") or shutil.which("gcc", path=environ.get("PATH")) or "clang"  # Triton's choice
         include = f"-I{sysconfig.get_path('include')}"
         extension = [compiler, "-shared", "-fPIC", include, "extension.c", "-o", "extension.so"]
         commands = {"Python.h": [extension], **({"CUDA": [nvcc, link]} if cuda_home else {})}

@@ -1,4 +1,4 @@
-"""Runs the checks: each with a time limit, no failure hides another check, and those that need verl run in a child."""
+"""Runs the checks, each with a time limit and isolated from the others' failures; a child runs those that need verl."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from agent_rl.verl_adapter import inspection
 __all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
 
 LIMIT_S = 30.0
-"""Seconds of one check; an index that a tool builds, or a silent server, may take longer."""
+"""Time limit of a check in seconds; a tool that builds an index, or a silent server, may exceed it."""
 CHILD_LIMIT_S = 120.0
-"""Seconds of the child process, which imports verl."""
+"""Time limit in seconds of the child process, which imports verl."""
 
 
 Tell = Callable[[str], None]
 
 
 def all_checks() -> list[Check]:
-    """Every check of the doctor, those of its folder among them, in the order of the table."""
+    """Return every check of the doctor, including those of its folder, in the order of the table."""
     for module in pkgutil.iter_modules(checks.__path__):
         importlib.import_module(f"{checks.__name__}.{module.name}")
     return checks_at("doctor")
@@ -56,82 +56,82 @@ def diagnose(
         recipe: a folder with `config.yaml`; None: the machine and the installation only.
         overrides: hydra overrides, as for training.
         script: the user's own entry point; the loops that it registers count as registered.
-        tell: is called with what is done next.
-        machine: on which the run would be; None: this one.
+        tell: called with a description of the next action.
+        machine: the machine that would run it; None: this machine.
 
     Returns:
         The findings, in the order of the table; a problem is a finding, never an exception.
     """
     environ = dict(os.environ) if machine is None else machine.environ
-    config, found = None, list[Finding]()
+    config, findings = None, list[Finding]()
     if recipe is not None:
         tell(f"composing the configuration of {recipe}")
         nodes = Case(environ=environ).nodes
-        config, found = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
+        config, findings = _composed(recipe, [*([f"trainer.nnodes={nodes.count}"] if nodes else []), *overrides])
     case = Case(environ=environ, config=config, recipe=recipe, overrides=overrides, script=script, given=machine)
     if config is None:
-        return [*run_checks(case, Needs.MACHINE, tell=tell), *found]
+        return [*run_checks(case, Needs.MACHINE, tell=tell), *findings]
     with ThreadPoolExecutor(1) as thread:
         answers = thread.submit(_with_verl, pickle.dumps(case), environ)
-        found += run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
+        findings += run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
         tell("waiting for the checks with verl, which another process imports")
-        found += answers.result()
+        findings += answers.result()
     once: dict[object, Finding] = {}
-    for finding in sorted(found, key=lambda finding: group_order(finding.group)):
+    for finding in sorted(findings, key=lambda finding: group_order(finding.group)):
         # several checks may fail for the same reason
         once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
     return list(once.values())
 
 
 def run_checks(case: Case, *needs: Needs, tell: Tell = lambda text: None) -> list[Finding]:
-    """The findings of all checks with these needs."""
-    found = []
+    """Return the findings of all checks with these needs."""
+    findings = []
     for check in all_checks():
         if check.needs in needs:
             tell(f"checking: {check.group}")
-            found += run_check(check, case)
-    return found
+            findings += run_check(check, case)
+    return findings
 
 
 def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Finding]:
-    """One check's findings; an exception or a timeout of the check becomes a finding."""
-    found: list[Finding] = []
+    """Return a check's findings; an exception or a timeout becomes a finding too."""
+    findings: list[Finding] = []
 
     def run() -> None:
         try:
-            found.extend(check(case))
+            findings.extend(check(case))
         except Exception as error:  # noqa: BLE001 - goes into the table: one broken check must not hide the others
             text = f"the check itself failed: {reason(error)}"
-            found.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
+            findings.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
 
-    thread = threading.Thread(target=run, daemon=True)  # one that hangs does not keep the doctor from ending
+    thread = threading.Thread(target=run, daemon=True)  # a hanging check must not keep the doctor from ending
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
         text, remedy = f"not finished after {limit_s:g} seconds", "A server does not answer, or an index is being built"
-        return [*found, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
-    return found
+        return [*findings, Finding(check.subject, Status.WARNING, text, remedy, check.group)]
+    return findings
 
 
 def _composed(
     recipe: str, overrides: Sequence[str], removed: Sequence[str] = ()
 ) -> tuple[DictConfig | None, list[Finding]]:
-    """The configuration and findings about it; a wrong override is reported and left out, and the rest is checked."""
+    """Return the configuration and findings about it; wrong overrides are reported and ignored."""
     try:
         config = compose(recipe, overrides)
     except ConfigError as error:
-        found = replace(refusal(error), subject="recipe", group="configuration")
+        finding = replace(refusal(error), subject="recipe", group="configuration")
         if not overrides:
-            return None, [found]
+            return None, [finding]
         wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
         left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
-        return left, [found, *more]
+        return left, [finding, *more]
     without = f"; without {' '.join(removed)} for what follows" if removed else ""
     return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
 
 
 def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
-    """The findings of a process that imports verl, which takes seconds; a crash of it hides no others."""
+    """Return the findings of a process that imports verl; a crash there does not hide other findings."""
     program = f"import sys; sys.path[:] = {sys.path!r}; from agent_rl.launch.doctor.diagnosis import answer; answer()"
     command = [sys.executable, "-c", program]
     variables = {"HF_HUB_OFFLINE": "1", **os.environ, **environ}  # models that are not on this machine are not checked
@@ -139,8 +139,8 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
         done = subprocess.run(
             command, input=pickled, capture_output=True, timeout=CHILD_LIMIT_S, env=variables, check=True
         )
-        found: list[Finding] = pickle.loads(done.stdout)
-        return found
+        findings: list[Finding] = pickle.loads(done.stdout)
+        return findings
     except subprocess.TimeoutExpired:
         text = f"it has not answered within {CHILD_LIMIT_S:g} seconds"
     except subprocess.CalledProcessError as error:
@@ -151,12 +151,12 @@ def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:
 
 
 def answer() -> None:
-    """Write to stdout the findings of the checks that need verl, about the case that is on stdin."""
+    """Read a case from stdin, run the checks that need verl, and write their findings to stdout."""
     case: Case = pickle.load(sys.stdin.buffer)
     os.chdir(case.folder)
     warnings.simplefilter("ignore")
     with os.fdopen(os.dup(1), "wb") as output:
-        os.dup2(2, 1)  # where verl prints
+        os.dup2(2, 1)  # verl prints to stdout
         inspection.is_registered()  # imports verl first, in this thread: its imports must not meet a half-loaded module
         pickle.dump(run_checks(case, Needs.VERL), output)
-    os._exit(0)  # without waiting for what verl has started in the background
+    os._exit(0)  # without waiting for verl's background threads

@@ -1,7 +1,7 @@
-"""The facts of a machine that the checks compare: of this one, each read when it is first asked for, or from a file.
+"""The facts of a machine that the checks use, read lazily from this machine, or from a file.
 
-A file (`agent-rl doctor --save-machine FILE`) has those of another machine, such as a compute node whose runs are
-prepared where there is no GPU. It has every fact, so that nothing of this machine is mixed in.
+A file (`agent-rl doctor --save-machine FILE`) holds the facts of another machine, such as a compute node whose
+runs are prepared without a GPU. It has every fact, so none is taken from this machine.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ HUB_S = 3.0
 """Seconds within which the hub must answer."""
 ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
 LIBRARIES = ("libnuma.so.1", RUNTIME)
-"""Libraries that the stack's wheels do not bring, or that the loader does not find by itself."""
+"""Libraries that are missing from the stack's wheels, or that the loader does not find by itself."""
 NVIDIA_SMI_S = 10.0
 QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One NVIDIA GPU; memory in MiB."""
+    """An NVIDIA GPU; memory in MiB."""
 
     index: int
     uuid: str
@@ -57,11 +57,11 @@ class Gpu:
 
 
 class Machine:
-    """One machine. Sizes are in bytes.
+    """A machine. Sizes are in bytes.
 
     Args:
         environ: the environment that a run on it would inherit.
-        facts: of another machine, each of `FACTS`; None: this one.
+        facts: all `FACTS` of another machine; None: this machine.
     """
 
     gpus = cached_property(lambda machine: read_gpus(machine.environ))
@@ -69,31 +69,31 @@ class Machine:
     device_file = cached_property(lambda machine: has_accelerator())
     """Whether there is a device file of an accelerator."""
     glibc = cached_property(lambda machine: platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "")
-    """The version of the C library; empty: another one."""
+    """The version of glibc; empty for another C library."""
     cores = cached_property(lambda machine: len(os.sched_getaffinity(0)))
     """Cores that this process may use."""
     memory = cached_property(lambda machine: _available())
-    """Memory that a new process may take."""
+    """Memory that a new process can use, in bytes."""
     shared_memory = cached_property(lambda machine: _free(Path("/dev/shm")))
-    """Free in `/dev/shm`; None: there is none."""
+    """Free bytes in `/dev/shm`; None if it does not exist."""
     disk = cached_property(lambda machine: _free(Path.cwd()))
-    """Free on the disk of the working directory; `free_disk` asks for another folder."""
+    """Free bytes on the disk of the working directory; `free_disk` takes another folder."""
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
-    """Those of `LIBRARIES` that the loader finds, with what the launcher sets."""
+    """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The CUDA toolkit; empty: none."""
+    """The folder of the CUDA toolkit; empty if there is none."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
-    """What the toolkit lacks."""
+    """The parts that the toolkit lacks."""
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """Why ninja, a few lines with CUDA, and with `Python.h`, fail, empty: they work; tried with a GPU."""
+    """Why ninja, and compiling with CUDA and with `Python.h`, fail, or empty; tried only with a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
-    """Those with an address that another node could use."""
+    """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
-    """The CUDA version that torch was built for; None: for none, or there is no torch."""
+    """The CUDA version that torch was built for; None for a CPU build, or without torch."""
     packages = cached_property(lambda machine: _installed())
     """The version of every installed package, by its normalised name."""
 
@@ -101,45 +101,45 @@ class Machine:
         self.environ, self.is_this_one = environ, facts is None
         if facts is not None:
             gpus = _visible([Gpu(**gpu) for gpu in facts["gpus"]], environ.get("CUDA_VISIBLE_DEVICES"))
-            vars(self).update({**facts, "gpus": gpus})  # where a cached property looks first
+            vars(self).update({**facts, "gpus": gpus})  # a cached property reads it first
 
     @classmethod
     def from_file(cls, file: Path) -> Machine:
-        """The machine that a file describes, with the environment that it names.
+        """Load the machine that a file describes, with the environment stored there.
 
         Raises:
-            ConfigError: for a file that is none, and a fact that is missing or unknown.
+            ConfigError: the file is not valid, or a fact is missing or unknown.
         """
         remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
         try:
             facts = json.loads(file.read_text(encoding="utf-8"))
             wrong = sorted(facts.keys() ^ {"environ", *FACTS})
         except (OSError, ValueError, AttributeError) as error:
-            raise ConfigError(str(file), f"no facts of a machine: {error}", remedy) from error
+            raise ConfigError(str(file), f"not the facts of a machine: {error}", remedy) from error
         if wrong:
             raise ConfigError(str(file), f"missing or unknown: {', '.join(wrong)}", remedy)
         return cls(facts["environ"], facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """All facts, and the variables that matter, with the address that SLURM's program gives; JSON data."""
-        named = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
-        with suppress(ConfigError):  # the doctor says what is wrong, from the variables
+        """Return all facts and the relevant variables, with the head's address from SLURM, as JSON data."""
+        variables = {name: value for name, value in sorted(self.environ.items()) if _MATTERS.match(name)}
+        with suppress(ConfigError):  # the doctor reports the error from the variables
             if nodes := Nodes.from_environment(self.environ):
-                named["MASTER_ADDR"] = nodes.head
+                variables["MASTER_ADDR"] = nodes.head
         facts = {name: getattr(self, name) for name in FACTS}
-        return {"environ": named, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
+        return {"environ": variables, **facts, "gpus": [asdict(gpu) for gpu in self.gpus]}
 
     def version(self, package: str) -> str | None:
-        """The installed version of a package; None: it is not installed."""
+        """Return the installed version of a package; None if it is not installed."""
         return self.packages.get(canonicalize_name(package))
 
     def free_disk(self, folder: Path) -> int:
-        """Free on the disk of a folder that exists."""
+        """Return the free bytes on the disk of an existing folder."""
         return shutil.disk_usage(folder).free if self.is_this_one else int(self.disk or 0)
 
 
 FACTS = tuple(name for name, value in vars(Machine).items() if isinstance(value, cached_property))
-"""The names of all facts, as a file has them."""
+"""The names of all facts, as written to a file."""
 
 _MATTERS = re.compile(
     r"(VERL_|CUDA_|HF_|TRANSFORMERS_OFFLINE|PYTORCH_|SGLANG_|NCCL_|GLOO_|RAY_ADDRESS|OMP_NUM_THREADS|"
@@ -148,9 +148,9 @@ _MATTERS = re.compile(
 
 
 def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` allows, from `nvidia-smi`; memory that it does not know ("[N/A]") is 0.
+    """Read the GPUs that `CUDA_VISIBLE_DEVICES` allows from `nvidia-smi`; unknown memory ("[N/A]") is 0.
 
-    No library is loaded, and no GPU memory is used. None without a working `nvidia-smi`.
+    No library is loaded, and no GPU memory is used. The list is empty without a working `nvidia-smi`.
     """
     program = shutil.which("nvidia-smi", path=environ.get("PATH")) or ""
     command = [program, f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
@@ -168,15 +168,15 @@ def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
 
 
 def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` names, by index or start of the uuid; an unknown one ends the list."""
+    """Return the GPUs in `CUDA_VISIBLE_DEVICES`, by index or start of the uuid; an unknown one ends the list."""
     if chosen is None:
         return gpus
     visible: list[Gpu] = []
     for name in filter(None, (part.strip() for part in chosen.split(","))):
-        named = [gpu for gpu in gpus if str(gpu.index) == name or (not name.isdigit() and gpu.uuid.startswith(name))]
-        if not named:
+        matches = [gpu for gpu in gpus if str(gpu.index) == name or (not name.isdigit() and gpu.uuid.startswith(name))]
+        if not matches:
             break
-        visible += named[:1]
+        visible += matches[:1]
     return visible
 
 
@@ -185,7 +185,7 @@ def _free(path: Path) -> int | None:
 
 
 def _available() -> int:
-    """Bytes of memory that a new process may take: free on the machine, or left by the container's limit."""
+    """Return the bytes of memory that a new process can use on the machine, within the container's limit."""
     import psutil
 
     available = int(psutil.virtual_memory().available)
@@ -193,7 +193,7 @@ def _available() -> int:
     try:
         limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
         cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
-    except (OSError, ValueError):  # no container, or "max": it has no limit
+    except (OSError, ValueError):  # no container, or "max" for no limit
         return available
     return min(available, limit - used + int(cached[1] if cached else 0))
 
@@ -211,7 +211,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the hub answers, through a proxy if there is one; a process can be ended while it looks up a name."""
+    """Whether the hub answers, through a proxy if there is one; a process, because a name lookup needs a time limit."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
@@ -220,17 +220,17 @@ def _answers(environ: Mapping[str, str]) -> bool:
 
 
 def _cuda_of_torch() -> str | None:
-    """The CUDA version that torch was built for, read without importing torch."""
+    """Return the CUDA version that torch was built for, without importing torch."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return None
     text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def _installed() -> dict[str, str]:
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for each in metadata.distributions():
-        found.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
-    return dict(sorted(found.items()))
+        versions.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
+    return dict(sorted(versions.items()))

@@ -18,12 +18,12 @@ class ModelFiles:
     """A model as described by its files.
 
     Attributes:
-        name: as in the configuration.
-        folder: its files on this machine; None when it is not here.
+        name: the model's name in the configuration.
+        folder: its files on this machine; None if it is not on this machine.
         config: its `config.json`, the text part of a model with several.
-        parameters: their number; None if unknown.
-        source: where the number of parameters comes from.
-        broken: safetensors files that are absent or cut short, as an interrupted copy leaves them.
+        parameters: the number of parameters; None if unknown.
+        source: the source of the number of parameters, in words.
+        broken: safetensors files that are absent or truncated, for example by an interrupted copy.
     """
 
     name: str
@@ -44,17 +44,17 @@ class ModelFiles:
 
 
 def find_model(name: str) -> ModelFiles:
-    """Describe the model in a folder, or the one of a hub name in this machine's Hugging Face cache."""
+    """Describe the model in a folder, or under a Hub name in this machine's Hugging Face cache."""
     folder = Path(name) if os.path.isdir(name) else _in_cache(name)
     config = _read_json(folder / "config.json") if folder else {}
     if isinstance(text := config.get("text_config"), dict):
         config = {**config, **text, "model_type": config.get("model_type")}
     count, broken = _read_weights(folder) if folder else (0, [])
-    named = re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)
+    size = re.search(r"(\d+(?:\.\d+)?)B(?![a-z])", Path(name).name, re.IGNORECASE)
     for number, source in (
         (0 if broken else count, "its safetensors files"),
         (parameters_by_shape(config), "the shape in its config.json"),
-        (int(float(named[1]) * 1e9) if named else 0, "its name"),
+        (int(float(size[1]) * 1e9) if size else 0, "its name"),
     ):
         if number:
             return ModelFiles(name, folder, config, number, source, broken)
@@ -62,11 +62,11 @@ def find_model(name: str) -> ModelFiles:
 
 
 def _read_weights(folder: Path) -> tuple[int, list[str]]:
-    """The number of parameters in all safetensors files, and the files that are broken."""
+    """Return the number of parameters in all safetensors files, and the broken files."""
     from safetensors import SafetensorError, safe_open
 
     count, broken = 0, []
-    # a folder may hold the same weights in another format as well: then the index says which files count
+    # a folder may hold the same weights in two formats: then the index lists the files that count
     index = _read_json(folder / "model.safetensors.index.json").get("weight_map", {})
     files = [folder / name for name in sorted(set(index.values()))]
     for path in files or sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors")):
@@ -80,7 +80,7 @@ def _read_weights(folder: Path) -> tuple[int, list[str]]:
 
 
 def parameters_by_shape(config: dict[str, Any]) -> int:
-    """A decoder with gated MLPs (Llama, Qwen, Mistral and their mixtures of experts), without biases; 0 if unknown."""
+    """Count the parameters of a decoder with gated MLPs (Llama, Qwen, Mistral, MoE), without biases; 0: unknown."""
     try:
         hidden, layers, heads = (config[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
         vocabulary = config["vocab_size"]
@@ -96,15 +96,15 @@ def parameters_by_shape(config: dict[str, Any]) -> int:
 
 
 def _in_cache(name: str) -> Path | None:
-    """The snapshot of a hub name in the local cache."""
+    """Return the snapshot of a Hub name in the local cache."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(name, "config.json", cache_dir=os.environ.get("HF_HUB_CACHE"))
+        file = try_to_load_from_cache(name, "config.json", cache_dir=os.environ.get("HF_HUB_CACHE"))
     except HFValidationError:  # a path
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(file).parent if isinstance(file, str) else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`known_rows`: what rows are held against beside their contract: agents, tools, scorers, and the model's template."""
+"""`known_rows`: the agents, tools, scorers and chat template that rows are checked against."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["known_rows"]
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
 OTHERS = 20
-"""Ground truths of other rows that a row's scorer is asked about."""
+"""Ground truths of other rows that a row's scorer is tried on."""
 
 
 def known_rows(
@@ -41,18 +41,18 @@ def known_rows(
     seed: int = 0,
     kept: Callable[[int], AbstractContextManager[Pieces]] = lambda total: nullcontext(Pieces()),
 ) -> Rows:
-    """What `check_files` needs to know.
+    """Return the facts about a run that `check_files` compares rows with.
 
     Args:
-        setup: settings, limits and tools of the run; without tools their names are not checked.
+        setup: settings, limits and tools of the run; without tools, tool names are not checked.
         default_agent: the agent of rows without one.
         more_agents: names of agents that are registered elsewhere.
-        tokenizer: of the model, with its chat template; None: lengths are in characters.
-        options: further arguments of the template.
+        tokenizer: the model's tokenizer, with its chat template; None: lengths are in characters.
+        options: additional arguments of the template.
         scored: whether the scorers of the section `agent_rl.reward` judge the answers.
         sample: rows whose ground truths are scored; None: all.
-        seed: of their choice.
-        kept: what an earlier check of the same rows has found about that many ground truths.
+        seed: the seed of the sample.
+        kept: opens the stored results of an earlier check of the same rows, for that many ground truths.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -84,10 +84,10 @@ class _Checks:
         self._kept = kept
 
     def names(self, row: Mapping[str, Any]) -> Iterator[RowFinding]:
-        """What the row names and nothing has, and a ground truth that its scorer cannot read."""
+        """Yield findings on unknown agents and tools, and on a ground truth that its scorer cannot read."""
         agent, info = str(row["agent_name"]), row.get("extra_info") or {}
         if agent not in self.agents:
-            remedy = f"{did_you_mean(agent, self.agents)} One of your own: name its script with --script"
+            remedy = f"{did_you_mean(agent, self.agents)} For your own agent, pass its script with --script"
             yield RowFinding("agent", f"{agent!r} is not registered", remedy)
         if self.tools:
             for name in {**(info.get("tools_kwargs") or {}), **dict.fromkeys(info.get("tool_selection") or ())}:
@@ -97,20 +97,20 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """What scores an answer to the row; None: nothing does, or a user or a service."""
+        """Return the scorer of the row's answer; None without one, or if a user or a service scores it."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
         return answers
 
     def _unreadable(self, row: Mapping[str, Any]) -> RowFinding | None:
-        """A finding on a row that has no scorer, or a ground truth that its scorer cannot read."""
+        """Return a finding if the row has no scorer, or a ground truth that its scorer cannot read."""
         source, answers = str(row["data_source"]), self._scored_by(row)
         if answers is None:
             return None
         try:
             scorer = answers.scorer or route(source)
-            if SCORERS.get(scorer.name) is scorer:  # a function of the user is only tried where an answer is
+            if SCORERS.get(scorer.name) is scorer:  # a user's function is only called with an answer
                 score_now(scorer, "", row["reward_model"].get("ground_truth"))
         except ConfigError as error:
             return RowFinding("scorer", error.problem, error.remedy)
@@ -120,12 +120,12 @@ class _Checks:
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
-        """Ground truths that their own scorer does not take as an answer, or that take another row's."""
-        with self._kept(len(rows)) as kept:
-            asyncio.run(self._graded(rows, kept))
+        """Yield ground truths that fail as their own answer, or for which another row's answer scores 1."""
+        with self._kept(len(rows)) as pieces:
+            asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):
-                if kept[place] is not None:
-                    yield file, number, RowFinding(**kept[place])
+                if pieces[place] is not None:
+                    yield file, number, RowFinding(**pieces[place])
 
     async def _graded(self, rows: Sequence[Numbered], kept: Pieces) -> None:
         by_source: dict[str, list[str]] = {}
@@ -135,8 +135,8 @@ class _Checks:
         draw = random.Random(0)
         try:
             for place, (_, _, row) in enumerate(rows):
-                others = by_source.get(str(row["data_source"]), [])
-                drawn = draw.sample(others, min(OTHERS, len(others)))
+                other_answers = by_source.get(str(row["data_source"]), [])
+                drawn = draw.sample(other_answers, min(OTHERS, len(other_answers)))
                 if place not in kept:
                     finding = await self._grade(row, drawn)
                     kept.add(place, finding and asdict(finding))
@@ -155,7 +155,7 @@ class _Checks:
             for other in dict.fromkeys(others):
                 if other != own and (await answers.measure(_answered(row, other), None)).value >= 1:
                     text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
-                    remedy = "Look whether both say the same; if not, name a stricter scorer"
+                    remedy = "Check whether both mean the same; if not, choose a stricter scorer"
                     return RowFinding("another's ground truth", text, remedy, is_error=False)
         except UnscoredError as error:
             return RowFinding("ground truth", str(error), "Correct it, or name another scorer")
@@ -163,7 +163,7 @@ class _Checks:
 
 
 def _answer(row: Mapping[str, Any]) -> str | None:
-    """The right answer as an agent would give it; None where the ground truth is something else, such as tests."""
+    """Return the right answer as an agent would give it; None if the truth has another form, such as tests."""
     truth = row["reward_model"].get("ground_truth")
     if not isinstance(truth, str | int | float) or isinstance(truth, bool) or str(truth).lstrip()[:1] in ("{", "["):
         return None

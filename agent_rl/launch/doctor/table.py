@@ -20,17 +20,17 @@ __all__ = ["has_problem", "show", "to_dict"]
 STYLES = {Status.PROBLEM: "bold red", Status.WARNING: "yellow", Status.OK: "green", Status.SKIPPED: "dim"}
 SERIOUS = (Status.PROBLEM, Status.WARNING)
 WIDEST = 120
-"""Columns; longer lines are hard to read."""
+"""Maximum width in columns; longer lines are hard to read."""
 
 
 def show(findings: Sequence[Finding], console: Console, every: bool = True) -> None:
-    """Print the table and a line that sums it up; only problems, then warnings, unless every finding is wanted."""
-    shown = findings if every else [each for status in SERIOUS for each in findings if each.status is status]
+    """Print the table and a summary line; without `every`, only problems, then warnings."""
+    selected = findings if every else [each for status in SERIOUS for each in findings if each.status is status]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("check", max_width=22, overflow="fold")
     table.add_column("result", no_wrap=True)
     table.add_column("finding -> what to change", overflow="fold")
-    for group, members in groupby(shown, key=lambda finding: finding.group):
+    for group, members in groupby(selected, key=lambda finding: finding.group):
         table.add_section()
         table.add_row(Text(group, style="bold cyan"))
         for finding in members:
@@ -38,14 +38,14 @@ def show(findings: Sequence[Finding], console: Console, every: bool = True) -> N
             if finding.remedy:
                 text.append(f"\n-> {finding.remedy}", style="bold")
             table.add_row(Text(finding.subject), Text(finding.status.value, style=STYLES[finding.status]), text)
-    if shown:
+    if selected:
         console.print(table, width=min(console.width, WIDEST))
     counts = Counter(finding.status for finding in findings)
     plural = {status: "s" * (counts[status] != 1) for status in (Status.PROBLEM, Status.WARNING)}
     parts = [f"{counts[status]} {status.value}{plural.get(status, '')}" for status in STYLES]
     verdict, style = ("not ready", "bold red") if has_problem(findings) else ("ready", "bold green")
     console.print(Text(f"{', '.join(parts)}: {verdict}.", style=style), highlight=False)
-    if len(shown) < len(findings):
+    if len(selected) < len(findings):
         console.print("--all shows every finding", style="dim", highlight=False)
 
 

@@ -3,7 +3,7 @@
 The rollout side (`rollout`) runs one more episode for each prompt, decoded greedily, and publishes its reward.
 Here are the trainer's parts: the advantage estimator and its metrics. The greedy episode is not trained on.
 
-If the greedy episode could not be scored, there is no baseline: the prompt fails. The asynchronous modes replace it,
+If the greedy episode has no score, the prompt has no baseline and fails. The asynchronous modes replace it,
 and `mode=sync` leaves out its samples and counts the prompt.
 """
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ESTIMATOR = "agent_rl_remax"
-"""The value of `algorithm.adv_estimator`: verl's own `remax` takes the baselines as an argument that v1 never gives."""
+"""The value of `algorithm.adv_estimator`: verl's own `remax` expects the baselines as an argument; v1 passes none."""
 
 MANAGER = "agent_rl.verl_adapter.rollout.ReMaxAgentLoopManager"
 """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""

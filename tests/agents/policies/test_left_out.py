@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_rl.agents.policies.left_out import trained_on
+from agent_rl.agents.policies.left_out import masked_sequences
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, ToolResult, Trajectory, Turn
 
@@ -17,7 +17,7 @@ GOOD, FOLDED, BAD, CUT = (
 
 
 def trained(turns, mode, *, reason=StopReason.ANSWERED, first=FIRST, **settings):
-    return trained_on([first, LAST], Trajectory(prompt=[], stop_reason=reason, turns=turns), mode, **settings)
+    return masked_sequences([first, LAST], Trajectory(prompt=[], stop_reason=reason, turns=turns), mode, **settings)
 
 
 def masks(turns, mode, **settings):

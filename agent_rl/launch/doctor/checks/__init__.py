@@ -1,4 +1,4 @@
-"""The checks, a file a topic: each is a function under `@check`, which is found by being in this folder.
+"""The checks, one file per topic: functions with `@check`, which register when the folder's modules are imported.
 
 They read the `Case` and return findings; they use verl through `agent_rl.verl_adapter.inspection` only.
 """

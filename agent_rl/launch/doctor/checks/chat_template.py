@@ -1,6 +1,6 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
-In training no turn is rendered twice: turns stay as they were sampled, and what follows them is appended. So a template
+In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. So a template
 that rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
 server, which renders the whole conversation again for every turn.
 """
@@ -40,12 +40,12 @@ class UsedTemplate:
     """A chat template as a run would use it.
 
     Attributes:
-        chat: renders the conversation.
+        chat: the chat template, which renders the conversation.
         ends: the token ids at which the engine stops.
         native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
-        syntax: in which the run reads calls (`multi_turn.format`).
+        syntax: the syntax in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
-        taught: whether a cold start teaches the model its tools, so that no prompt has to show them.
+        taught: whether a cold start teaches the model its tools, so that prompts need not show them.
     """
 
     chat: ChatTemplate
@@ -57,15 +57,15 @@ class UsedTemplate:
 
     @property
     def tools(self) -> list[dict[str, Any]] | None:
-        """The tools that the template is given."""
+        """The tools that are passed to the template."""
         return [TOOL] if self.native else None
 
     def text(self, messages: Sequence[Message]) -> str:
-        """The conversation as a server renders it, with the start of the next turn."""
+        """Return the conversation as a server renders it, with the start of the next turn."""
         return self.chat.rendered(messages, self.tools, prompt=True)
 
     def conversation(self, thought: str = "") -> list[Message]:
-        """A question, the policy's call of a tool, as it would be sampled, and the result."""
+        """Return a question, the policy's tool call as it would be sampled, and the result."""
         writer, call = TurnWriter(self.chat, self.tools), ToolCall(NAME, {"expression": "6*7"}, "call00000")
         if self.native:
             try:
@@ -99,11 +99,11 @@ def chat_template(case: Case) -> Iterator[Finding]:
 
 
 def load_template(case: Case) -> UsedTemplate:
-    """The tokenizer as verl loads it, from this machine only."""
+    """Load the tokenizer as verl does, from this machine only."""
     folder, model = case.model.folder or Path(), "actor_rollout_ref.model"
-    named = case.get(f"{model}.tokenizer_path")
+    path = case.get(f"{model}.tokenizer_path")
     tokenizer = inspection.load_tokenizer(
-        str(case.path(named) if named else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
+        str(case.path(path) if path else folder), trust_remote_code=bool(case.get(f"{model}.trust_remote_code"))
     )
     if own := case.get(TEMPLATE_KEY):
         tokenizer.chat_template = own
@@ -142,7 +142,7 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
 
 
 def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
-    """How the next prompt differs from what was generated in the policy's turn, in words; empty: it does not."""
+    """Describe how the next prompt differs from the policy's generated turn; empty if it does not."""
     before, later = template.text(messages[:2]), template.text(messages)
     written, ids = before + messages[2]["content"], template.chat.encode(before)
     if not later.startswith(written):
@@ -155,7 +155,7 @@ def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
 
 
 def _tools(template: UsedTemplate) -> Finding:
-    """The template shows the tools that it is given."""
+    """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
         text = "it has no place for tools: they stand in the first message here, and nowhere on a server"
@@ -169,15 +169,15 @@ def _tools(template: UsedTemplate) -> Finding:
 
 def _calls(template: UsedTemplate) -> Finding:
     """The template writes calls in the syntax in which the run reads them."""
-    subject, written = "calls", template.chat.syntax
-    if written is None:
+    subject, syntax = "calls", template.chat.syntax
+    if syntax is None:
         text = f"{NO_SYNTAX}; they are read as {template.syntax}"
         remedy = f"Set {FORMAT_KEY} to what the model was trained to write, or use react_agent"
         return warning(text, remedy, subject)
-    if template.syntax in (written, AUTO):
-        return ok(f"it writes calls as {written}, and so they are read", subject)
-    text = f"it writes calls as {written}, but they are read as {template.syntax}"
-    return problem(text, f"Set {FORMAT_KEY}={written}, or {AUTO}", subject)
+    if template.syntax in (syntax, AUTO):
+        return ok(f"it writes calls as {syntax}, and so they are read", subject)
+    text = f"it writes calls as {syntax}, but they are read as {template.syntax}"
+    return problem(text, f"Set {FORMAT_KEY}={syntax}, or {AUTO}", subject)
 
 
 def _end(template: UsedTemplate) -> Finding:
@@ -190,9 +190,9 @@ def _end(template: UsedTemplate) -> Finding:
         return problem("nothing marks the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
         return ok(f"{names}, at which the engine stops", subject)
-    known = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
+    stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
     remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or take the "
-    return warning(f"it ends turns with {names}, but the engine stops at {known}", f"{remedy}-Instruct model", subject)
+    return warning(f"it ends turns with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
 
 
 def _stability(template: UsedTemplate, rewritten: str) -> Finding:
@@ -206,15 +206,15 @@ def _stability(template: UsedTemplate, rewritten: str) -> Finding:
     rewritten = _rewritten(template, template.conversation(THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
         return ok("they stay as they were generated, thinking included", subject)
-    remedy = f"Take out of the template what drops <think> from earlier turns, set {TEMPLATE_KEY} to its text, and "
-    remedy += "serve the model with it; a policy that does not think is not concerned"
+    remedy = f"Remove what drops <think> from earlier turns in the template, set {TEMPLATE_KEY} to its text, and "
+    remedy += "serve the model with it; a policy that does not think is not affected"
     if not template.native and template.observation_role != "tool":
         remedy = f"Set agent_rl.react.observation_role=tool, with which templates such as Qwen3's keep it. {remedy}"
     return warning(f"{rewritten}. A server hides thinking that training keeps", remedy, subject)
 
 
 def _ends(tokenizer: Any, folder: Path) -> frozenset[int]:
-    """The tokenizer's eos and those of the model's generation config, which the engine adds."""
+    """Return the tokenizer's eos token and those of the model's generation config, which the engine adds."""
     from transformers import GenerationConfig
 
     try:

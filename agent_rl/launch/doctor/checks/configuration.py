@@ -22,7 +22,7 @@ from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 ENGINE_RESERVE = 6
-"""Positions of the context that SGLang keeps from a request."""
+"""Positions of the context that SGLang does not let a request use."""
 AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -49,7 +49,7 @@ def validation(case: Case) -> Iterator[Finding]:
     for complaint, section in complaints.items():
         yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values that it names")
     if not complaints:
-        yield ok("verl's own has passed")
+        yield ok("verl's own checks have passed")
 
 
 @check("configuration", "batches")
@@ -60,13 +60,13 @@ def mini_batches(case: Case) -> Iterator[Finding]:
     n = case.number(f"{own}.rollout.n", 1)
     shards = max(1, case.world_size // case.number(f"{own}.actor.ulysses_sequence_parallel_size", 1))
     if mini * n % shards:
-        given = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
+        sizes = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
         remedy = f"Choose {MINI} so that it times {n} is a multiple of {shards}"
-        yield problem(f"{given}, which {shards} trainer processes cannot share", remedy, "mini-batch")
+        yield problem(f"{sizes}, which {shards} trainer processes cannot share", remedy, "mini-batch")
         return
     asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
     if asynchronous and batch != mini * (each := case.number("trainer.v1.separate_async.parameter_sync_step", 1)):
-        text = f"separate_async wants data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
+        text = f"separate_async needs data.train_batch_size={batch} to be parameter_sync_step={each} x {mini}"
         yield problem(text, f"Set data.train_batch_size={each * mini}, or change {MINI}", "mini-batch")
     updates = math.ceil(batch / mini)
     if updates * mini != batch:
@@ -83,7 +83,7 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):
-            text = f"{trajectories} trajectories of a process are no multiple of {micro}"
+            text = f"{trajectories} trajectories of a process are not a multiple of {micro}"
             yield problem(text, f"Set {key} to a divisor of {trajectories}", "micro-batch")
     elif case.longest > case.number(key := f"{section}.{name.format('max_token_len')}", case.longest):
         text = f"{key} is less than the longest prompt and response together, {case.longest}"
@@ -99,19 +99,19 @@ def model(case: Case) -> Finding | None:
 
 
 def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
-    """A finding about a model's files; None for a folder that is not there, which the launcher's check reports."""
+    """Return a finding about a model's files; None for a missing folder, which the launcher's check reports."""
     if found.folder is None:
         return _absent(case, found.name)
-    shown, missing = case.shown(found.folder), [] if found.config else ["config.json"]
+    path, missing = case.shown(found.folder), [] if found.config else ["config.json"]
     if not any((found.folder / name).is_file() for name in TOKENIZER_FILES):
         missing.append("a tokenizer")
     if not any(found.folder.glob("*.safetensors")) and not any(found.folder.glob("*.bin")):
         missing.append("weights")
     if missing:
-        return problem(f"{shown} lacks {', '.join(missing)}", AGAIN)
+        return problem(f"{path} lacks {', '.join(missing)}", AGAIN)
     if found.broken:
-        return problem(f"{shown}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
-    return ok(f"{shown}: {kind}, {found.parameters or 0:,} parameters")
+        return problem(f"{path}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
+    return ok(f"{path}: {kind}, {found.parameters or 0:,} parameters")
 
 
 def _absent(case: Case, name: str) -> Finding | None:
@@ -130,7 +130,7 @@ def _absent(case: Case, name: str) -> Finding | None:
         remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
         return problem(f"{name} is not on this machine, and the hub does not answer", remedy)
     text = f"{name} is not on this machine; it will be downloaded from the hub on each node"
-    return skipped(text, f"To have it checked: hf download {name}")
+    return skipped(text, f"To check it, run hf download {name}")
 
 
 @check("configuration")
@@ -138,25 +138,25 @@ def context(case: Case) -> Finding:
     """A whole trajectory fits into the model's context."""
     prompt, response = case.number("data.max_prompt_length", 0), case.number("data.max_response_length", 0)
     longest = case.model.config.get("max_position_embeddings")
-    wanted = f"data.max_prompt_length={prompt} + data.max_response_length={response}"
+    lengths = f"data.max_prompt_length={prompt} + data.max_response_length={response}"
     if not longest:
-        return skipped(f"{wanted}; the model's limit is not known here")
+        return skipped(f"{lengths}; the model's limit is not known here")
     if prompt + response > longest:
         remedy = "Lower one of them, or take a model with a longer context"
-        return problem(f"{wanted} is more than the model's {longest} positions", remedy)
+        return problem(f"{lengths} is more than the model's {longest} positions", remedy)
     if prompt + response > longest - ENGINE_RESERVE:
-        text = f"{wanted}: the engine refuses the last {ENGINE_RESERVE} of the model's {longest} positions"
+        text = f"{lengths}: the engine refuses the last {ENGINE_RESERVE} of the model's {longest} positions"
         return warning(text, f"Set data.max_response_length={longest - ENGINE_RESERVE - prompt} or less")
     return ok(f"{prompt} + {response} of {longest} tokens")
 
 
 @check("configuration", "run folder")
 def run_folder(case: Case) -> Finding | None:
-    """The run's folder can be written to, and has no run with another configuration."""
+    """The run's folder is writable, and does not hold a run with another configuration."""
     run = RunFolder(case.config, script=None if case.script is None else str(case.script))
-    there = next(path for path in (run.path, *run.path.parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
-        text = f"{run.path} cannot be written ({there} is in the way)"
+    parent = next(path for path in (run.path, *run.path.parents) if path.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        text = f"{run.path} cannot be written ({parent} is in the way)"
         return problem(text, "Set agent_rl.run.folder to a folder that you may write to")
     run.require_same()
     return None

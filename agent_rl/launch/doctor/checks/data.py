@@ -25,31 +25,31 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 
 SAMPLE = 200
-"""Rows that are scored; rows with tokenized prompts: those with the most characters."""
+"""Rows whose ground truths are scored, and longest rows whose prompts are tokenized."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 
 @check("data")
 def files(case: Case) -> Iterator[Finding]:
-    """Each file can be read, as rows of the contract of `agent_rl.data.rows`, and verl can join them."""
-    for key, named in (("data.train_files", case.train), ("data.val_files", case.val)):
-        there = [file for file in named if Path(file.path).exists()]  # the launcher's check reports the others
-        for file in there:
-            shown = case.shown(file.path)
+    """Each file holds rows of the contract of `agent_rl.data.rows`, and verl can join the files."""
+    for key, row_files in (("data.train_files", case.train), ("data.val_files", case.val)):
+        existing = [file for file in row_files if Path(file.path).exists()]  # the launcher's check reports the others
+        for file in existing:
+            path = case.shown(file.path)
             if file.error is not None:
-                yield problem(f"{shown}: {file.error.problem}", file.error.remedy, key)
+                yield problem(f"{path}: {file.error.problem}", file.error.remedy, key)
             elif file.changes:
-                text = f"{shown}: rows are read in another shape: {'; '.join(file.changes)}"
-                yield warning(text, "Check this, or write them so with agent-rl data convert", key)
+                text = f"{path}: rows are read in another shape: {'; '.join(file.changes)}"
+                yield warning(text, "Check the result, or convert the file with agent-rl data convert", key)
             else:
                 some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
-                yield ok(f"{shown}: {file.count} rows{some}", key)
-        for file in there[1:]:
-            if differing := differences(there[0], file):
-                text = f"{there[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
+                yield ok(f"{path}: {file.count} rows{some}", key)
+        for file in existing[1:]:
+            if differing := differences(existing[0], file):
+                text = f"{existing[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
                 yield problem(text, "Give these columns the same type in all files", key)
-        if not named:
-            yield skipped("no file of this machine is named", subject=key)
+        if not row_files:
+            yield skipped("no file on this machine is configured", subject=key)
 
 
 @check("data", "training steps")
@@ -72,12 +72,12 @@ def row_count(case: Case) -> Iterator[Finding]:
 
 @check("data", "rows")
 def rows_of_files(case: Case) -> Iterator[Finding]:
-    """Rows keep the contract, name what exists, are different, and have ground truths that their scorers take."""
+    """Rows keep the contract, name existing agents and tools, differ, and have ground truths that score."""
     scored = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(
         EpisodeSetup(case.settings, tools=tool_specs(case) or ()),
         default_agent=case.default_agent,
-        more_agents={*_of_config(case), *_of_script(case)},
+        more_agents={*_config_agents(case), *_script_agents(case)},
         scored=scored,
         sample=SAMPLE if scored else 0,
     )
@@ -85,8 +85,8 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
     report = check_files(files, known)
     for kind, count in report.counts.items():
         place, first = report.shown[kind][0]
-        found = problem if kind in report.errors else warning
-        yield found(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
+        make = problem if kind in report.errors else warning
+        yield make(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
     if files and not report.counts:
         yield ok(f"{sum(report.rows)}, and {report.graded} of their ground truths were scored")
     agents = {str(row.get("agent_name") or case.default_agent) for row in case.rows}
@@ -109,7 +109,7 @@ def lengths(case: Case) -> Finding | None:
     rows = [row for row in case.rows if isinstance(row.get("prompt"), list)]
     specs, most = tool_specs(case), case.number(PROMPT_TOKENS, 0)
     if not case.has_rows_of_ours:
-        return skipped("a data set of its own makes them (data.custom_cls)")
+        return skipped("the run's own data set builds them (data.custom_cls)")
     if case.model.folder is None or not rows or specs is None:
         return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
     tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
@@ -128,7 +128,7 @@ def lengths(case: Case) -> Finding | None:
 
 
 def train_rows(case: Case) -> int | None:
-    """Number of rows to train on, before long prompts are filtered out; None if they cannot be counted."""
+    """Return the number of training rows, before long prompts are removed; None if it is unknown."""
     if not case.train or any(file.error is not None for file in case.train):
         return None
     rows, most = sum(file.count for file in case.train), case.number("data.train_max_samples", -1)
@@ -136,7 +136,7 @@ def train_rows(case: Case) -> int | None:
 
 
 def total_steps(case: Case) -> int:
-    """Number of steps of the whole run; 0 if the rows cannot be counted."""
+    """Return the number of steps of the whole run; 0 if the rows cannot be counted."""
     if steps := case.get("trainer.total_training_steps"):
         return int(steps)
     return (train_rows(case) or 0) // case.number("data.train_batch_size", 1) * case.number("trainer.total_epochs", 1)
@@ -147,8 +147,8 @@ def _numbered(case: Case, file: RowsFile) -> Iterator[NumberedRow]:
         yield NumberedRow(f"{case.shown(file.path)}, row {number}", number, row, ())
 
 
-def _of_config(case: Case) -> set[str]:
-    """Names in the file of `agent_loop_config_path`."""
+def _config_agents(case: Case) -> set[str]:
+    """Return the agent names in the file of `agent_loop_config_path`."""
     key = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
     path = case.get(key)
     try:
@@ -158,8 +158,8 @@ def _of_config(case: Case) -> set[str]:
         raise ConfigError(key, f"{path} cannot be read ({error})", "Write a list of {name, _target_}") from error
 
 
-def _of_script(case: Case) -> set[str]:
-    """Names that the user's script registers, by its text: it may train as soon as it is run."""
+def _script_agents(case: Case) -> set[str]:
+    """Return the names that the user's script registers, from its text: running it might start training."""
     with suppress(OSError, ValueError):  # `own_code` reports it
         text = case.script.read_text(encoding="utf-8") if case.script else ""
         return set(re.findall(r"(?:register_agent_loop|\bAgent)\(\s*['\"]([^'\"]+)", text))

@@ -25,7 +25,7 @@ MANY = 10
 
 @check("installation", needs=Needs.MACHINE)
 def packages(case: Case) -> Iterator[Finding]:
-    """The supported verl and SGLang are installed, and every requirement of agent_rl and verl for this platform."""
+    """Supported versions of verl and SGLang are installed, with all requirements for this platform."""
     everything = CPU_HELP if case.on_cpu else GPU_HELP
     versions = {name: version for name in SHOWN if (version := case.machine.version(name))}
     for name in ("verl", "sglang"):
@@ -37,8 +37,8 @@ def packages(case: Case) -> Iterator[Finding]:
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
     if unmet:
-        wanted = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
-        yield problem(_listed(unmet), f"Run pip install {wanted}" if len(unmet) <= MANY else everything)
+        requirements = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
+        yield problem(_listed(unmet), f"Run pip install {requirements}" if len(unmet) <= MANY else everything)
     else:
         yield ok(", ".join(f"{name} {version}" for name, version in versions.items()))
     if "sglang" in versions and case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
@@ -61,29 +61,29 @@ def plugin(case: Case) -> Finding:
 
 @check("installation", needs=Needs.VERL)
 def registration(case: Case) -> Finding:
-    """Verl has loaded our plugin: a failing plugin it ignores silently."""
+    """Verl has loaded our plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
         return ok("verl has loaded agent_rl")
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
 
 
 def _listed(unmet: Mapping[str, tuple[str | None, str]]) -> str:
-    found = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
-    return f"{', '.join(found)}: these are wanted, and in parentheses what is installed"
+    packages = [f"{name}{wanted} ({version or 'absent'})" for name, (version, wanted) in sorted(unmet.items())]
+    return f"{', '.join(packages)}: required, with the installed version in parentheses"
 
 
 def _unmet(case: Case, by: str, extras: set[str]) -> dict[str, tuple[str | None, str]]:
-    """Unmet requirements of a package with these extras ("": none): name -> installed version, wanted versions."""
+    """Return the unmet requirements of a package with these extras: name -> installed and required version."""
     try:
         lines = metadata.requires(by) or []
     except metadata.PackageNotFoundError:
         return {}
-    found = {}
-    for wanted in map(Requirement, lines):
-        applies = wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in extras)
-        if not applies or wanted.name.lower() in ("verl", "agent-rl"):
+    unmet = {}
+    for requirement in map(Requirement, lines):
+        applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
+        if not applies or requirement.name.lower() in ("verl", "agent-rl"):
             continue
-        version = case.machine.version(wanted.name)  # 2.13.0+cpu is 2.13.0
-        if version is None or not wanted.specifier.contains(Version(version).public, prereleases=True):
-            found[wanted.name] = (version, str(wanted.specifier))
-    return found
+        version = case.machine.version(requirement.name)  # 2.13.0+cpu is 2.13.0
+        if version is None or not requirement.specifier.contains(Version(version).public, prereleases=True):
+            unmet[requirement.name] = (version, str(requirement.specifier))
+    return unmet

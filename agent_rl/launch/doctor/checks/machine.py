@@ -1,7 +1,7 @@
-"""Checks of a machine: its GPUs and how they are divided, the cores of a CPU, and what the stack needs of a GPU node.
+"""Checks of a machine: its GPUs and how they are divided, a CPU's cores, and the stack's requirements on a GPU node.
 
-`STACK` is what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 ask of a node and do not check themselves, as one table:
-what is wanted, what happens otherwise, and where that is from. The numbers of other requirements are derived from the
+`STACK` lists what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 require of a node but do not check themselves, with
+the consequence and the source of each. Other requirements are calculated from the
 configuration: memory, disk and `/dev/shm` (`checks.memory`), logical CPUs (`checks.ray`), versions
 (`checks.installation`).
 """
@@ -27,15 +27,15 @@ BUSY = 0.05
 
 @dataclass(frozen=True)
 class NodeRequirement:
-    """One requirement.
+    """A requirement on a GPU node.
 
     Attributes:
-        subject: of the finding.
-        wanted: what the stack asks for.
-        otherwise: what happens without it.
-        source: where that is from.
-        look: what this case has, in words, and whether that is enough; None: the row does not concern the run.
-        remedy: what to do.
+        subject: the finding's subject.
+        wanted: the requirement, in words.
+        otherwise: the consequence if it is not met.
+        source: where the requirement is documented.
+        look: describes what the machine has, and whether that is enough; None: it does not apply to the run.
+        remedy: how to meet it.
     """
 
     subject: str
@@ -47,7 +47,7 @@ class NodeRequirement:
 
 
 def _at_least(found: str, least: str) -> tuple[str, bool]:
-    """A version, and whether it is another one or newer; not, where it is not a version."""
+    """Return a version, and whether it is at least `least`; False if it is not a version."""
     return found, _version(found) >= Version(least)
 
 
@@ -59,8 +59,8 @@ def _version(text: str) -> Version:
 
 
 def _library(case: Case, name: str) -> tuple[str, bool]:
-    there = name in case.machine.libraries
-    return "found" if there else "not found", there
+    is_loadable = name in case.machine.libraries
+    return "found" if is_loadable else "not found", is_loadable
 
 
 def _torch(case: Case) -> tuple[str, bool]:
@@ -86,14 +86,14 @@ def _head_size(case: Case) -> tuple[str, bool] | None:
 
 def _cupy(case: Case) -> tuple[str, bool] | None:
     version = case.machine.version("cupy-cuda13x")
-    found = f"cupy-cuda13x {version or 'is not installed'}", version == "14.0.1"
-    return found if case.get("trainer.v1.trainer_mode") == "separate_async" else None
+    result = f"cupy-cuda13x {version or 'is not installed'}", version == "14.0.1"
+    return result if case.get("trainer.v1.trainer_mode") == "separate_async" else None
 
 
 def _allocator(case: Case) -> tuple[str, bool]:
     settings = [case.environ.get(name, "") for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")]
-    found = ",".join(filter(None, settings))
-    return found or "torch's own setting", "expandable_segments:true" not in found.lower()
+    values = ",".join(filter(None, settings))
+    return values or "torch's own setting", "expandable_segments:true" not in values.lower()
 
 
 STACK = (
@@ -188,19 +188,19 @@ STACK = (
         "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
     ),
 )
-"""Rows that concern every run on NVIDIA GPUs, unless they say otherwise."""
+"""The requirements on every run on NVIDIA GPUs; `look` returns None where one does not apply."""
 
 
 @check("machine", needs=Needs.MACHINE)
 def node(case: Case) -> Iterator[Finding]:
-    """The node has what torch, SGLang and verl ask for."""
+    """The node meets the requirements of torch, SGLang and verl."""
     if case.on_cpu or not case.gpus:
         return
     for row in STACK:
         if (looked := row.look(case)) is not None:
-            found, fits = looked
-            text = f"{found}; wanted: {row.wanted}. Otherwise {row.otherwise}"
-            yield ok(found, row.subject) if fits else problem(text, row.remedy, row.subject)
+            description, fits = looked
+            text = f"{description}; wanted: {row.wanted}. Otherwise {row.otherwise}"
+            yield ok(description, row.subject) if fits else problem(text, row.remedy, row.subject)
 
 
 @check("machine", needs=Needs.MACHINE)
@@ -218,7 +218,7 @@ def accelerator(case: Case) -> Finding:
     if case.machine.device_file and visible is not None:
         return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or name GPUs that are there")
     if case.machine.device_file:
-        remedy = "Fix the driver, unless it is no NVIDIA device: then the GPU checks do not apply"
+        remedy = "Fix the driver, unless it is not an NVIDIA device: then the GPU checks do not apply"
         return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
     if case.joins:
         return skipped("none here; the Ray cluster's machines are not checked")
@@ -238,20 +238,20 @@ def gpus_in_use(case: Case) -> Finding | None:
 
 @check("machine", "GPUs per node")
 def gpus_per_node(case: Case) -> Finding:
-    """The machine has as many GPUs as the recipe wants on each node."""
-    wanted, here = case.gpus_wanted, len(case.gpus)
+    """The machine has as many GPUs as the recipe needs on each node."""
+    needed, here = case.gpus_wanted, len(case.gpus)
     if case.on_cpu:
-        logical = case.number("ray_kwargs.ray_init.num_gpus", wanted)
-        if wanted > logical and not case.joins:
-            text = f"{wanted} wanted, Ray gets {logical}: the run would wait forever"
-            return problem(text, f"Set ray_kwargs.ray_init.num_gpus={wanted}")
-        return ok(f"{wanted}, a logical resource on a CPU")
+        logical = case.number("ray_kwargs.ray_init.num_gpus", needed)
+        if needed > logical and not case.joins:
+            text = f"{needed} wanted, Ray gets {logical}: the run would wait forever"
+            return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
+        return ok(f"{needed}, a logical resource on a CPU")
     if case.joins or not here:
-        return skipped(f"{wanted}; the run's GPUs cannot be counted here")
-    if wanted > here:
+        return skipped(f"{needed}; the run's GPUs cannot be counted here")
+    if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
-        return problem(f"{wanted} wanted, {here} here: the run would wait forever", remedy)
-    return ok(f"{wanted} of the {here} here" if wanted < here else f"{wanted}, all that are here")
+        return problem(f"{needed} wanted, {here} here: the run would wait forever", remedy)
+    return ok(f"{needed} of the {here} here" if needed < here else f"{needed}, all that are here")
 
 
 @check("machine")
@@ -268,23 +268,23 @@ def tensor_parallel(case: Case) -> Finding | None:
 
 @check("machine", "folders", Needs.MACHINE)
 def folders(case: Case) -> None:
-    """Ray has room for the names of its sockets, and files can be kept in the home directory, or elsewhere."""
+    """The temporary folder's path is short enough for Ray's sockets, and the home directory is writable."""
     temporary_files(case.environ)
     require_home(case.environ)
 
 
 @check("machine", "CPU profile", Needs.MACHINE)
 def profile(case: Case) -> Iterator[Finding]:
-    """A run on a CPU has as many threads as its model is worth."""
+    """A run on a CPU uses a number of threads that suits chosen model."""
     if not case.on_cpu:
         return
     count, threads = case.machine.cores, case.environ.get("OMP_NUM_THREADS")
     model, alone = case.model.folder or case.model.name, case.get("trainer.v1.trainer_mode", "sync") == "sync"
-    its = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
-    if threads not in (None, "", str(its.threads)):
+    chosen = profile_of(model, alone, count, processes=case.number("trainer.n_gpus_per_node", 1))
+    if threads not in (None, "", str(chosen.threads)):
         text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
-        yield warning(text, f"Unset it; agent_rl sets {its.threads}", "OMP_NUM_THREADS")
-    yield ok(f"{its.dtype}, {its.threads} thread(s) in each of the processes on {count} core(s): {its.reason}")
+        yield warning(text, f"Unset it; agent_rl sets {chosen.threads}", "OMP_NUM_THREADS")
+    yield ok(f"{chosen.dtype}, {chosen.threads} thread(s) in each of the processes on {count} core(s): {chosen.reason}")
 
 
 def _listed(case: Case) -> str:

@@ -1,6 +1,6 @@
-"""Checks of memory and disk, from the number of parameters. They are estimates, and each says what it assumes.
+"""Checks of memory and disk, from the number of parameters. They are estimates, and each finding lists its assumptions.
 
-docs/reference/gpu_node.md has the formulas, and what verl and SGLang have printed in comparison. The engine takes
+docs/reference/gpu_node.md has the formulas, and compares them with verl's and SGLang's output. The engine takes
 `gpu_memory_utilization` of the memory free at its start. The reference policy is in the host's memory. An adapter of
 LoRA is not counted; a critic counts as a second model.
 """
@@ -18,17 +18,17 @@ from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped
 
 GIB = 1 << 30
 STATE = 4
-"""Numbers of a trained parameter: itself, its gradient and Adam's two moments."""
+"""Numbers stored per trained parameter: the parameter, its gradient and Adam's two moments."""
 CHECKPOINT_BYTES = 12
-"""Of a trained parameter: itself and Adam's two moments, fp32."""
+"""Bytes per trained parameter: the parameter and Adam's two moments, fp32."""
 CPU_BASE = 6 * GIB
-"""Measured for the processes of a run on a CPU with a tiny model."""
+"""Bytes of the processes of a run on a CPU, measured with a tiny model."""
 PROCESS = 2 * GIB
 """Host memory for each GPU's trainer and engine processes; a guess."""
 CONTEXTS = 1.5 * GIB
-"""On each GPU: CUDA contexts of trainer and engine, NCCL."""
+"""Bytes on each GPU for the CUDA contexts of trainer and engine, and NCCL."""
 GRAPHS = 1.5 * GIB
-"""The engine's CUDA graphs, which it keeps during the update; a guess."""
+"""Bytes of the engine's CUDA graphs, which stay during the update; a guess."""
 TIGHT = 0.9
 """Share of the available memory above which an estimate is reported as tight."""
 OWN = "actor_rollout_ref"
@@ -39,7 +39,7 @@ class GpuNeed:
     """The estimated bytes on one GPU."""
 
     states: float
-    """Weights, gradients and moments of the policy, and of a critic."""
+    """Weights, gradients and moments of the policy, and of the critic if there is one."""
     activations: float
     logits: float
     vocabulary: float
@@ -54,17 +54,17 @@ class GpuNeed:
 
     @property
     def update(self) -> float:
-        """In total while training, when the engine has released its memory."""
+        """The total while training, when the engine has released its memory."""
         return self.states + self.activations + self.logits + self.vocabulary + self.graphs + CONTEXTS
 
     @property
     def rollout(self) -> float:
-        """In total while the engine generates."""
+        """The total while the engine generates."""
         return self.resting + self.pool + self.graphs + CONTEXTS
 
 
 def gpu_need(case: Case, card: float) -> GpuNeed:
-    """The estimate for a GPU of `card` bytes; the model's number of parameters must be known."""
+    """Estimate the need on a GPU of `card` bytes; the model's number of parameters must be known."""
     parameters = float(case.model.parameters or 0)
     one = _number_bytes(case) * parameters / case.world_size
     lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)
@@ -123,11 +123,11 @@ def _training(case: Case, need: GpuNeed, total: int) -> Finding:
 def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
     subject, key = "memory, engine", f"{OWN}.rollout.gpu_memory_utilization"
     cache = need.pool - need.engine_weights
-    held = int(max(0, cache) / need.kv_per_token) if need.kv_per_token else 0
-    if cache <= 0 or (need.kv_per_token and held < case.longest):
-        text = f"a pool of {_gib(need.pool)} holds the weights ({_gib(need.engine_weights)}) and {held:,} tokens"
+    slots = int(max(0, cache) / need.kv_per_token) if need.kv_per_token else 0
+    if cache <= 0 or (need.kv_per_token and slots < case.longest):
+        text = f"a pool of {_gib(need.pool)} holds the weights ({_gib(need.engine_weights)}) and {slots:,} tokens"
         return problem(text, f"Raise {key} or {OWN}.rollout.tensor_model_parallel_size", subject)
-    cached = f", cache for {held:,} tokens or {held // max(1, case.longest)} whole trajectories" if held else ""
+    cached = f", cache for {slots:,} tokens or {slots // max(1, case.longest)} whole trajectories" if slots else ""
     detail = f"engine {_gib(need.pool)} (weights {_gib(need.engine_weights)}{cached}), states {_gib(need.resting)}"
     remedy = f"Lower {key}, or set {OWN}.actor.fsdp_config.optimizer_offload=True"
     return _fits(need.rollout, total, detail, remedy, "memory, generating")
@@ -192,8 +192,8 @@ def disk(case: Case) -> Finding:
     if not parameters:
         return skipped(f"{_gib(free)} free in {case.shown(folder)}; the number of parameters is not known here")
     one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
-    steps, kept = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
-    number = min(max(1, steps // every), int(kept or sys.maxsize))
+    steps, limit = total_steps(case), case.get("trainer.max_actor_ckpt_to_keep")
+    number = min(max(1, steps // every), int(limit or sys.maxsize))
     unknown = "" if steps else ", the number of steps is not known"
     what = f"{number} checkpoint(s) of {_gib(one)} in {case.shown(folder)}{unknown}"
     remedy = "Set trainer.max_actor_ckpt_to_keep=2, raise trainer.save_freq, or move trainer.default_local_dir"
@@ -217,7 +217,7 @@ def _number_bytes(case: Case) -> int:
 
 
 def _offloaded(case: Case) -> int:
-    """Numbers of each parameter that are offloaded to the host while the engine generates."""
+    """Return how many numbers per parameter are offloaded to the host while the engine generates."""
     fsdp = f"{OWN}.actor.fsdp_config"
     return bool(case.get(f"{fsdp}.param_offload")) + 2 * bool(case.get(f"{fsdp}.optimizer_offload"))
 

@@ -16,32 +16,32 @@ TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
 """Logical CPUs that verl's resource pools reserve with each GPU (`max_colocate_count`)."""
 CPUS_PER_ENGINE_GPU = 2
-"""The same for engines and served models on GPUs of their own."""
+"""Logical CPUs per GPU of engines and served models on their own GPUs."""
 FIXED_CPUS = 2
 """One for TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
 def ray_cluster(case: Case) -> Finding:
-    """The Ray cluster that the run would use answers: a named one, one that runs here already, or its own."""
-    named, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
-    if case.joins and named != "auto" and not answers(named):
+    """The Ray cluster of the run answers: that of RAY_ADDRESS, one that runs here already, or the run's own."""
+    configured, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
+    if case.joins and configured != "auto" and not answers(configured):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
-        return problem(f"RAY_ADDRESS={named}: nothing answers", remedy)
+        return problem(f"RAY_ADDRESS={configured}: nothing answers", remedy)
     if several and not case.joins:
         return ok(f"the launcher starts it on {several.count} nodes, with its head at {several.address}")
-    if case.joins or named == "local":
-        return ok(f"RAY_ADDRESS={named}")
-    # Where Ray notes the cluster that was started last: `ray start` writes it, `ray.init` reads it.
+    if case.joins or configured == "local":
+        return ok(f"RAY_ADDRESS={configured}")
+    # Ray's record of the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
-        text = f"{file} names {address}, where nothing answers: a Ray that has ended left it, and the run would wait"
+        text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would wait forever"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
-    given = case.get("ray_kwargs.ray_init", {})
-    if refused := [name for name in SIZES if given.get(name) is not None]:
+    ray_init = case.get("ray_kwargs.ray_init", {})
+    if refused := [name for name in SIZES if ray_init.get(name) is not None]:
         text = f"one runs here ({address}); the run would join it, and Ray refuses {', '.join(refused)} then"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
     return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
@@ -51,11 +51,11 @@ def ray_cluster(case: Case) -> Finding:
 def nodes(case: Case) -> Finding:
     """The number of nodes agrees with the environment, which gives this machine its rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
-    there = several.count if several else count if case.joins else 1
-    if there != count:
-        text = f"trainer.nnodes={count}, but {there} node(s) start the run: "
+    started = several.count if several else count if case.joins else 1
+    if started != count:
+        text = f"trainer.nnodes={count}, but {started} node(s) start the run: "
         remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and leave trainer.nnodes to the launcher"
-        if there < count:
+        if started < count:
             return problem(f"{text}it would wait forever", remedy)
         return warning(f"{text}nodes would stand idle", remedy)
     if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
@@ -75,21 +75,21 @@ def logical_cpus(case: Case) -> Finding:
     visitors = sum(model.visits for model in case.settings.reward.models.values())
     per_gpu = max(CPUS_PER_GPU, 2 + visitors)  # `served_models.reward_pools`
     need = FIXED_CPUS + units + per_gpu * case.world_size + CPUS_PER_ENGINE_GPU * own
-    given, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
+    num_cpus, machines = case.get("ray_kwargs.ray_init.num_cpus"), case.number("trainer.nnodes", 1)
     if case.joins:
         return skipped(f"the cluster needs {need}; its nodes are not checked")
-    if given is None and case.is_elsewhere:
+    if num_cpus is None and case.is_elsewhere:
         return skipped(f"{need} needed; this machine has no GPU, so the run would be on another one")
-    there = machines * (int(given) if given is not None else case.machine.cores)
-    source = "ray_kwargs.ray_init.num_cpus" if given is not None else "the machine's cores"
-    if there < need:
+    available = machines * (int(num_cpus) if num_cpus is not None else case.machine.cores)
+    source = "ray_kwargs.ray_init.num_cpus" if num_cpus is not None else "the machine's cores"
+    if available < need:
         more = FIXED_CPUS + CPUS_PER_ENGINE_GPU * own
         detail = f"{units} storage units, {per_gpu} for each of {case.world_size} GPU(s), {more} more"
         return problem(
-            f"{there} ({source}), {need} needed ({detail}): the run would wait forever",
+            f"{available} ({source}), {need} needed ({detail}): the run would wait forever",
             f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, cores may be fewer",
         )
-    return ok(f"{there} ({source}), {need} needed")
+    return ok(f"{available} ({source}), {need} needed")
 
 
 def answers(address: str) -> bool:

@@ -19,7 +19,7 @@ from agent_rl.verl_adapter import early_checks  # noqa: F401 - its checks regist
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
-"""Parts of the names of architectures that give a score."""
+"""Parts of the names of architectures that return a score."""
 TIGHT = 0.9
 REACH_S = 10.0
 """Seconds within which a judge or a service must answer a first request."""
@@ -33,7 +33,7 @@ def weights(case: Case) -> Finding | None:
         return None
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
     parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
-    case.reward  # noqa: B018 - raises where a component cannot be constructed
+    case.reward  # noqa: B018 - raises if a component cannot be constructed
     if not parts:
         text = "every weight is 0: there is nothing to learn from"
         return problem(text, "Set agent_rl.reward.correctness.weight")
@@ -57,17 +57,17 @@ def giving_up(case: Case) -> Finding | None:
 
 @check("reward", "endpoints")
 def endpoints(case: Case) -> list[Finding]:
-    """The judges and services that the components ask answer now."""
+    """The judges and services of the components answer now."""
     if not case.scored_by_ours or case.given is not None:
         return []
-    asked = [each for each in case.reward.components if type(each).reach is not Component.reach]
-    return asyncio.run(_reached(asked))
+    remote = [each for each in case.reward.components if type(each).reach is not Component.reach]
+    return asyncio.run(_reached(remote))
 
 
 @check("reward", "reward models")
 def models(case: Case) -> list[Finding]:
-    """Every reward model is complete, and of the configured kind."""
-    findings = [_model(case, name, its.path, its.kind) for name, its in case.settings.reward.models.items()]
+    """The files of every reward model are complete, and it has the configured kind."""
+    findings = [_model(case, name, model.path, model.kind) for name, model in case.settings.reward.models.items()]
     if case.get("reward.reward_model.enable"):
         kind = "generative" if case.get(f"{CUSTOM_FUNCTION}.path") else "discriminative"
         findings.append(_model(case, "", str(case.get("reward.reward_model.model_path", "")), kind))
@@ -76,7 +76,7 @@ def models(case: Case) -> list[Finding]:
 
 @check("reward", "reward models' memory")
 def shares(case: Case) -> Finding | None:
-    """The reward models that visit the trainer's GPUs fit there together."""
+    """The reward models that share the trainer's GPUs fit there together."""
     served = case.settings.reward.models
     shared = {name: model.gpu_memory_utilization for name, model in served.items() if model.visits}
     if case.get("reward.reward_model.enable") and not case.get("reward.reward_model.enable_resource_pool"):
@@ -112,11 +112,11 @@ async def _reach(component: Component | GroupComponent) -> Finding:
 
 
 def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
-    found = find_model(case.path(path))
-    architecture = str((found.config.get("architectures") or ["an unnamed architecture"])[0])
-    finding = complete(case, found, architecture)
+    files = find_model(case.path(path))
+    architecture = str((files.config.get("architectures") or ["an unnamed architecture"])[0])
+    finding = complete(case, files, architecture)
     scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
     if not scores and finding is not None and finding.status is Status.OK:
-        text = f"{path} is a {architecture}, which gives no score but a hidden state"
+        text = f"{path} is a {architecture}, which returns a hidden state instead of a score"
         finding = warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative")
     return finding and replace(finding, subject=f"reward model {name}".rstrip())

@@ -19,7 +19,7 @@ SANDBOXED = ("agent_rl.tools.builtin.python", "agent_rl.tools.builtin.sympy")
 
 
 def tool_specs(case: Case) -> list[ToolSpec] | None:
-    """The tools; None when the file cannot be read, which `tool_file` reports."""
+    """Return the tools; None if the file cannot be read, which `tool_file` reports."""
     try:
         return case.tools
     except AgentRLError:
@@ -32,15 +32,15 @@ def tool_file(case: Case) -> Iterator[Finding]:
     if (path := case.tool_path) is None:
         yield skipped(f"none is set ({KEY})")
         return
-    shown = case.shown(path)
+    name = case.shown(path)
     try:
         specs = case.tools
     except FatalError:
         raise
     except AgentRLError as error:
-        yield problem(f"{shown}: {error}", "Start what the tool needs, or correct the file")
+        yield problem(f"{name}: {error}", "Start what the tool needs, or correct the file")
         return
-    yield ok(f"{shown}: {', '.join(signature(spec) for spec in specs)}")
+    yield ok(f"{name}: {', '.join(signature(spec) for spec in specs)}")
     length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
     if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
         remedy = f"Set {MULTI_TURN}.max_tool_response_length, or agent_rl.tools.max_result_tokens"

@@ -13,7 +13,7 @@ from agent_rl.trajectory import ToolCall
 
 
 class MyAgentFormat(TextFormat):
-    """How the agent writes its turns, and how they are read."""
+    """Writes the agent's instructions and reads its turns."""
 
     stop = ("</sum>", "</answer>")
     keep_stop = True

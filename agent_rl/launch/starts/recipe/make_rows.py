@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def rows(split: str, count: int, seed: int) -> list[dict[str, Any]]:
-    """Sums that are too long to guess. `ground_truth` is what the scorer compares the answer with."""
+    """Sums that are too long to guess. The scorer compares the answer with `ground_truth`."""
     draw = random.Random(seed)
     made = []
     for index in range(count):

@@ -11,7 +11,7 @@ PRICES = {"apple": 3, "bread": 5, "cheese": 8, "milk": 2}
 
 
 class MyTool(Tool):
-    """Knows prices. An instance lives for one trajectory, so what it keeps on itself is that trajectory's."""
+    """Knows prices. An instance lives for one trajectory, so it may store that trajectory's data."""
 
     name = "my_tool"
     description = "Returns the price of an item in dollars."
@@ -22,7 +22,7 @@ class MyTool(Tool):
     }
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """The arguments fit the schema: other calls are answered before they come here."""
+        """Return the price; the arguments fit the schema, because other calls are refused before this method."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
             raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and continues

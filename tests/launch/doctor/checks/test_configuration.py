@@ -31,7 +31,7 @@ def test_a_folder_that_is_not_there(make_case: MakeCase) -> None:
     assert not list(training.models_are_there(make_case()))
     for name in ("/nowhere/model", "outputs/no_such_model", "models/a/b", "~/none"):
         message = refused(training.models_are_there(make_case({MODEL: name})))
-        assert message.startswith(f"{MODEL}: there is no {name}. An untrained one: ")
+        assert message.startswith(f"{MODEL}: there is no {name}. Untrained model: ")
     judge = {"agent_rl.reward.models.nice": {"path": "outputs/no_such_model"}}
     assert refused(training.models_are_there(make_case(judge))).startswith("agent_rl.reward.models.nice.path: there is")
 

@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
     assert refused(training.rows_are_there(case)).startswith(
         "data.train_files: there is no nowhere/train.parquet. Make"
     )
-    assert "docs is a folder, and a file belongs here" in refused(
+    assert "docs is a folder, but a file is needed" in refused(
         training.rows_are_there(make_case({"data.train_files": "docs"}))
     )
 

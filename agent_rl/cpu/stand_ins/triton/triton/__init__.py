@@ -9,7 +9,7 @@ jit = placeholder_jit
 
 
 def autotune(*args: object, **kwargs: object) -> object:
-    """Decorator that keeps the kernel's placeholder."""
+    """Return a decorator that keeps the kernel's placeholder."""
     return lambda kernel: kernel
 
 
@@ -24,12 +24,12 @@ class Config:
 
 
 def cdiv(x: int, y: int) -> int:
-    """Ceiling division, as triton's."""
+    """Divide with rounding up, like triton's function."""
     return -(-x // y)
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is not below n, as triton's."""
+    """Return the smallest power of two that is not below n, like triton's function."""
     return 1 << max(n - 1, 0).bit_length()
 
 
@@ -41,16 +41,16 @@ class Constant:
 
 
 class Driver:
-    """The runtime has no active driver."""
+    """A runtime driver that is never active."""
 
     @property
     def active(self) -> object:
-        """Torch's inductor and flop counter ask for it and take this error for "no GPU"."""
+        """Raise the error that torch's inductor and flop counter interpret as "no GPU"."""
         raise RuntimeError("0 active drivers: this process runs on a CPU with a stand-in for triton")
 
 
 def never_made(*names: str, base: type = object) -> dict[str, type]:
-    """Classes for annotations, `isinstance` and `except`."""
+    """Return classes for annotations, `isinstance` and `except`, without instances."""
     return {name: type(name, (base,), {"__doc__": "Never made on a CPU."}) for name in names}
 
 
