@@ -25,7 +25,7 @@ def opened(tmp_path, *words, **flags):
         ({"model": "nowhere"}, [], "model: nowhere is neither a model .* nor a checkpoint"),
         ({"model": "nowhere"}, ["policy=local"], "model: nowhere is neither"),
         ({"model": "m"}, ["policy=vllm"], "endpoint: vLLM servers are not started"),
-        ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local does not use an endpoint"),
+        ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local does not use"),
     ],
 )
 def test_what_does_not_go_together(tmp_path, flags, words, said):
