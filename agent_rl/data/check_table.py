@@ -45,7 +45,7 @@ def findings(report: DataReport) -> Iterator[Text]:
         is_error = kind in report.errors
         (place, finding), *others = report.shown[kind]
         more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
-        head = (f"{'error' if is_error else 'note'} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
+        head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
         yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy}{more}")
 
 

@@ -40,5 +40,5 @@ def test_the_terminal_shows_numbers_the_first_row_of_each_finding_and_where_more
     text = shown(found)
     assert "40 rows in 1 file" in text
     assert f"error {HOSTILE}, 1 row: train.parquet, row 3: {HOSTILE}. {HOSTILE}" in text
-    assert "note duplicate, 2 rows: train.parquet, row 4: row 3 asks the same" in text
+    assert "note  duplicate, 2 rows: train.parquet, row 4: row 3 asks the same" in text
     assert "Keep one. Also train.parquet, row 9\n" in text
