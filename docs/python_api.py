@@ -39,7 +39,7 @@ def python_page(title: str, paragraphs: Callable[[str], str]) -> str:
         paragraphs: converts a docstring to Markdown.
     """
     parts = [f"{title}\n# Python API\n", "This page lists the public names by the module to import them from.\n"]
-    documented: dict[tuple[Path, str], str] = {}
+    shown: dict[tuple[Path, str], str] = {}
     for module, about in MODULES.items():
         parts.append(f"## `{module}`\n\n{about}\n")
         elsewhere = []
@@ -48,12 +48,10 @@ def python_page(title: str, paragraphs: Callable[[str], str]) -> str:
             if definition is None:
                 continue
             path, node = definition
-            if (path, node.name) in documented:
-                elsewhere.append(
-                    f"`{name}` is in [`{documented[path, node.name]}`](#{_anchor(documented[path, node.name])})"
-                )
+            if (path, node.name) in shown:
+                elsewhere.append(f"`{name}` is in [`{shown[path, node.name]}`](#{_anchor(shown[path, node.name])})")
                 continue
-            documented[path, node.name] = module
+            shown[path, node.name] = module
             parts.append(f"### `{name}`\n\n```python\n{_signature(node, name)}\n```\n")
             parts.append(paragraphs(_sections(inspect.cleandoc(ast.get_docstring(node) or ""))))
             parts += _methods(node)
@@ -97,7 +95,7 @@ def _definition(module: str, name: str) -> tuple[Path, Definition] | None:
     """Return the file and node that define a class or function; None for a constant or a type alias."""
     path = _source(module)
     body = ast.parse(path.read_text()).body
-    for node in [*body, *(inner for node in body if isinstance(node, ast.If) for inner in node.body)]:
+    for node in [*body, *(inner for block in body if isinstance(block, ast.If) for inner in block.body)]:
         if isinstance(node, Definition) and node.name == name:
             return path, node
         if isinstance(node, ast.ImportFrom) and node.module and node.module != module:

@@ -156,8 +156,8 @@ def _texts_below(cls: type) -> dict[str, str]:
     for field, below in itertools.pairwise(tree.body):
         if isinstance(field, ast.Assign | ast.AnnAssign) and isinstance(below, ast.Expr):
             name = field.target if isinstance(field, ast.AnnAssign) else field.targets[0]
-            found[ast.unparse(name)] = _one_line(ast.literal_eval(below.value))
-    return found
+            texts[ast.unparse(name)] = _one_line(ast.literal_eval(below.value))
+    return texts
 
 
 LIMITS = {"ge": "≥ {}", "gt": "> {}", "le": "≤ {}", "lt": "< {}"}

@@ -125,7 +125,7 @@ def _reader(file: Path) -> Callable[[Path], Iterator[Raw]]:
     if not file.exists():
         near = [path.name for path in file.parent.glob("*") if _suffix(path) in SUFFIXES]
         remedy = did_you_mean(file.name, near) if near else "Correct the path"
-        raise ConfigError(str(file), "the file does not exist", remedy)
+        raise ConfigError(str(file), "there is no such file", remedy)
     return kinds[suffix]
 
 

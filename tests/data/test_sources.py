@@ -114,7 +114,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
         "x.jsonl",
         lambda path: written(path, LINES + '{"question": {"a": 1}, "answer": 1}'),
         "line 6, own/from_file, train row 4, column prompt",
-        "is no prompt",
+        "is not a prompt",
     ),
     "no JSON in a column": (
         "x.parquet",
