@@ -263,11 +263,5 @@ def _memory_rows() -> Iterator[tuple[str, ...]]:
         words = " ".join(f"`{re.sub('^.*[.](?=[a-z_]+=)', '', word)}`" for word in overrides) or "-"
         capacity = f"{cache / GIB:.1f}: {cache / need.kv_per_token / 1000:.0f} k tokens"
         label = f"{model}, {(case.model.parameters or 0) / 1e9:.2f} G"
-        yield (
-            label,
-            str(gpus),
-            words,
-            *(f"{figure / GIB:.1f}" for figure in figures),
-            capacity,
-            f"{need.rollout / GIB:.1f}",
-        )
+        row = [label, str(gpus), words, *(f"{figure / GIB:.1f}" for figure in figures)]
+        yield (*row, capacity, f"{need.rollout / GIB:.1f}")

@@ -189,17 +189,12 @@ def check_files(
             progress()
             report.rows[file] += 1
             for change in changes:
-                report.add(
-                    file,
-                    number,
-                    RowFinding("converted when read", change, "No action needed: training does the same", False),
-                )
+                report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
             row = {**known.defaults, **row}
             if _check_one(report, (file, number), row, place, known):
                 split = str(row["extra_info"].get("split"))
-                digests.append(
-                    _RowDigest(file, number, split, _digest(_prompt_text(row), _context(row)), _digest(_truth(row)))
-                )
+                task = _digest(_prompt_text(row), _context(row))
+                digests.append(_RowDigest(file, number, split, task, _digest(_truth(row))))
                 drawn.add((file, number, row))
     for file, number, finding in _duplicates(digests, report.files):
         report.add(file, number, finding)

@@ -207,17 +207,10 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     else:
         add("--train_size", type=int, default=5000, help="Number of rows, default: %(default)s")
         add("--test_size", type=int, default=500, help="Number of rows, default: %(default)s")
-    add(
-        "--local_save_dir",
-        "--local_dir",
-        "--out",
-        default=f"~/data/{data_set.name}",
-        help="Output folder, default: %(default)s",
-    )
+    default = f"~/data/{data_set.name}"
+    add("--local_save_dir", "--local_dir", "--out", default=default, help="Output folder, default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="Agent loop of the rows, default: %(default)s")
-    add(
-        "--tools", nargs="+", metavar="NAME", help="The only tools that the rows may use; default: all tools of the run"
-    )
+    add("--tools", nargs="+", metavar="NAME", help="The only tools of the rows; default: all tools of the run")
     add("--limit", type=_positive, metavar="N", help="Convert only the first N rows of each split")
     add("--seed", type=int, default=0, help="Random seed, default: %(default)s")
     for name, option in data_set.arguments.items():
@@ -227,22 +220,13 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
 
 def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
     add = parser.add_argument
-    add(
-        "--input",
-        nargs="+",
-        metavar="FILE",
-        help="Files to convert; a word such as test or validation in a file name sets its split",
-    )
+    add("--input", nargs="+", metavar="FILE", help="Files; a word such as test or validation in a name sets the split")
     add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
     default = next(iter(data_set.hub.values()), None)
     add("--hub", metavar="NAME", help=f"Data set on the hub, default: {default.name if default else 'none'}")
     add("--split_by", metavar="COLUMN", help="Column that names the split, or whose equal values stay in one split")
-    add(
-        "--test_share",
-        type=_share,
-        default=data_set.test_share,
-        help="Share of the train rows that become test rows, default: %(default)s",
-    )
+    share = data_set.test_share
+    add("--test_share", type=_share, default=share, help="Share of train rows for the test split, default: %(default)s")
 
 
 def _positive(text: str) -> int:

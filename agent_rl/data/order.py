@@ -228,8 +228,7 @@ class RowOrder:
             position.recent.append(math.fsum(rates) / len(rates))
         while position.stage < len(self._stages) - 1:
             stage = self._stages[position.stage]
-            del position.recent[: -stage.over_steps]
-            recent = position.recent
+            recent = position.recent = position.recent[-stage.over_steps :]
             mean = math.fsum(recent) / len(recent) if len(recent) == stage.over_steps else -math.inf
             if not (
                 (stage.until_step is not None and position.step >= stage.until_step)

@@ -128,16 +128,8 @@ def schema_of(database: Path) -> str:
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--databases": {
-        "metavar": "FOLDER",
-        "required": True,
-        "help": "Folder of SQLite files: NAME.sqlite or NAME/NAME.sqlite",
-    },
-    "--now": {
-        "default": "2025-01-15 12:00:00",
-        "metavar": "TIME",
-        "help": "Current time for queries, default: %(default)s",
-    },
+    "--databases": {"metavar": "FOLDER", "required": True, "help": "Folder with NAME.sqlite or NAME/NAME.sqlite"},
+    "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "Time of queries, default: %(default)s"},
     "--tool": {"metavar": "NAME", "help": "Tool that gets the row's database, for example sql"},
 }
 
