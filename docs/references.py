@@ -212,7 +212,7 @@ def _default(field: FieldInfo) -> str:
 
 
 COMMANDS = """\
-    `agent-rl COMMAND --help` prints the same.
+    `agent-rl COMMAND --help` prints these texts, too.
 
     - **Errors** are one paragraph with the remedy; `--debug` shows the traceback.
     - **Exit codes**: 0 success; 1 problem found or failure; 2 the command line, a configuration or a path cannot be
@@ -342,8 +342,8 @@ def _old_keys(rows: list[old_keys.OldKey], becomes: str, why: str) -> tuple[str,
 
 def _values(pattern: str) -> str:
     """Describe the values that a pattern of the table matches."""
-    if other := re.fullmatch(r"\(\?!(\w+)\$\)\.\*", pattern):
-        return f"other than `{other[1]}`"
+    if match := re.fullmatch(r"\(\?!(\w+)\$\)\.\*", pattern):
+        return f"other than `{match[1]}`"
     if re.fullmatch(r"[\w|]+", pattern):
         return f"of {_codes(pattern.split('|'))}"
     return "of a number" if "[0-9]" in pattern else "of a mapping" if pattern.startswith(r"\{") else "of some values"
@@ -363,7 +363,7 @@ def _codes(names: Iterable[str]) -> str:
 
 def _becomes(row: old_keys.OldKey) -> str:
     if row.kind == "moved":
-        return "takes effect" if row.new else "is left out"
+        return "takes effect" if row.new else "is ignored"
     what = "has no effect, and a line says so" if row.kind == "unread" else "refused"
     return f"{what}: {row.write}" if row.write else what
 

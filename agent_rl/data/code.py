@@ -47,25 +47,25 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
         problem = f"unknown form: {', '.join(map(str, example))}"
         raise ConfigError("column question", problem, f"A row needs one of the columns {', '.join(_FORMS)}")
     source, question, tests, solution = read(example)
-    shown, hidden = (None, tests) if visible is None else _divide_tests(example, tests, visible)
-    if isinstance(shown, list):
-        question = question.replace("\n".join(tests), "\n".join(shown))
+    open_tests, hidden = (None, tests) if visible is None else _divide_tests(example, tests, visible)
+    if isinstance(open_tests, list):
+        question = question.replace("\n".join(tests), "\n".join(open_tests))
     info = {key: example[key] for key in ("task_id", "name", "tags") if example.get(key) is not None}
     if example.get("difficulty") is not None:
         info["level"] = example["difficulty"]
     return {
-        "prompt": "\n\n".join([question.strip(), *([_TRY] if shown else []), _WRITE]),
+        "prompt": "\n\n".join([question.strip(), *([_TRY] if open_tests else []), _WRITE]),
         "question": question.strip(),
         "data_source": source,
         "ground_truth": hidden,
         "ability": "code",
-        "tools_kwargs": {"run_tests": {"create_kwargs": {"tests": shown}}} if shown else None,
+        "tools_kwargs": {"run_tests": {"create_kwargs": {"tests": open_tests}}} if open_tests else None,
         "extra_info": info | ({"solution": solution} if isinstance(solution, str) and solution else {}),
     }
 
 
 def stub(row: Mapping[str, Any]) -> str:
-    """Return a program that solves nothing: the published solution with functions that return None, or `pass`."""
+    """Return a program that solves no problem: the published solution with functions that return None, or `pass`."""
     try:
         tree = ast.parse(row["extra_info"].get("solution") or "")
     except (SyntaxError, ValueError):  # written for another version of Python
@@ -142,8 +142,8 @@ def _kodcode(example: Mapping[str, Any]) -> _Parts:
 
 def _mbpp(example: Mapping[str, Any]) -> _Parts:
     tests = list(value_of(example, "test_list"))
-    shown = "\n".join(tests)
-    question = f"{text_of(example, 'text', 'prompt').strip()}\n\nIt has to pass:\n\n```python\n{shown}\n```"
+    listing = "\n".join(tests)
+    question = f"{text_of(example, 'text', 'prompt').strip()}\n\nIt has to pass:\n\n```python\n{listing}\n```"
     return "mbpp", question, tests, example.get("code")
 
 

@@ -108,13 +108,14 @@ def read_rows(path: str, most: int) -> RowsFile:
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns, with both types, that keep verl from joining two files; absent columns are no obstacle."""
+    """Return the columns, with both types, that keep verl from joining two files; a column may be absent in one."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with it
 
     conflicts = []
-    for name in set(one.schema.names if one.schema else ()) & set(other.schema.names if other.schema else ()):
-        kinds = [file.schema.field(name).type for file in (one, other) if file.schema is not None]
+    schemas = [file.schema for file in (one, other) if file.schema is not None]
+    for name in set.intersection(*(set(schema.names) for schema in schemas)) if len(schemas) == 2 else ():
+        kinds = [schema.field(name).type for schema in schemas]
         try:
             concatenate_datasets([Dataset(pa.table({name: pa.nulls(1, kind)})) for kind in kinds])
         except (TypeError, ValueError):

@@ -8,7 +8,7 @@ The rows of a source are drawn in passes without replacement. The order is a fun
 seed and the reports: all randomness is a hash of seed, source, pass and row, and drawing from the source with the
 largest deficit keeps the shares exact. `state` is plain data, from which another process continues the same draws.
 
-The order holds row numbers, not rows, and knows neither verl nor torch.
+The order holds row numbers, not rows, and does not depend on verl or torch.
 """
 
 from __future__ import annotations
@@ -259,11 +259,11 @@ class RowOrder:
             self.table.require_difficulties(key)
             rows = np.flatnonzero(np.array(self._shares[number])[self.table.sources] > 0)
             if not self.table.in_range(rows, stage.difficulty).any():
-                known = self.table.difficulties[rows]
+                values = self.table.difficulties[rows]
                 problem = (
                     f"no row with a weight has a difficulty from {stage.difficulty[0]:g} to {stage.difficulty[1]:g}"
                 )
-                raise ConfigError(key, problem, f"Their difficulties range from {known.min():g} to {known.max():g}")
+                raise ConfigError(key, problem, f"Their difficulties range from {values.min():g} to {values.max():g}")
 
 
 def hashed(key: str, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -42,7 +42,7 @@ Reply with the letter of the better answer: A or B."""
 _TURN = re.compile(r"\n\n(Human|Assistant):")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
-_KEPT = ("subset", "source")
+_LABELS = ("subset", "source")
 """Columns by which benchmarks report."""
 
 
@@ -62,7 +62,7 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool
     if "response_A" in example:
         answers = text_of(example, "response_A"), text_of(example, "response_B")
         question = text_of(example, "question")
-        return _for_judge(question, answers, _label(example), data_source, _kept(example))
+        return _for_judge(question, answers, _label(example), data_source, _labels(example))
     messages, chosen, rejected = _pair(example)
     if judge:
         if rejected is None:
@@ -70,8 +70,8 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool
         dialogue = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
         question = messages[0]["content"] if len(messages) == 1 else dialogue
         answers, better = ((chosen, rejected), "A") if index % 2 == 0 else ((rejected, chosen), "B")
-        return _for_judge(question, answers, better, data_source, _kept(example))
-    ratings = {name: example[name] for name in _RATINGS if example.get(name) is not None} | _kept(example)
+        return _for_judge(question, answers, better, data_source, _labels(example))
+    ratings = {name: example[name] for name in _RATINGS if example.get(name) is not None} | _labels(example)
     return {
         "prompt": messages,
         "data_source": data_source,
@@ -82,13 +82,13 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool
     }
 
 
-def _kept(example: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: example[name] for name in _KEPT if example.get(name) is not None}
-    return kept | ({"preference": "tie"} if example.get("preference_strength") == 0 else {})
+def _labels(example: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {name: example[name] for name in _LABELS if example.get(name) is not None}
+    return labels | ({"preference": "tie"} if example.get("preference_strength") == 0 else {})
 
 
 def _for_judge(
-    question: str, answers: tuple[str, str], better: str, data_source: str, kept: Mapping[str, Any]
+    question: str, answers: tuple[str, str], better: str, data_source: str, labels: Mapping[str, Any]
 ) -> dict[str, Any]:
     return {
         "prompt": JUDGE.format(question=question, a=answers[0], b=answers[1]),
@@ -96,7 +96,7 @@ def _for_judge(
         "data_source": data_source,
         "ground_truth": better,
         "ability": "judge",
-        "extra_info": {"answers": list(answers), **kept},
+        "extra_info": {"answers": list(answers), **labels},
     }
 
 

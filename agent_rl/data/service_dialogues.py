@@ -53,7 +53,7 @@ def rows(seed: int, split: str, count: int) -> list[dict[str, Any]]:
 
 
 def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
-    return {split: (Raw(split, each) for each in islice(_customers(seed, split), sizes[split])) for split in sizes}
+    return {split: (Raw(split, item) for item in islice(_customers(seed, split), sizes[split])) for split in sizes}
 
 
 SERVICE_DIALOGUES = RawSet("service_dialogues", to_row, agent_name="user_sim_agent", generate=_generate)

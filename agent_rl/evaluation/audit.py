@@ -183,22 +183,22 @@ def _find_drift(
     pairs = [(s, a) for s, a in zip(stretches, audits, strict=True) if s.sequence is last]
     places = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
     for (stretch, audit), place in zip(pairs, places[len(places) - len(pairs) :], strict=False):
-        shown = [*last["prompt_ids"], *last["response_ids"][: stretch.start]]
+        context = [*last["prompt_ids"], *last["response_ids"][: stretch.start]]
         rendered = template.rendered(messages[:place], tools or None, prompt=True)
-        if template.encode(rendered) == shown:
+        if template.encode(rendered) == context:
             continue
-        text = template.decode(shown)
+        text = template.decode(context)
         audit.drift = "tokens" if text == rendered else "text"
         if text != rendered:
             how = difference(template, text, rendered)
             audit.difference = f"{how}{how and ': '}{_contrast(text, rendered)}"
 
 
-def _contrast(shown: str, rendered: str) -> str:
-    differing = (n for n, (a, b) in enumerate(zip(shown, rendered, strict=False)) if a != b)
-    start = next(differing, min(len(shown), len(rendered)))
+def _contrast(context: str, rendered: str) -> str:
+    differing = (n for n, (a, b) in enumerate(zip(context, rendered, strict=False)) if a != b)
+    start = next(differing, min(len(context), len(rendered)))
     around = slice(max(0, start - AROUND), start + AROUND)
-    return f"shown {shown[around]!r}, rendered {rendered[around]!r}"
+    return f"shown {context[around]!r}, rendered {rendered[around]!r}"
 
 
 def _short(text: str) -> str:

@@ -68,7 +68,7 @@ class Ledger:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Name a folder you can create") from error
+            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Name another folder") from error
         self._lock = FileLock(self.folder / "lock")
         try:
             self._lock.acquire(timeout=0)

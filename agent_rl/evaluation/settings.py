@@ -83,7 +83,7 @@ class EvaluationSettings(_Section):
     seed: int | None = None
     """Sampling seed, from which each episode derives its own; null: no seed is sent."""
     policy: PolicyKind = "chat"
-    """How the policy is run: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers here."""
+    """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
     """Tokenizer for sglang, vllm and local policies; null: that of `model`."""
     apply_chat_template_kwargs: dict[str, Any] = {}

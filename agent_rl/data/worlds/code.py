@@ -69,8 +69,8 @@ HIDDEN = ((9, 4), (2, 5), (13, 3), (5, 2))
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each split (see `World.write`); the tool needs no files."""
-    named = itertools.product(NAMES, itertools.permutations(LETTERS, 2))
-    pools = (itertools.product(some, TASKS, range(4)) for some in held_out(named, seed))
+    signatures = itertools.product(NAMES, itertools.permutations(LETTERS, 2))
+    pools = (itertools.product(part, TASKS, range(4)) for part in held_out(signatures, seed))
     return split_rows(pools, seed, counts, lambda task: _row(*task))
 
 
@@ -116,8 +116,8 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
 WORLD = World("code", write, by_name(oracle, no_tool, ignoring, misnamed, malformed, acting_at_random))
 
 
-def _row(named: tuple[str, tuple[str, str]], task: str, reading: int) -> dict[str, Any]:
-    name, (x, y) = named
+def _row(signature: tuple[str, tuple[str, str]], task: str, reading: int) -> dict[str, Any]:
+    name, (x, y) = signature
     return {
         "question": f"Write {name}({x}, {y}), which {TASKS[task].words.format(x=x, y=y)}.",
         "data_source": "agent_rl/code",

@@ -55,7 +55,7 @@ Part = tuple[int, int]
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each split (see `World.write`); no files are needed."""
-    pools = (itertools.product(some, THINGS) for some in split_pairs(seed))
+    pools = (itertools.product(pairs, THINGS) for pairs in split_pairs(seed))
     return split_rows(pools, seed, counts, lambda task: _row(*task[0], task[1]))
 
 
@@ -99,7 +99,8 @@ WORLD = World(
 def split_pairs(seed: int) -> tuple[list[tuple[Part, Part]], list[tuple[Part, Part]]]:
     """Return the combinations of openings and deeds for test rows, and those for the other splits."""
     openings, deeds = (
-        [(level, number) for level, texts in enumerate(each) for number in range(len(texts))] for each in (TONES, DEEDS)
+        [(level, number) for level, texts in enumerate(levels) for number in range(len(texts))]
+        for levels in (TONES, DEEDS)
     )
     return held_out(itertools.product(openings, deeds), seed)
 

@@ -30,14 +30,14 @@ NUMBERS = range(11, 100)
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each split (see `World.write`); no files are needed."""
     pairs = itertools.product(NUMBERS, NUMBERS)
-    pools = (itertools.product(some, QUESTIONS) for some in held_out(pairs, seed))
+    pools = (itertools.product(part, QUESTIONS) for part in held_out(pairs, seed))
     return split_rows(pools, seed, counts, lambda task: _row(seed, *task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs the program, and answers with its output."""
-    shown = yield _run(row["extra_info"]["program"], "I compute it.")
-    yield _answer(_value(shown), "Python says so.")
+    output = yield _run(row["extra_info"]["program"], "I compute it.")
+    yield _answer(_value(output), "Python says so.")
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -47,8 +47,8 @@ def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 def careless(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs a program for another question."""
-    shown = yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")
-    yield _answer(_value(shown), "It says so.")
+    output = yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")
+    yield _answer(_value(output), "It says so.")
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -109,9 +109,9 @@ def _guess(rng: random.Random) -> str:
     return str(rng.randrange(100))
 
 
-def _value(shown: str) -> str:
+def _value(output: str) -> str:
     """Return the number in a program's output."""
-    match = re.search(r"\d+", shown)
+    match = re.search(r"\d+", output)
     return match[0] if match else ""
 
 

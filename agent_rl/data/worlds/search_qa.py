@@ -106,9 +106,9 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
 WORLD = World("search_qa", write, by_name(oracle, no_tool, one_hop, stopping, malformed, acting_at_random))
 
 
-def _value(found: str) -> str:
+def _value(passages: str) -> str:
     """Return the value that the first passage states."""
-    match = re.search(r" is ([\w ]+)\.", found)
+    match = re.search(r" is ([\w ]+)\.", passages)
     return match[1] if match else ""
 
 

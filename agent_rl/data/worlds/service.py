@@ -45,8 +45,8 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Asks for the order, looks it up, and follows the rules."""
     number = _number((yield "Which order is it?"))
-    found = yield _call("Look first.", "get_order", number)
-    yield _call("By the rules.", ENDS[json.loads(found)["state"]][0], number)
+    order = yield _call("Look first.", "get_order", number)
+    yield _call("By the rules.", ENDS[json.loads(order)["state"]][0], number)
     yield "It is done."
 
 

@@ -101,6 +101,6 @@ def _numbers(row: Mapping[str, Any]) -> list[str]:
 
 
 def _call(expression: str, question: str = "") -> str:
-    found = _OPERATION.search(expression)
-    thought = f"{question}I {VERBS[found[1]] if found else 'compute'}."
+    match = _OPERATION.search(expression)
+    thought = f"{question}I {VERBS[match[1]] if match else 'compute'}."
     return react_call(thought, "calculator", {"expression": expression})

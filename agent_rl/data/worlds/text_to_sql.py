@@ -43,7 +43,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     for number, schema in enumerate(schemas):
         _make_database(databases / f"{number}.sqlite", schema, random.Random(f"{seed}/{number}"))
     numbers = (range(SCHEMAS // 4), range(SCHEMAS // 4, SCHEMAS))
-    pools = (itertools.product(some, THINGS, QUESTIONS) for some in numbers)
+    pools = (itertools.product(part, THINGS, QUESTIONS) for part in numbers)
     return split_rows(pools, seed, counts, lambda task: _row(databases, schemas, *task))
 
 

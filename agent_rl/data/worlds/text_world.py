@@ -86,10 +86,10 @@ def _search(row: Mapping[str, Any], thought: str, rooms: tuple[str, ...]) -> Gen
     """Search rooms until the thing is found; return whether it was found."""
     thing = row["extra_info"]["thing"]
     for room in rooms:
-        seen = yield react_call(thought, "go", room)
-        furniture = seen.removeprefix("Observation: There is a closed ").removesuffix(".")
-        found = yield react_call("Open it.", "open", furniture)
-        if thing in found.removeprefix("Observation: In it: ").removesuffix(".").split(", "):
+        view = yield react_call(thought, "go", room)
+        furniture = view.removeprefix("Observation: There is a closed ").removesuffix(".")
+        content = yield react_call("Open it.", "open", furniture)
+        if thing in content.removeprefix("Observation: In it: ").removesuffix(".").split(", "):
             return True
         thought = "Not here."
     return False

@@ -83,10 +83,10 @@ WORLD = World("tool_calls", write, by_name(oracle, no_tool, untyped, careless, m
 def _row(rng: random.Random, pairs: Sequence[Pair]) -> dict[str, Any]:
     names = rng.sample(list(REQUESTS), rng.choices(list(SHARES), list(SHARES.values()))[0])
     calls = [_call(name, _arguments(REQUESTS[name][1], rng.choice(pairs))) for name in names]
-    asked = [REQUESTS[each["name"]][0].format(**each["arguments"]) for each in calls]
+    requests = [REQUESTS[call["name"]][0].format(**call["arguments"]) for call in calls]
     none = FOR_NONE.format(**_arguments(("item", "count"), rng.choice(pairs)))
     return {
-        "question": f"Please {' and '.join(asked or [none])}.",
+        "question": f"Please {' and '.join(requests or [none])}.",
         "data_source": "agent_rl/tool_calls",
         "ground_truth": calls,
         "agent_name": "tool_call_agent",

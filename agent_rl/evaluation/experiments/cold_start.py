@@ -103,8 +103,8 @@ class ColdStart:
                 self._write_record({**request, "losses": losses})
                 model = self._stage(number)
         except KeyboardInterrupt:
-            kept = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
-            raise KeyboardInterrupt(kept) from None
+            summary = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
+            raise KeyboardInterrupt(summary) from None
         self._write_record({**request, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
         return True
 

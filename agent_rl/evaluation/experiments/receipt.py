@@ -33,7 +33,7 @@ GAIN = 0.1
 ABOVE = 0.2
 """Minimum lead of a trained policy over the world's baselines (such as a policy without the tool), on every seed."""
 SPEARMAN, SPEARMAN_GAIN = 0.7, 0.15
-"""Minimum of a model that scores answers, and its minimum lead over its start and the baselines, on every seed."""
+"""Minimum rank correlation of a model that scores answers, and its minimum lead over its start and the baselines."""
 
 
 def verdicts(
@@ -63,11 +63,11 @@ def verdicts(
             outcome.after.mean - policies[name].mean >= ABOVE for outcome in outcomes
         )
     if judgements:
-        known = [outcome.judgements for outcome in outcomes]
+        pairs = [outcome.judgements for outcome in outcomes]
         best = max(judgements[name].spearman for name in baselines)
-        criteria["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in known)
+        criteria["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in pairs)
         criteria["spearman_0.15_above_start_and_baselines"] = always(
-            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in known
+            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in pairs
         )
     return criteria
 
@@ -102,8 +102,8 @@ def _portable(text: str) -> str:
 
 def machine(model: Path) -> dict[str, Any]:
     """Return the machine's processor, and torch's threads for a model: in each process, and in the training process."""
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     processor = {"cpu": next(names, platform.machine()), "cores": os.cpu_count()}
     if not cpu.is_selected():
