@@ -40,7 +40,7 @@ def _filled(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidValueError(f"UTF-8 cannot encode it ({error.reason})", "Write whole characters") from error
+        raise InvalidValueError(f"UTF-8 cannot encode it ({error.reason})", "Remove unpaired surrogates") from error
     return text
 
 

@@ -137,7 +137,7 @@ class RowOrder:
             ConfigError: the state belongs to other rows, or to verl's own order.
         """
         if "progress" not in state:
-            problem = "the checkpoint was saved with verl's own order of rows, which cannot be continued in another"
+            problem = "the checkpoint was saved with verl's own order of rows, which no other order can continue"
             raise ConfigError(KEY, problem, "Remove the section, or start again with trainer.resume_mode=disable")
         self.table.load(state["table"])
         progress = copy.deepcopy(state["progress"])

@@ -206,7 +206,7 @@ def _by_pattern(weights: Mapping[str, float], names: Sequence[str], key: str) ->
         matches = [pattern for pattern in weights if pattern == name or fnmatchcase(name, pattern)]
         if not matches:
             problem = f"the data source {name!r} has no weight"
-            raise ConfigError(key, problem, f"Write {name!r}: WEIGHT below it; 0 skips its rows")
+            raise ConfigError(key, problem, f"Add {name!r}: WEIGHT to it; 0 skips its rows")
         values.append(weights[max(matches, key=lambda text: (text == name, sum(c not in "*?[]" for c in text)))])
     return values
 

@@ -186,7 +186,7 @@ async def judge_all(
 async def _judge_sample(judge: JudgeSource, sample: DataSample) -> Judged:
     if judge.compares:
         if len(sample.answers) != 2:
-            problem = f"a sample has {len(sample.answers)} answers, and the template compares two"
+            problem = f"a sample has {len(sample.answers)} answers, but the template compares two"
             raise ConfigError("--template", problem, "Use a pointwise template")
         variants = [sample, sample.swapped()]
     else:

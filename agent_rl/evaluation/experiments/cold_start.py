@@ -147,14 +147,14 @@ class ColdStart:
             known = {split: read_parquet(Path(file).expanduser()) for split, file in self._files.items()}
             known |= {EPISODES: [row for row in known["train"] if self.world.works(row)]}
             if not known[EPISODES]:
-                problem = f"the world {settings.world} cannot work any of the rows in {self._files['train']}"
+                problem = f"the world {settings.world} cannot solve any row in {self._files['train']}"
                 raise ConfigError("agent_rl.cold_start.rows", problem, "Name another world, or other data.train_files")
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
         for split, rows in splits.items():
             if len(rows) < counts[split]:
                 problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
-                raise ConfigError("agent_rl.cold_start", problem, "Ask for fewer")
+                raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
         return splits
 
     def run(
@@ -241,7 +241,7 @@ class ColdStart:
         sequences = [sequence for trajectory in worked for sequence in trajectory.info["tokens"]["sequences"]]
         file = self.folder / f"stage_{number}.parquet"
         if len(sequences) < self.settings.batch:
-            problem = f"a batch has {self.settings.batch} episodes, and only {len(sequences)} were worked"
+            problem = f"a batch has {self.settings.batch} episodes, but only {len(sequences)} were run"
             raise ConfigError(
                 "agent_rl.cold_start.batch", problem, "Lower it, or raise agent_rl.cold_start.episode_rows"
             )

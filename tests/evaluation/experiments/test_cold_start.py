@@ -84,7 +84,7 @@ def test_published_rows_with_nothing_to_run_are_not_worked(retool, tmp_path):
     rows = start.rows(tmp_path)
     assert [row["extra_info"]["index"] for row in rows["episodes"]] == [0, 2]
     write_parquet(rows["test"][1:2], tmp_path / "rows.parquet")
-    with pytest.raises(ConfigError, match="written_solutions cannot work any of the rows"):
+    with pytest.raises(ConfigError, match="written_solutions cannot solve any row"):
         start.rows(tmp_path)
 
 
