@@ -1,4 +1,4 @@
-"""Statistics and checks of data files before training, as `agent-rl data check` prints them.
+"""Print statistics and checks of data files before training, like `agent-rl data check`.
 
 python data_preprocess/check_data.py train.parquet test.parquet
 """

@@ -1,7 +1,7 @@
 """Write APPS, TACO, CodeContests, HumanEval, LeetCode, KodCode or MBPP as files of rows.
 
-Each row is tried: its published solution has to pass its tests, and functions that return None have to fail them. Rows
-for which that is not so are left out and counted.
+Each row is tested: its published solution must pass its tests, and functions that return None must fail them. Other
+rows are omitted and counted.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from agent_rl.rewards.scorers import SCORERS, score_now
 
 
 def trial(row: Mapping[str, Any]) -> str:
-    """Why a row is left out; "" for one that can be trained on."""
+    """Return why a row is omitted, or "" if it can be used for training."""
     info = {"data_source": row["data_source"], **row["extra_info"]}
 
     def passes(program: str) -> bool:

@@ -1,4 +1,4 @@
-"""Write rows of your own data set: a CSV, JSON, JSONL or parquet file, or a set of the hub, by a mapping of columns."""
+"""Convert your own data set into files of rows: CSV, JSON, JSONL, parquet, or a data set of the hub."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.from_file import FROM_FILE

@@ -1,4 +1,4 @@
-"""Write Tasks of tau2-bench as files of rows."""
+"""Write tasks of tau2-bench as files of rows."""
 
 from agent_rl.data.conversion import run
 from agent_rl.data.tau2 import TAU2

@@ -1,4 +1,4 @@
-"""The page docs/comparison.md, made from docs/comparison.yaml; docs/references.py calls it."""
+"""Generates docs/comparison.md from docs/comparison.yaml, for docs/references.py."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["comparison_page"]
 
 CLAIMS = Path(__file__).with_name("comparison.yaml")
 IN_A_TABLE = 5
-"""Peers of one table: more columns than that cannot be read."""
+"""Maximum peers per table, so the table stays readable."""
 
 
 def comparison_page(note: str, table: Any) -> str:
-    """The page.
+    """Return the text of the page.
 
     Args:
-        note: its first line.
-        table: makes a Markdown table of columns and rows.
+        note: first line of the page.
+        table: makes a Markdown table from columns and rows.
 
     Raises:
         KeyError: a peer lacks a claim in one of the rows.
@@ -28,16 +28,16 @@ def comparison_page(note: str, table: Any) -> str:
     facts = yaml.safe_load(CLAIMS.read_text())
     peers, ours = facts["peers"], facts["ours"]
     cells = {(claim["peer"], claim["row"]): _cell(claim) for claim in facts["claims"]}
-    read = [
+    overview = [
         (f"[{name}]({peer['link']})", peer["is"], peer["version"], str(peer["read"])) for name, peer in peers.items()
     ]
-    read.insert(
+    overview.insert(
         0, ("agent_rl", "recipes, agents, tools and rewards on verl 0.9.1, SGLang and Ray", "this repository", "")
     )
     names = list(peers)
     tables = [
-        table(("", "agent_rl", *some), [(row, ours[row], *(cells[name, row] for name in some)) for row in ours])
-        for some in (names[start : start + IN_A_TABLE] for start in range(0, len(names), IN_A_TABLE))
+        table(("", "agent_rl", *group), [(row, ours[row], *(cells[name, row] for name in group)) for row in ours])
+        for group in (names[start : start + IN_A_TABLE] for start in range(0, len(names), IN_A_TABLE))
     ]
     return "\n".join([
         f"""{note}
@@ -49,7 +49,7 @@ These projects change quickly, so check them before you decide. "Not found" list
 feature may exist elsewhere. Only the rows of `make bench` for TRL 1.16.0 and verifiers 0.4.0 are measurements.
 `docs/comparison.yaml` has the source of each claim.
 """,
-        table(("", "what it is", "version", "read on"), read),
+        table(("", "what it is", "version", "read on"), overview),
         "## In a table\n",
         "\n".join(tables),
         *_sections(facts["statements"]),
@@ -61,14 +61,14 @@ def _cell(claim: dict[str, str]) -> str:
 
 
 def _sections(statements: list[dict[str, str]]) -> Iterator[str]:
-    """A heading for each section, and its statements as a list."""
-    for section in dict.fromkeys(each["section"] for each in statements):
+    """Yield the heading of each section, and its statements as a list."""
+    for section in dict.fromkeys(statement["section"] for statement in statements):
         yield f"## {section}\n"
-        lines = [_statement(each) for each in statements if each["section"] == section]
+        lines = [_list_item(statement) for statement in statements if statement["section"] == section]
         yield "\n".join(lines) + "\n"
 
 
-def _statement(statement: dict[str, str]) -> str:
+def _list_item(statement: dict[str, str]) -> str:
     title = statement["title"]
-    between = " " if title.endswith(".") else ": " if statement["section"] == "Which to choose" else ", "
-    return f"- **{title}**{between}{statement['words']}"
+    separator = " " if title.endswith(".") else ": " if statement["section"] == "Which to choose" else ", "
+    return f"- **{title}**{separator}{statement['words']}"

@@ -1,7 +1,7 @@
-"""Sphinx: the site of `make docs`, made from the same Markdown files that are read in the repository.
+"""Sphinx configuration of the site that `make docs` builds from the Markdown files of the repository.
 
-The source folder is the repository, so that a page may link to a recipe's README or to a YAML file. Nothing is fetched:
-the theme has no external fonts or scripts.
+The source folder is the repository, so a page can link to a recipe's README or to a YAML file. The site loads nothing
+from other servers: the theme has no external fonts or scripts.
 """
 
 from __future__ import annotations
@@ -115,25 +115,25 @@ CONTENTS = {
         "CHANGELOG",
     ],
 }
-"""The side bar: captions and pages. In the repository docs/README.md lists the pages."""
+"""Captions and pages of the side bar; for readers of the repository, docs/README.md lists the pages."""
 
 
 def _add_contents(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the tables of contents to the first page; a reader of the plain file does not need them."""
+    """Add the tables of contents to the first page; the plain file does not have them."""
     if page == root_doc:
         for caption, pages in CONTENTS.items():
-            entries = "\n".join(f"/{each}" for each in pages)
+            entries = "\n".join(f"/{name}" for name in pages)
             source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
 
 
 def _add_index(app: Sphinx, error: Exception | None) -> None:
-    """Lead from index.html to the first page."""
+    """Write an index.html that redirects to the first page."""
     if error is None:
         text = f'<!doctype html><meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
         (Path(app.outdir) / "index.html").write_text(text)
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Register the handlers; Sphinx calls this function."""
     app.connect("source-read", _add_contents)
     app.connect("build-finished", _add_index)

@@ -1,6 +1,6 @@
 """Generates docs/reference/gpu_node.md: what a GPU node needs, memory by model size, and recipes by number of GPUs.
 
-Nothing here was measured: the figures are the doctor's estimates, which the page says.
+The figures are the doctor's estimates, not measurements, as the page states.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CARD", "LAYOUTS", "SHAPES", "SIZES", "gpu_page", "needs"]
 
 ROOT = Path(__file__).parents[1]
 CARD = 79 * GIB
-"""Usable memory of an H100 with 80 GB."""
+"""Usable memory of an H100 with 80 GB, in bytes."""
 
 SHAPES: dict[str, dict[str, Any]] = {
     name: {
@@ -42,14 +42,14 @@ SHAPES: dict[str, dict[str, Any]] = {
         "32B": (5120, 64, 40, 8, 27_648, 152_064, False),
     }.items()
 }  # fmt: skip
-"""Qwen2.5's published shapes."""
+"""Published shapes of Qwen2.5's models, as keys of their `config.json`."""
 
 ROLLOUT, OFFLOAD = "actor_rollout_ref.rollout", "actor_rollout_ref.actor.fsdp_config.optimizer_offload=true"
 ONE_GPU_TOKENS = (
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
     "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=32768",
 )
-"""Smaller logits in the update, and fewer copies of the reference policy, which comes from the host for each batch."""
+"""Overrides for one GPU: smaller logits in the update, and fewer transfers of the reference policy from the host."""
 SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("0.5B", 1, ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192", f"{ROLLOUT}.gpu_memory_utilization=0.5")),
     ("3B", 1, (OFFLOAD, *ONE_GPU_TOKENS)),
@@ -60,7 +60,7 @@ SIZES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("32B", 8, ("tuning=lora", f"{ROLLOUT}.tensor_model_parallel_size=4")),
     ("32B", 16, (f"{ROLLOUT}.tensor_model_parallel_size=4", f"{ROLLOUT}.gpu_memory_utilization=0.5")),
 )
-"""Model, GPUs, and the overrides of gsm8k_calculator with `size=3b`."""
+"""Model, number of GPUs, and overrides of gsm8k_calculator with `size=3b`, for each row of the table."""
 
 LORA = "tuning=lora actor_rollout_ref.actor.optim.lr=1e-5"
 SMALLER = " ".join((OFFLOAD, *ONE_GPU_TOKENS))
@@ -84,7 +84,7 @@ OTHERS = {
     "service": {"1": f"{ONE} {LORA}", "4": FOUR},
     "multi_rm": {"1": f"{ONE} {LORA} {TWO_SHARED} {ALONE}", "4": TWO_SHARED},
 }
-"""Recipes with a critic, with reward models of their own, or with long conversations."""
+"""Overrides by number of GPUs for recipes with a critic, their own reward models, or long conversations."""
 
 
 PUBLISHED = (
@@ -114,29 +114,29 @@ PUBLISHED = (
         "verl's nightly run_gspo_qwen3_8b_fsdp2_npu.sh, run 33214313669",
     ),
 )
-"""Memory of one GPU in GiB as verl has printed it, and the doctor's estimate."""
+"""Run, memory of one GPU in GiB in verl's output, the doctor's estimate, and source."""
 
 
 def _layouts() -> dict[str, dict[str, str]]:
-    found = {}
+    layouts = {}
     for folder in sorted(ROOT.glob("recipes/*/size")):
         recipe = folder.parent.name
         large = re.search(r"size: [78]b", (folder.parent / "config.yaml").read_text())
-        found[recipe] = OTHERS.get(recipe, {"1": f"{ONE} {LORA if large else SMALLER}", "4": FOUR})
-    return found
+        layouts[recipe] = OTHERS.get(recipe, {"1": f"{ONE} {LORA if large else SMALLER}", "4": FOUR})
+    return layouts
 
 
 LAYOUTS = _layouts()
-"""A recipe's overrides on a node with 1 or 4 GPUs of 80 GB; 8 GPUs, or two such nodes, need none."""
+"""Overrides of each recipe on a node with 1 or 4 GPUs of 80 GB; nodes with 8 GPUs need no overrides."""
 
 
 def needs(model: str, gpus: int, overrides: Iterable[str]) -> tuple[Case, GpuNeed]:
-    """The doctor's estimate for a model on so many H100."""
-    nodes, groups = max(1, gpus // 8), tuple(each for each in overrides if each.startswith("tuning="))
+    """Return the doctor's estimate for a model on this number of H100 GPUs."""
+    nodes, groups = max(1, gpus // 8), tuple(word for word in overrides if word.startswith("tuning="))
     config = _composed(groups).copy()
     OmegaConf.update(config, "trainer.n_gpus_per_node", gpus // nodes)
     OmegaConf.update(config, "trainer.nnodes", nodes)
-    for key, _, value in (each.partition("=") for each in overrides if each not in groups):
+    for key, _, value in (word.partition("=") for word in overrides if word not in groups):
         OmegaConf.update(config, key, yaml.safe_load(value))
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(SHAPES[model]))
@@ -147,7 +147,7 @@ def needs(model: str, gpus: int, overrides: Iterable[str]) -> tuple[Case, GpuNee
 
 @functools.cache
 def _composed(groups: tuple[str, ...]) -> DictConfig:
-    """The recipe's configuration for GPUs, whatever platform this process uses."""
+    """Return the recipe's configuration for GPUs, whatever platform this process uses."""
     with mock.patch.dict(os.environ):
         os.environ.pop("VERL_PLATFORM", None)
         return compose("gsm8k_calculator", ["size=3b", *groups])
@@ -232,14 +232,14 @@ problem on 1 or 4 GPUs:
 
 
 def gpu_page(note: str, table: Any) -> str:
-    """The page.
+    """Return the text of the page.
 
     Args:
-        note: its first line.
-        table: makes a Markdown table of columns and rows.
+        note: first line of the page.
+        table: makes a Markdown table from columns and rows.
     """
     rows = ((row.subject, row.wanted, row.otherwise, row.source) for row in STACK)
-    layouts = ((recipe, f"`{told['1']}`", f"`{told['4']}`") for recipe, told in sorted(LAYOUTS.items()))
+    layouts = ((recipe, f"`{words['1']}`", f"`{words['4']}`") for recipe, words in sorted(LAYOUTS.items()))
     columns = ("model", "GPUs", "overrides", "states", "activations", "logits", "update", "engine", "cache", "rollout")
     return "\n".join(
         [
@@ -260,7 +260,8 @@ def _memory_rows() -> Iterator[tuple[str, ...]]:
         case, need = needs(model, gpus, overrides)
         cache = need.pool - need.engine_weights
         figures = [need.states, need.activations, need.logits, need.update, need.pool]
-        told = " ".join(f"`{re.sub('^.*[.](?=[a-z_]+=)', '', each)}`" for each in overrides) or "-"
-        cached = f"{cache / GIB:.1f}: {cache / need.kv_per_token / 1000:.0f} k tokens"
-        one = f"{model}, {(case.model.parameters or 0) / 1e9:.2f} G"
-        yield one, str(gpus), told, *(f"{each / GIB:.1f}" for each in figures), cached, f"{need.rollout / GIB:.1f}"
+        words = " ".join(f"`{re.sub('^.*[.](?=[a-z_]+=)', '', word)}`" for word in overrides) or "-"
+        capacity = f"{cache / GIB:.1f}: {cache / need.kv_per_token / 1000:.0f} k tokens"
+        label = f"{model}, {(case.model.parameters or 0) / 1e9:.2f} G"
+        row = [label, str(gpus), words, *(f"{figure / GIB:.1f}" for figure in figures)]
+        yield (*row, capacity, f"{need.rollout / GIB:.1f}")

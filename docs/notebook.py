@@ -1,4 +1,4 @@
-"""Runs the notebook's cells, as Jupyter does, and puts what they print below them."""
+"""Runs the cells of a notebook as Jupyter does, and stores their output below them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["executed"]
 
 
 def executed(path: Path) -> str:
-    """The text of a notebook with the output of each cell. A cell may await; it runs in the notebook's folder.
+    """Run a notebook in its folder, and return its text with the output of each cell; cells may await.
 
     Raises:
-        Exception: what a cell raises.
+        Exception: a cell raised it.
     """
     notebook = json.loads(path.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -28,7 +28,7 @@ def executed(path: Path) -> str:
     os.chdir(path.parent)
     try:
         with (
-            tempfile.TemporaryDirectory() as tempfile.tempdir,  # what the cells leave is removed
+            tempfile.TemporaryDirectory() as tempfile.tempdir,  # for files that the cells leave behind
             asyncio.Runner() if hasattr(asyncio, "Runner") else contextlib.nullcontext() as runner,
         ):
             code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -43,12 +43,12 @@ def executed(path: Path) -> str:
 
 
 def _run(source: str, name: str, names: dict[str, Any], runner: Any) -> str:
-    """What a cell prints."""
+    """Run a cell, and return what it prints."""
     code = compile(source, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     with contextlib.redirect_stdout(io.StringIO()) as out:
         if code.co_flags & inspect.CO_COROUTINE:
-            work = eval(code, names)  # noqa: S307 - a cell of our own notebook
-            runner.run(work) if runner is not None else asyncio.run(work)
+            coroutine = eval(code, names)  # noqa: S307 - a cell of our own notebook
+            runner.run(coroutine) if runner is not None else asyncio.run(coroutine)
         else:
-            exec(code, names)  # noqa: S102 - the same
+            exec(code, names)  # noqa: S102 - a cell of our own notebook
     return out.getvalue()

@@ -1,8 +1,8 @@
-"""Writes the pictures of the guides, in docs/pictures: pages of the viewer and the report over a finished run.
+"""Writes the pictures of the guides to docs/pictures: pages of the viewer, and the report of a finished run.
 
     python docs/pictures.py outputs/quickstart
 
-It needs the development tools and a Chromium (`$CHROMIUM`, or one on the path).
+It needs the development tools and Chromium (`$CHROMIUM`, or one on the path).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.trajectory.viewer.browser import chromium, served
 
 OUT = Path(__file__).with_name("pictures")
 SHADES = 96
-"""Colours of a picture: a third of the size, and nothing that the eye misses."""
+"""Number of colours in a picture: a third of the file size without a visible loss."""
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("run", type=Path, help="folder of a run whose trace has tokens, such as the quickstart's")
+    parser.add_argument("run", type=Path, help="Folder of a run whose trace has tokens, such as the quickstart's")
     run = parser.parse_args().run.resolve()
     OUT.mkdir(exist_ok=True)
     file = f"{run.name}%2Ftrace.jsonl"
@@ -59,7 +59,7 @@ def main() -> None:
 def _take(browser: Browser, place: str, path: Path, width: int, dark: bool) -> None:
     window = browser.new_page(viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light")
     window.goto(place)
-    if place.startswith("file:"):  # the curves
+    if place.startswith("file:"):  # show the curves
         window.locator("section.charts").first.evaluate("it => scrollTo(0, it.getBoundingClientRect().top - 60)")
     window.screenshot(path=path)
     window.close()
@@ -69,13 +69,13 @@ def _take(browser: Browser, place: str, path: Path, width: int, dark: bool) -> N
 
 
 def _good_group(browser: Browser, address: str) -> int:
-    """A trajectory with a failed call in a group whose rewards differ, or the first one."""
+    """Return a trajectory with a good reward and a failed call, or the first trajectory."""
     window = browser.new_page()
     window.goto(f"{address}/trajectories?split=train&reward_min=0.5&errors_min=1")
     links = window.locator("#rows a.plain")
-    found = (links.first.get_attribute("href") if links.count() else None) or "/t/1"
+    link = (links.first.get_attribute("href") if links.count() else None) or "/t/1"
     window.close()
-    return int(found.split("/")[2].partition("?")[0])
+    return int(link.split("/")[2].partition("?")[0])
 
 
 def _last_step(browser: Browser, address: str) -> str:

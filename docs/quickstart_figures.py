@@ -1,7 +1,7 @@
-"""Writes what the quickstart reaches, over seeds, into its README and into the repository's.
+"""Writes the quickstart's results over several seeds into its README and the repository's README.
 
-python docs/quickstart_figures.py                      # trains seeds 0, 1 and 2 first: four minutes
-python docs/quickstart_figures.py outputs/a outputs/b  # finished runs
+python docs/quickstart_figures.py                      # trains seeds 0, 1 and 2 first, which takes four minutes
+python docs/quickstart_figures.py outputs/a outputs/b  # uses finished runs
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ COLUMNS = {
     "malformed turns": "malformed_rate",
 }
 RANGE = re.compile(r"rises from [\d.]+-[\d.]+ to [\d.]+-[\d.]+ over seeds [\d, ]+\d")
-"""In the repository's README."""
+"""Pattern of the sentence with the accuracy in the repository's README."""
 
 
 def main(folders: Sequence[str]) -> None:
-    """Read the summaries, and write both pages."""
-    runs = [json.loads((Path(folder) / "summary.json").read_text()) for folder in folders or map(_trained, SEEDS)]
+    """Read the summaries of the runs, and update both READMEs."""
+    runs = [json.loads((Path(folder) / "summary.json").read_text()) for folder in folders or map(_train, SEEDS)]
     page = ROOT / "recipes/quickstart/README.md"
     start, end = MARKS
     text = f"{start}\n{_table(runs)}\n{end}"
@@ -38,11 +38,11 @@ def main(folders: Sequence[str]) -> None:
     before, after = (_range([run[f"val_accuracy_{when}"] for run in runs]) for when in ("before", "after"))
     readme, count = RANGE.subn(f"rises from {before} to {after} over seeds {seeds}", (ROOT / "README.md").read_text())
     if count != 1:
-        sys.exit(f"README.md: there must be one sentence like {RANGE.pattern}")
+        sys.exit(f"README.md: expected one sentence that matches {RANGE.pattern}, got {count}")
     (ROOT / "README.md").write_text(readme)
 
 
-def _trained(seed: int) -> str:
+def _train(seed: int) -> str:
     out = ROOT / f"outputs/quickstart_{seed}"
     command = [sys.executable, "recipes/quickstart/quickstart.py", "--out", str(out), "--seed", str(seed)]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -138,6 +138,6 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
 def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
-    lines = [{"truth": each.sample.truth, "said": each.said, "failed": each.failed} for each in judged]
+    lines = [{"truth": each.sample.truth, "said": each.verdicts, "failed": each.failed} for each in judged]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")

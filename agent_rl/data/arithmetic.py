@@ -1,11 +1,10 @@
 """Generated word problems with two or three operations on numbers too long to do in one's head.
 
-They are the smallest task that a calculator makes easy: the wording comes from a few templates with a small vocabulary,
-and the question lists the numbers in the order in which the expression uses them, so that even a very small model can
-learn to copy them. The problems have no division, negative numbers, brackets or irrelevant facts.
+They are the smallest task that a calculator makes easy: the wording comes from a few templates with a small
+vocabulary, and the question lists the numbers in the order of the expression, so even a very small model can learn to
+copy them. The problems have no division, negative numbers, brackets or irrelevant facts.
 
-Numbers that are added or subtracted have 3 or 4 digits, multipliers 2. All intermediate values are non-negative
-integers.
+Terms of sums have 3 or 4 digits, multipliers have 2. All intermediate values are non-negative integers.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ STORIES = (
     ("{a}+{b}*{m}-{c}", "{name} has {a} {things}, gets {b} boxes of {m} {things} each and sells {c} {things}."),
     ("{a}*{m}+{b}*{n}", "{name} has {a} boxes of {m} {things} each and {b} boxes of {n} {things} each."),
 )
-"""Expression and story. a to d have 3 or 4 digits, m and n 2, and s 3, so that a product of three has at most 7."""
+"""Expression and story. a to d have 3 or 4 digits, m and n 2, and s 3, so a product of three has at most 7 digits."""
 
 QUESTION = "{story} How many {things} does {name} have now?"
 
@@ -61,15 +60,15 @@ class Problem:
 
 
 def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[Problem]:
-    """The first `count` problems of a seed; no question and no expression is repeated.
+    """Return the first `count` problems of a seed, without repeated questions or expressions.
 
     Args:
-        seed: the same seed gives the same problems, and a smaller count gives the first of them.
+        seed: the same seed gives the same problems; a smaller count gives the first of them.
         count: number of problems.
         exclude: questions and expressions that may not occur.
 
     Raises:
-        ValueError: for a negative count.
+        ValueError: the count is negative.
     """
     if count < 0:
         raise ValueError(f"count must not be negative, got {count}")
@@ -90,15 +89,15 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
 def train_test(
     seed: int, train_count: int, test_count: int, *, exclude: Set[str] = frozenset()
 ) -> tuple[list[Problem], list[Problem]]:
-    """Problems for training and for testing that share neither a question nor an expression.
+    """Return problems for training and for testing that share neither a question nor an expression.
 
-    The test problems do not depend on the number of training problems, so that runs on more data stay comparable.
+    The test problems do not depend on the number of training problems, so runs on more data stay comparable.
 
     Args:
-        seed: of both.
+        seed: seed of both splits.
         train_count: number of problems for training.
         test_count: number of problems for testing.
-        exclude: questions and expressions that may occur in neither.
+        exclude: questions and expressions that may not occur in either.
     """
     test = generate(2 * seed, test_count, exclude=exclude)
     exclude = exclude | {text for problem in test for text in (problem.question, problem.expression)}
@@ -107,7 +106,7 @@ def train_test(
 
 @makes_row
 def to_row(problem: Problem) -> dict[str, Any]:
-    """One row; `extra_info.answer` is the worked answer in GSM8K's notation, a calculator annotation for each step."""
+    """Return a row; `extra_info.answer` is the worked answer in GSM8K's notation, with a calculator call per step."""
     lines = [f"{expression} = <<{expression}={value}>>{value}" for expression, value in problem.steps]
     return {
         "question": problem.question,
@@ -119,14 +118,14 @@ def to_row(problem: Problem) -> dict[str, Any]:
 
 def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, list[Raw]]:
     splits = dict(zip(("train", "test"), train_test(seed, sizes["train"], sizes["test"]), strict=True))
-    return {split: [Raw(each.question, each) for each in problems] for split, problems in splits.items()}
+    return {split: [Raw(problem.question, problem) for problem in problems] for split, problems in splits.items()}
 
 
 ARITHMETIC = RawSet("arithmetic", to_row, generate=_generate)
 
 
 def _draw(source: random.Random) -> Problem | None:
-    """One problem, or None if an intermediate value is negative."""
+    """Draw a problem; return None if an intermediate value is negative."""
     expression_form, story = source.choice(STORIES)
     numbers = {name: _long_number(source) for name in "abcd"}
     numbers |= {"s": source.randint(100, 999), "m": source.randint(12, 99), "n": source.randint(12, 99)}
@@ -144,7 +143,7 @@ def _long_number(source: random.Random) -> int:
 
 
 def _steps(expression: str) -> tuple[tuple[str, str], ...]:
-    """The expression as single operations: first the products, then the sums, each from left to right."""
+    """Split the expression into single operations: first the products, then the sums, from left to right."""
     tokens = re.findall(r"\d+|[-+*]", expression)
     steps = []
     while len(tokens) > 1:

@@ -8,7 +8,7 @@ from collections import deque
 __all__ = ["MAX_TEXT", "last_boxed"]
 
 MAX_TEXT = 50_000
-"""Characters at the end of a text in which boxes are looked for."""
+"""How many characters at the end of a text are searched for boxes."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
 _MAX_BOXES = 10
@@ -22,11 +22,11 @@ _OPPOSED = re.compile(r"\b(?:no|not|is|was|wrong|then|so|thus|hence|therefore|bu
 
 
 def last_boxed(text: str, *, joined: bool = False) -> str | None:
-    r"""The content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None without one.
+    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`), or None without one.
 
     Args:
         text: the response.
-        joined: include the boxes before it that only spacing, commas, "and" or "or" separate, as a list without
+        joined: include preceding boxes separated only by spacing, commas, "and" or "or", as a list without
             repetitions.
     """
     boxes = _boxes(text[-MAX_TEXT:]) if "\\" in text else []
@@ -41,7 +41,7 @@ def last_boxed(text: str, *, joined: bool = False) -> str | None:
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and content of the last boxes."""
+    """Return start, end and content of the last boxes."""
     boxes: list[tuple[int, int, str]] = []
     for match in deque(_BOX.finditer(text), _MAX_BOXES):
         box = _box_content(text, match.end())
@@ -59,7 +59,7 @@ def _is_joint(gap: str) -> bool:
 
 
 def _box_content(text: str, start: int) -> tuple[int, str] | None:
-    """End and content of a box; its brace (or bare content) begins at `start`."""
+    """Return the end and content of the box whose brace (or bare content) begins at `start`."""
     if text[start] != "{":
         bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])
         return None if bare is None else (start + bare.end(), bare[0].rstrip(".,"))

@@ -1,7 +1,7 @@
-"""`check_files`: what is wrong with data files, and what is in them, in one pass.
+"""`check_files`: finds problems in data files and summarizes their content, in one pass.
 
-Each row is held against the row contract, against what is known to exist (agents, tools, scorers) and against the other
-rows (asked twice). What needs a tokenizer or a scorer is given by the caller: this module knows neither.
+Each row is compared with the row contract, with the existing agents, tools and scorers, and with the other rows
+(duplicates). The caller supplies everything that needs a tokenizer or a scorer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "check_files", "write_good"]
 
 MOST_SHOWN = 5
-"""Findings of one kind that are kept; the others are counted."""
+"""Maximum findings of one kind that are kept; further ones are only counted."""
 LABELS = ("data_source", "ability", "difficulty")
 CONFLICT = "two ground truths"
 CONTRACT = "row contract"
@@ -39,13 +39,13 @@ Numbered = tuple[int, int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class RowFinding:
-    """What is wrong with a row.
+    """A problem of a row, or a note about it.
 
     Attributes:
-        kind: of the finding, a few words.
-        text: what was found.
+        kind: the kind of finding, in a few words.
+        text: what the finding is.
         remedy: what to do.
-        is_error: whether the row must not be trained on; other findings are worth a look.
+        is_error: whether the row must not be used for training; other findings are notes.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class RowFinding:
 
 
 class _RowDigest(NamedTuple):
-    """What a row asks: `task` and `truth` are digests."""
+    """The place of a row, with digests of its task and its ground truth."""
 
     file: int
     row: int
@@ -66,18 +66,18 @@ class _RowDigest(NamedTuple):
 
 @dataclass
 class DataReport:
-    """What `check_files` found.
+    """The result of `check_files`.
 
     Attributes:
-        files: the files.
-        unit: of lengths.
-        rows: rows in each of the files.
+        files: paths of the files.
+        unit: unit of lengths.
+        rows: number of rows in each file.
         lengths: `LABELS` of each row, and the length of its prompt.
-        counts: findings of each kind.
-        errors: the kinds that are errors.
-        shown: for each kind the first findings, with the place of the row.
-        bad: rows with an error: (file, row) and the reason.
-        graded: how many ground truths were scored.
+        counts: number of findings by kind.
+        errors: kinds of findings that are errors.
+        shown: the first findings of each kind, with the place of the row.
+        bad: the first error of each row that has one, by (file, row).
+        graded: number of ground truths that were scored.
     """
 
     files: list[str]
@@ -92,14 +92,14 @@ class DataReport:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any row must not be trained on."""
+        """Whether any row must not be used for training."""
         return bool(self.errors)
 
     def labels(self) -> dict[str, pd.DataFrame]:
-        """For each of `LABELS` a table by its value, the most frequent first, of what the rows are like.
+        """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.
 
-        Its columns are `rows`, and of the lengths of their prompts `mean`, `median`, `most` (what 95 % of the rows do
-        not exceed) and `longest`.
+        Its columns are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95 % quantile) and
+        `longest`.
         """
         import pandas as pd
 
@@ -115,7 +115,7 @@ class DataReport:
         return tables
 
     def add(self, file: int, row: int, finding: RowFinding) -> None:
-        """Count a finding on a row."""
+        """Add a finding about a row."""
         self.counts[finding.kind] += 1
         shown = self.shown.setdefault(finding.kind, [])
         if len(shown) < MOST_SHOWN:
@@ -125,14 +125,14 @@ class DataReport:
             self.bad.setdefault((file, row), f"{finding.kind}: {finding.text}"[:500])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return the report as JSON data."""
         findings = [
             {
                 "kind": kind,
                 "rows": count,
                 "error": kind in self.errors,
                 "examples": [
-                    {"place": place, "text": one.text, "remedy": one.remedy} for place, one in self.shown[kind]
+                    {"place": place, "text": row.text, "remedy": row.remedy} for place, row in self.shown[kind]
                 ],
             }
             for kind, count in self.counts.most_common()
@@ -148,20 +148,20 @@ class DataReport:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the caller knows about rows.
+    """The checks that the caller supplies.
 
     Attributes:
-        names: findings about names that do not exist.
-        length: length of the prompt as the model sees it, in `unit`.
-        unit: of lengths.
-        grade: findings about the ground truths of some rows, asked once at the end.
-        sample: rows that `grade` gets, drawn by `seed`; None: all.
-        seed: of the drawing.
-        defaults: columns of rows that have none, for example the agent of the recipe.
+        names: returns findings about names in a row that do not exist.
+        length: returns the length of the prompt as the model sees it, in `unit`.
+        unit: unit of lengths.
+        grade: returns findings about the ground truths of some rows; called once at the end.
+        sample: number of rows that `grade` gets, drawn by `seed`; None: all.
+        seed: seed of the sample.
+        defaults: default values of columns, for example the agent of the recipe.
     """
 
     names: Callable[[Mapping[str, Any]], Iterable[RowFinding]] = lambda row: ()
-    length: Callable[[Mapping[str, Any]], int] = lambda row: len(_asked(row))
+    length: Callable[[Mapping[str, Any]], int] = lambda row: len(_prompt_text(row))
     unit: str = "characters"
     grade: Callable[[Sequence[Numbered]], Iterable[tuple[int, int, RowFinding]]] = lambda rows: ()
     sample: int | None = 2_000
@@ -176,36 +176,37 @@ def check_files(
 
     Args:
         files: the rows of each file, by its path, as `iterate_rows` reads them.
-        known: what there is beside the files.
-        progress: is called for each row.
+        known: the checks that need more than the files.
+        progress: called for each row.
 
     Raises:
         ConfigError: a file cannot be read.
     """
-    report, drawn, digests = DataReport(list(files), known.unit), _Drawn(known.sample, known.seed), list[_RowDigest]()
+    report, drawn, digests = DataReport(list(files), known.unit), _Sample(known.sample, known.seed), list[_RowDigest]()
     for file, rows in enumerate(files.values()):
         report.rows.append(0)
         for place, number, row, changes in rows:
             progress()
             report.rows[file] += 1
             for change in changes:
-                report.add(file, number, RowFinding("read as a row", change, "Nothing: training reads it so", False))
+                report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
             row = {**known.defaults, **row}
-            if _check(report, (file, number), row, place, known):
+            if _check_one(report, (file, number), row, place, known):
                 split = str(row["extra_info"].get("split"))
-                digests.append(_RowDigest(file, number, split, _digest(_asked(row), _more(row)), _digest(_truth(row))))
+                task = _digest(_prompt_text(row), _context(row))
+                digests.append(_RowDigest(file, number, split, task, _digest(_truth(row))))
                 drawn.add((file, number, row))
-    for file, number, finding in _repeated(digests, report.files):
+    for file, number, finding in _duplicates(digests, report.files):
         report.add(file, number, finding)
-    rows_to_grade = sorted(drawn.rows, key=lambda each: each[:2])
+    rows_to_grade = sorted(drawn.rows, key=lambda row: row[:2])
     report.graded = len(rows_to_grade)
     for file, number, finding in known.grade(rows_to_grade):
         report.add(file, number, finding)
     return report
 
 
-def _check(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
-    """Check a row by itself and note its length; whether it can be looked at further."""
+def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
+    """Check a row by itself and record its length; return whether further checks can use it."""
     try:
         check_row(row, where)
     except ConfigError as error:
@@ -216,9 +217,9 @@ def _check(report: DataReport, place: tuple[int, int], row: dict[str, Any], wher
         report.add(*place, finding)
     try:
         length = known.length(row)
-    except Exception as error:  # noqa: BLE001 - of a chat template, about this row
+    except Exception as error:  # noqa: BLE001 - raised by a chat template; reported as a finding on this row
         text = f"the chat template refuses the prompt: {' '.join(str(error).split())[:200]}"
-        report.add(*place, RowFinding("prompt", text, "Write the turns as this model's template wants them"))
+        report.add(*place, RowFinding("prompt", text, "Write the turns in the form that this model's template accepts"))
         return True
     difficulty = row["extra_info"].get("difficulty")
     label = None if difficulty is None else f"{difficulty:.1f}"
@@ -226,8 +227,8 @@ def _check(report: DataReport, place: tuple[int, int], row: dict[str, Any], wher
     return True
 
 
-class _Drawn:
-    """Some of many rows, all with the same chance: a reservoir."""
+class _Sample:
+    """A uniform random sample of a stream of rows (reservoir sampling)."""
 
     def __init__(self, most: int | None, seed: int) -> None:
         self.rows: list[Numbered] = []
@@ -241,41 +242,40 @@ class _Drawn:
             self.rows[place] = row
 
 
-def _repeated(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
-    """Findings on the rows that ask what an earlier one asks, word for word; white space does not count."""
+def _duplicates(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
+    """Return findings about rows with the same task as an earlier row; white space is ignored."""
     import pandas as pd
 
     rows = pd.DataFrame(digests, columns=_RowDigest._fields)
     firsts = rows.drop_duplicates("task")
-    for each in rows[rows.duplicated("task")].merge(firsts, "left", "task", suffixes=("", "_of_first")).itertuples():
-        first = f"row {each.row_of_first}"
-        if each.file != each.file_of_first:
-            first = f"{files[each.file_of_first]}, {first}"
-        if each.truth != each.truth_of_first:
+    for row in rows[rows.duplicated("task")].merge(firsts, "left", "task", suffixes=("", "_of_first")).itertuples():
+        first = f"row {row.row_of_first}"
+        if row.file != row.file_of_first:
+            first = f"{files[row.file_of_first]}, {first}"
+        if row.truth != row.truth_of_first:
             pair = (
-                (each.file, each.row, first),
-                (each.file_of_first, each.row_of_first, f"{files[each.file]}, row {each.row}"),
+                (row.file, row.row, first),
+                (row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"),
             )
-            for file, row, other in pair:
+            for file, number, other in pair:
                 text = f"{other} asks the same and has another ground truth"
-                yield file, row, RowFinding(CONFLICT, text, "Keep the right one")
-        elif each.split != each.split_of_first:
-            remedy = "Leave it out of one: what was trained on measures nothing"
-            yield each.file, each.row, RowFinding("in two splits", f"{first} asks the same", remedy)
+                yield file, number, RowFinding(CONFLICT, text, "Keep the right one")
+        elif row.split != row.split_of_first:
+            remedy = "Remove it from one split: rows that were trained on cannot measure progress"
+            yield row.file, row.row, RowFinding("in two splits", f"{first} asks the same", remedy)
         else:
-            yield each.file, each.row, RowFinding("asked twice", f"{first} asks the same", "Keep one of them", False)
+            yield row.file, row.row, RowFinding("duplicate", f"{first} asks the same", "Keep one of them", False)
 
 
 def _quantile(lengths: Any, share: float) -> int:
     return int(np.quantile(lengths, share, method="inverted_cdf"))
 
 
-def _digest(text: str, more: str = "") -> bytes:
-    return hashlib.blake2b(f"{' '.join(text.split())}\0{more}".encode(), digest_size=12).digest()
+def _digest(text: str, context: str = "") -> bytes:
+    return hashlib.blake2b(f"{' '.join(text.split())}\0{context}".encode(), digest_size=12).digest()
 
 
-def _asked(row: Mapping[str, Any]) -> str:
-    """The text of the prompt."""
+def _prompt_text(row: Mapping[str, Any]) -> str:
     return "\n".join(str(message.get("content", "")) for message in row["prompt"])
 
 
@@ -283,8 +283,8 @@ def _truth(row: Mapping[str, Any]) -> str:
     return json.dumps(row["reward_model"], sort_keys=True, default=str)
 
 
-def _more(row: Mapping[str, Any]) -> str:
-    """What else makes a row another task: its tools, its user, its media."""
+def _context(row: Mapping[str, Any]) -> str:
+    """Return what else distinguishes the task of a row: its tools, user and media."""
     info = row["extra_info"]
     parts = [info.get(key) for key in ("tools_kwargs", "tool_selection", "interaction_kwargs", "user")]
     parts += [row.get("images"), row.get("videos")]
@@ -297,13 +297,13 @@ def write_good(
     write: Callable[[dict[str, Any]], None],
     rejected: Path,
 ) -> None:
-    """Write the rows without an error, and beside them the others with their reasons.
+    """Write the rows without errors, and the rejected rows with their reasons to a second file.
 
     Args:
-        report: of the same files.
-        files: the rows of each file, once more.
-        write: takes a good row.
-        rejected: gets a line of JSON for each of the others: file, row, reason and the row.
+        report: the report on the same files.
+        files: the rows of each file, read again.
+        write: writes a good row.
+        rejected: file for one line of JSON per rejected row: file, row, reason and the row itself.
     """
     with open(rejected, "w", encoding="utf-8") as out:
         for file, rows in enumerate(files.values()):

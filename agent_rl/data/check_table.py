@@ -1,4 +1,4 @@
-"""The report on data files in the terminal: a table by label, and the findings."""
+"""Prints the report on data files in the terminal: a table by label, and the findings."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 __all__ = ["findings", "table"]
 
 MOST_VALUES = 30
-"""Values of a label that are shown; the others are counted together."""
+"""Maximum values of a label that are shown; the others share one line."""
 
 
 def table(report: DataReport) -> Table:
-    """What is in the files, by data source, ability and difficulty."""
+    """Return a table of the files' rows by data source, ability and difficulty."""
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=f"{_rows(sum(report.rows))} in {len(report.files)} file{'s' * (len(report.files) > 1)}")
-    made.add_column("", style="bold")
+    result = Table(title=f"{_rows(sum(report.rows))} in {len(report.files)} file{'s' * (len(report.files) > 1)}")
+    result.add_column("", style="bold")
     for name in ("rows", f"mean {report.unit}", "median", "95 %", "longest"):
-        made.add_column(name, justify="right")
+        result.add_column(name, justify="right")
     for label, values in report.labels().items():
-        made.add_section()
+        result.add_section()
         for value, rows, *lengths in values[:MOST_VALUES].itertuples():
-            made.add_row(Text(f"{label} {value}"), f"{rows:,}", *(f"{length:,.0f}" for length in lengths))
+            result.add_row(Text(f"{label} {value}"), f"{rows:,}", *(f"{length:,.0f}" for length in lengths))
         if len(others := values[MOST_VALUES:]):
             counts = f"{others.rows.sum():,}", "", "", "", f"{others.longest.max():,}"
-            made.add_row(f"{label} (others: {len(others)})", *counts)
-    made.caption = f"{report.graded:,} ground truths were scored"
-    return made
+            result.add_row(f"{label} (others: {len(others)})", *counts)
+    result.caption = f"{report.graded:,} ground truths were scored"
+    return result
 
 
 def findings(report: DataReport) -> Iterator[Text]:
-    """What is wrong, the most frequent first: how many rows, the first of them, and where a few more are."""
+    """Yield a line per kind of finding, the most frequent first, with the rows' number and the first places."""
     from rich.text import Text
 
     for kind, count in report.counts.most_common():
         is_error = kind in report.errors
         (place, finding), *others = report.shown[kind]
         more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
-        head = (f"{'error' if is_error else 'look '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
+        head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
         yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy}{more}")
 
 

@@ -7,12 +7,12 @@
     {"question": ..., "test": "from solution import f ...", "solution": ...}                  KodCode
     {"text" or "prompt": ..., "test_list": ["assert ...", ...], "code": ...}                  MBPP
 
-With `--visible N`, the first N tests of a row (those of CodeContests that its statement shows) go to the tool
-`run_tests`, and the others grade.
+With `--visible N`, the tool `run_tests` gets the first N tests of a row (for CodeContests, those in the problem
+statement), and the others grade.
 
-The ground truth has the tests in a form that the scorer `code` reads. A published solution is kept in
-`extra_info.solution`, as a program that runs after the row's prefix. `data_preprocess/code_problems.py` leaves out the
-rows whose tests this solution fails, or `stub` passes.
+The ground truth has the tests in a form that the scorer `code` reads. A published solution is stored in
+`extra_info.solution`, as a program that runs after the row's prefix. `data_preprocess/code_problems.py` omits rows
+whose tests this solution fails or `stub` passes.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ _TRY = "Run the visible tests with the tool run_tests first, and repair the prog
 
 @makes_row
 def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
+    """Return the row of an example in any of the module's forms.
 
     Args:
-        example: its columns.
-        visible: tests that the tool `run_tests` gets; None: none, and all tests grade.
+        example: the columns of the example.
+        visible: number of tests that the tool `run_tests` gets; None: all tests grade, and the row has no tool.
 
     Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+        ConfigError: a column is missing or cannot be used; the error names it.
     """
     read = next((read for column, read in _FORMS.items() if column in example), None)
     if read is None:
-        problem = f"no known form: {', '.join(map(str, example))}"
+        problem = f"unknown form: {', '.join(map(str, example))}"
         raise ConfigError("column question", problem, f"A row needs one of the columns {', '.join(_FORMS)}")
     source, question, tests, solution = read(example)
-    shown, hidden = (None, tests) if visible is None else _divided(example, tests, visible)
-    if isinstance(shown, list):
-        question = question.replace("\n".join(tests), "\n".join(shown))
-    kept = {key: example[key] for key in ("task_id", "name", "tags") if example.get(key) is not None}
+    open_tests, hidden = (None, tests) if visible is None else _divide_tests(example, tests, visible)
+    if isinstance(open_tests, list):
+        question = question.replace("\n".join(tests), "\n".join(open_tests))
+    info = {key: example[key] for key in ("task_id", "name", "tags") if example.get(key) is not None}
     if example.get("difficulty") is not None:
-        kept["level"] = example["difficulty"]
+        info["level"] = example["difficulty"]
     return {
-        "prompt": "\n\n".join([question.strip(), *([_TRY] if shown else []), _WRITE]),
+        "prompt": "\n\n".join([question.strip(), *([_TRY] if open_tests else []), _WRITE]),
         "question": question.strip(),
         "data_source": source,
         "ground_truth": hidden,
         "ability": "code",
-        "tools_kwargs": {"run_tests": {"create_kwargs": {"tests": shown}}} if shown else None,
-        "extra_info": kept | ({"solution": solution} if isinstance(solution, str) and solution else {}),
+        "tools_kwargs": {"run_tests": {"create_kwargs": {"tests": open_tests}}} if open_tests else None,
+        "extra_info": info | ({"solution": solution} if isinstance(solution, str) and solution else {}),
     }
 
 
 def stub(row: Mapping[str, Any]) -> str:
-    """A program without an idea: the published solution with `return None` as each function, or nothing."""
+    """Return a program that solves no problem: the published solution with functions that return None, or `pass`."""
     try:
         tree = ast.parse(row["extra_info"].get("solution") or "")
-    except (SyntaxError, ValueError):  # in another version of Python
+    except (SyntaxError, ValueError):  # written for another version of Python
         return "pass"
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for node in functions:
@@ -76,18 +76,18 @@ def stub(row: Mapping[str, Any]) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) if functions else "pass"
 
 
-def _divided(example: Mapping[str, Any], tests: Any, visible: int) -> tuple[Any, Any]:
-    """The visible tests and the hidden ones.
+def _divide_tests(example: Mapping[str, Any], tests: Any, visible: int) -> tuple[Any, Any]:
+    """Return the visible tests and the hidden ones.
 
     Raises:
-        ConfigError: the tests are no list, or none would be hidden.
+        ConfigError: the tests are not a list, or none would be hidden.
     """
     if "public_tests" in example:
         visible = len((example["public_tests"] or {}).get("input") or ())
     total = len(tests["inputs"]) if "inputs" in tests else len(tests) if isinstance(tests, list) else 0
     if not 0 < visible < total:
-        problem = f"{visible} visible tests, {total} tests that can be told apart"
-        raise ConfigError("--visible", problem, "Leave such rows out, or do without --visible")
+        problem = f"cannot show {visible} of {total} separate tests and hide the rest"
+        raise ConfigError("--visible", problem, "Remove such rows, or convert without --visible")
     if isinstance(tests, list):
         return tests[:visible], tests[visible:]
     first, rest = slice(None, visible), slice(visible, None)
@@ -97,27 +97,27 @@ def _divided(example: Mapping[str, Any], tests: Any, visible: int) -> tuple[Any,
 
 
 _Parts = tuple[str, str, Any, Any]
-"""Data source, question, tests, solution."""
+"""Data source, question, tests and solution of an example."""
 
 
 def _apps(example: Mapping[str, Any]) -> _Parts:
     tests = json_of(example, "input_output")
     if not isinstance(tests, Mapping) or not tests.get("inputs"):
-        raise ConfigError("column input_output", "it has no inputs", "Leave rows without tests out")
+        raise ConfigError("column input_output", "it has no inputs", "Remove rows without tests")
     solutions = json_of(example, "solutions") if example.get("solutions") else []
-    kept = {key: tests[key] for key in ("inputs", "outputs", "fn_name") if tests.get(key) is not None}
+    cases = {key: tests[key] for key in ("inputs", "outputs", "fn_name") if tests.get(key) is not None}
     source = "taco" if "expected_time_complexity" in example or "skill_types" in example else "apps"
-    return source, _with_start(example, text_of(example, "question")), kept, solutions[0] if solutions else None
+    return source, _with_start(example, text_of(example, "question")), cases, solutions[0] if solutions else None
 
 
 def _contests(example: Mapping[str, Any]) -> _Parts:
     tests: dict[str, list[str]] = {"inputs": [], "outputs": []}
     for name in ("public_tests", "private_tests", "generated_tests"):
-        given = example.get(name) or {}
-        tests["inputs"] += given.get("input") or ()
-        tests["outputs"] += given.get("output") or ()
+        cases = example.get(name) or {}
+        tests["inputs"] += cases.get("input") or ()
+        tests["outputs"] += cases.get("output") or ()
     if not tests["inputs"]:
-        raise ConfigError("column public_tests", "there are no tests", "Leave rows without tests out")
+        raise ConfigError("column public_tests", "there are no tests", "Remove rows without tests")
     return "codecontests", text_of(example, "description"), tests, None
 
 
@@ -129,8 +129,8 @@ def _leetcode(example: Mapping[str, Any]) -> _Parts:
 
 def _humaneval(example: Mapping[str, Any]) -> _Parts:
     tests = {name: text_of(example, name) for name in ("test", "entry_point", "prompt")}
-    written = example.get("canonical_solution")
-    solution = f"{tests['prompt']}{written}" if written else None
+    body = example.get("canonical_solution")
+    solution = f"{tests['prompt']}{body}" if body else None
     question = f"Complete this function:\n\n```python\n{tests['prompt'].strip()}\n```"
     return "openai_humaneval", question, tests, solution
 
@@ -142,8 +142,8 @@ def _kodcode(example: Mapping[str, Any]) -> _Parts:
 
 def _mbpp(example: Mapping[str, Any]) -> _Parts:
     tests = list(value_of(example, "test_list"))
-    shown = "\n".join(tests)
-    question = f"{text_of(example, 'text', 'prompt').strip()}\n\nIt has to pass:\n\n```python\n{shown}\n```"
+    listing = "\n".join(tests)
+    question = f"{text_of(example, 'text', 'prompt').strip()}\n\nIt has to pass:\n\n```python\n{listing}\n```"
     return "mbpp", question, tests, example.get("code")
 
 
@@ -155,7 +155,7 @@ _FORMS = {
     "input_output": _apps,
     "test": _kodcode,
 }
-"""A column that tells the form, the first that a row has."""
+"""Reader of each form, by a column that identifies it; the first one that a row has decides."""
 
 
 def _with_start(example: Mapping[str, Any], question: str) -> str:
@@ -164,5 +164,5 @@ def _with_start(example: Mapping[str, Any], question: str) -> str:
 
 
 _HUB = {"test": Hub("newfacade/LeetCodeDataset", None, "test")}
-_VISIBLE = {"type": int, "metavar": "N", "help": "tests of a row that its tool run_tests gets"}
+_VISIBLE = {"type": int, "metavar": "N", "help": "Number of tests that the row's tool run_tests gets"}
 CODE = RawSet("code", to_row, _HUB, arguments={"--visible": _VISIBLE})

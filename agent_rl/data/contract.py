@@ -1,9 +1,9 @@
-"""The row contract: what a line of a data file holds for verl's data set, the agent loops and the rewards.
+"""The row contract: the columns of a data file that verl's data set, the agent loops and the rewards read.
 
     Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
 
-`make_row` builds a row, `check_row` checks one, `agent_rl.data.storage` says how it is stored. The checks look at the
-form only: they do not know which agent loops, tools or scorers exist.
+`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. The checks concern the form
+only: they do not know which agent loops, tools or scorers exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.trajectory import Role
 __all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardColumn", "Row", "check_row", "check_rows"]
 
 IMAGE, VIDEO = "<image>", "<video>"
-"""In a message's text, where the next of the row's images or videos belongs."""
+"""Marks in a message's text for the place of the row's next image or video."""
 
 
 def _truth(value: Any) -> Any:
@@ -30,7 +30,7 @@ def _truth(value: Any) -> Any:
     if isinstance(value, bool):
         raise InvalidValueError("expected the right answer, not a boolean", "Write it as text, such as yes or no")
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidValueError("the right answer is not a number", "Give the right answer, or leave the row out")
+        raise InvalidValueError("the right answer is not a number", "Give the right answer, or remove the row")
     return value
 
 
@@ -40,14 +40,14 @@ def _filled(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidValueError(f"UTF-8 cannot encode it ({error.reason})", "Write whole characters") from error
+        raise InvalidValueError(f"UTF-8 cannot encode it ({error.reason})", "Remove unpaired surrogates") from error
     return text
 
 
 def _mappings(value: Any) -> Any:
-    for tool, given in (value or {}).items():
-        if not isinstance(given, Mapping | None):
-            raise InvalidValueError(f"{tool} has no mapping", "Write {tool: {'create_kwargs': {...}}}")
+    for tool, arguments in (value or {}).items():
+        if not isinstance(arguments, Mapping | None):
+            raise InvalidValueError(f"the value of {tool} is not a mapping", "Write {tool: {'create_kwargs': {...}}}")
     return value
 
 
@@ -55,13 +55,13 @@ Text = Annotated[str, AfterValidator(_filled)]
 
 
 class PromptMessage(BaseModel):
-    """A turn that has been spoken when the episode begins."""
+    """A message of the prompt, before the episode begins."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Role
     content: Text
-    """Text; `<image>` and `<video>` mark the places of the row's media."""
+    """Text of the message; `<image>` and `<video>` mark the places of the row's media."""
 
     @model_validator(mode="after")
     def _nothing_else(self) -> PromptMessage:
@@ -73,16 +73,16 @@ class PromptMessage(BaseModel):
 
 
 class RewardColumn(BaseModel):
-    """What the reward knows about the row; the scorer is chosen by `data_source`, not here."""
+    """The column that the reward reads; `data_source` selects the scorer, not this column."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     style: Text = "rule"
-    """`rule`: a scorer compares with the ground truth. `model`: a reward model judges, and there may be none."""
+    """`rule`: a scorer compares with the ground truth. `model`: a reward model judges; ground_truth is optional."""
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
-    """Text, or the list or mapping that the scorer documents; numbers are stored as text."""
+    """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
     test_cases: Any = None
-    """Further tests of a program, for scorers of your own."""
+    """Additional tests of a program, for your own scorers."""
 
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
@@ -93,55 +93,55 @@ class RewardColumn(BaseModel):
 
 
 class ExtraInfo(BaseModel):
-    """The rest of the row; further keys are free, and reach scorers as `extra_info`."""
+    """Further data of the row; you may add keys, and scorers get all of them as `extra_info`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     index: int | Text
     """Number or name of the row within its split; verl's column `index`."""
     split: Text | None = None
-    """`train`, `test`, ...: of traces and reports."""
+    """Name of the split, such as `train` or `test`, for traces and reports."""
     question: Text | None = None
     """The question alone, without instructions."""
     tools_kwargs: Annotated[dict[str, Any] | None, AfterValidator(_mappings)] = None
-    """`{tool: {"create_kwargs": {...}}}`: what this row gives its tools; verl's column `tools_kwargs`."""
+    """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's column `tools_kwargs`."""
     need_tools_kwargs: bool | None = None
-    """verl warns when `tools_kwargs` is then empty; `make_row` sets it."""
+    """Whether verl warns if `tools_kwargs` is empty; `make_row` sets it."""
     tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
-    """The only tools of this row; None: all of the run."""
+    """Names of the only tools that this row may use; None: all tools of the run."""
     interaction_kwargs: dict[str, Any] | None = None
-    """verl's column of that name, for agents of your own."""
+    """verl's column of that name, for your own agents."""
     user: dict[str, Any] | None = None
-    """What the simulated user of this row knows and says."""
+    """What the row's simulated user knows and says."""
     difficulty: float | None = None
-    """Share of failed attempts, 0 to 1, or any scale of yours."""
+    """Share of failed attempts, 0 to 1, or a number on your own scale."""
     original_prompt: Any = None
-    """The prompt as your scorer or reward function should see it; without it, the last message of the user."""
+    """The prompt that your scorer or reward function gets; without it, the user's last message."""
     test_cases: Any = None
-    """Further tests of a program, for scorers of your own."""
+    """Additional tests of a program, for your own scorers."""
 
 
 class Row(BaseModel):
-    """One row; further columns of other people's files are passed on by verl, and `write_parquet` refuses them."""
+    """One row; verl passes on additional columns of other files, but `write_parquet` refuses them."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     data_source: Text
-    """Name of the data set: it chooses the scorer and groups metrics."""
+    """Name of the data set, which selects the scorer and groups metrics."""
     agent_name: Text
-    """The agent loop of this row; without the column, the run's default."""
+    """Name of the row's agent loop; without the column, the run's default applies."""
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
-    """The turns already spoken, the last by the user; the loop adds tool descriptions and instructions."""
+    """The messages before the episode, the last by the user; the loop adds tool descriptions and instructions."""
     ability: Text | None = None
-    """A label of the kind of task, for statistics."""
+    """Label of the kind of task, for statistics."""
     reward_model: RewardColumn
     extra_info: ExtraInfo
     images: list[Any] | None = None
-    """`{"bytes": ...}` or `{"path": ...}`, one for each `<image>` of the prompt."""
+    """One `{"bytes": ...}` or `{"path": ...}` for each `<image>` of the prompt."""
     videos: list[str] | None = None
-    """Paths, one for each `<video>` of the prompt."""
+    """One path for each `<video>` of the prompt."""
     rm_prompt: list[PromptMessage] | None = None
-    """The prompt as judges and reward models see it; `rm_prompt.<name>`, also in `extra_info`, is for one of them."""
+    """The prompt that judges and reward models get; `rm_prompt.<name>`, also in `extra_info`, is for one of them."""
 
     @model_validator(mode="after")
     def _turns_and_media(self) -> Row:
@@ -149,7 +149,7 @@ class Row(BaseModel):
             problem = f"the last message of the prompt is from {self.prompt[-1].role!r}"
             raise InvalidValueError(problem, "End the prompt with a user message")
         if not self.images and not self.videos:
-            return self  # then verl leaves the marks as they are
+            return self  # without media, verl treats the marks as text
         for mark, media in ((IMAGE, self.images), (VIDEO, self.videos)):
             marks = sum(message.content.count(mark) for message in self.prompt)
             if marks != len(media or ()):
@@ -162,11 +162,11 @@ def check_row(row: Any, place: str) -> None:
     """Check one row against the contract.
 
     Args:
-        row: its columns.
-        place: of the row, for the error: file and number.
+        row: the columns of the row.
+        place: file and number of the row, for the error.
 
     Raises:
-        ConfigError: naming place, column, value and remedy.
+        ConfigError: the row breaks the contract; the error names place, column, value and remedy.
     """
     if not isinstance(row, Mapping):
         raise ConfigError(place, f"{row!r:.80} is not a mapping", "Build rows with make_row")
@@ -182,14 +182,14 @@ def check_row(row: Any, place: str) -> None:
 
 
 def check_rows(rows: Iterable[Any], *, source: str = "rows") -> None:
-    """Check rows against the contract; rows are counted from 0.
+    """Check rows against the contract; row numbers in errors start at 0.
 
     Args:
-        rows: from `make_row` or from anywhere else.
-        source: name of the rows for errors, usually the path of their file.
+        rows: rows from `make_row` or any other source.
+        source: name of the rows in errors, usually the path of their file.
 
     Raises:
-        ConfigError: for the first row that breaks the contract, and when there are none.
+        ConfigError: a row breaks the contract, or there are no rows.
     """
     number = -1
     for number, row in enumerate(rows):

@@ -1,9 +1,9 @@
-"""Converts raw data sets into files of rows: what all scripts in `data_preprocess/` have in common.
+"""Converts raw data sets into files of rows: the common part of all scripts in `data_preprocess/`.
 
     GSM8K = RawSet("gsm8k", to_row, hub={"train": Hub("openai/gsm8k", "main", "train")})
     run(GSM8K, __doc__)  # the command line of a script
 
-`to_row` is a pure function of one raw example. Examples are streamed and rows written in batches, so that memory does
+`to_row` is a pure function of one raw example. Examples are streamed and rows are written in batches, so memory does
 not grow with the data; the same input, options and seed give the same files.
 """
 
@@ -40,20 +40,20 @@ class Hub(NamedTuple):
 
 @dataclass(frozen=True)
 class RawSet:
-    """A data set as its owners publish it, and how its rows are made.
+    """A data set as it is published, and how its examples become rows.
 
     Attributes:
-        name: of the folder that is written, below `~/data`.
+        name: name of the output folder below `~/data`.
         to_row: makes one row; it gets `agent_name` and the options of `arguments`.
-        hub: where each split is on the hub.
-        agent_name: agent loop of the rows, if the command names none.
-        arguments: options of the command line, as argparse takes them; `to_row` gets their values, or `prepare` does.
+        hub: place of each split on the hub.
+        agent_name: default agent loop of the rows.
+        arguments: additional command line options for argparse; `prepare`, or else `to_row`, gets their values.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
-        prepare: called once with all options before anything is read; what it returns is passed to `to_row` instead.
-        generate: makes the examples of each split; then nothing is read. It gets the options, of which it takes its own
-            out, the seed, and how many to make of each split.
-        test_share: share of the rows for the split `test`, where the input has none.
-        trial: says why a row is left out; "" for a row that is kept.
+        prepare: called once with the options before reading starts; returns the options that `to_row` gets.
+        generate: makes the examples of each split, so no input is read. It gets the options, from which it removes its
+            own, the seed, and the number of examples per split.
+        test_share: share of the rows for the split `test`, if the input has no such split.
+        trial: returns why a row is omitted, or "" to keep it.
     """
 
     name: str
@@ -71,13 +71,13 @@ class RawSet:
 def run(
     data_set: RawSet, description: str | None, arguments: Sequence[str] | None = None, command: str | None = None
 ) -> None:
-    """The command line of a script; ends the process with status 2 and one message for anything that is wrong.
+    """Run the command line of a script; on an error, print one message and exit with status 2.
 
     Args:
-        data_set: to convert.
-        description: of the script, for `--help`.
-        arguments: of the command line; None: the process's own.
-        command: its name, for `--help` and errors; None: the script's.
+        data_set: the data set to convert.
+        description: text for `--help`.
+        arguments: command line arguments; None: the process's own.
+        command: name of the command in `--help` and errors; None: the script's name.
     """
     common = vars(_parser(data_set, description, command).parse_args(arguments))
     names = [option.removeprefix("--") for option in data_set.arguments]
@@ -93,17 +93,17 @@ def run(
         options |= {"agent_name": common["agent_name"]}
         if common["tools"]:
             options |= {"tool_selection": common["tools"]}
-        written, left_out = _convert(data_set, inputs, options, common)
+        counts, omitted = _convert(data_set, inputs, options, common)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\ninterrupted: the files are as they were. The same command starts again", file=sys.stderr)
+        print("\ninterrupted: no files were changed. Run the same command to start again", file=sys.stderr)
         sys.exit(130)
-    for path, count in written.items():
+    for path, count in counts.items():
         print(f"{path.stem}: {count} rows in {path}")
-    for reason, count in sorted(left_out.items()):
-        print(f"left out: {count} rows, {reason}")
+    for reason, count in sorted(omitted.items()):
+        print(f"omitted: {count} rows, {reason}")
 
 
 def _convert(
@@ -112,39 +112,39 @@ def _convert(
     """Write `<split>.parquet` of each split: all of them, or none.
 
     Args:
-        data_set: whose `to_row` is used.
-        inputs: the examples of each split.
-        options: for `to_row`.
-        common: the options of all sets.
+        data_set: the data set, for its `to_row`.
+        inputs: examples of each split.
+        options: options for `to_row`.
+        common: options that all data sets have.
 
     Returns:
-        The files with their numbers of rows; the numbers of rows that are left out, by reason.
+        The number of rows by file, and the number of omitted rows by reason.
 
     Raises:
-        ConfigError: for the first example that cannot be read or made into a row, with file and line.
+        ConfigError: an example cannot be read or converted; the error names file and line.
     """
-    folder, left_out = Path(common["local_save_dir"]).expanduser(), Counter[str]()
+    folder, omitted = Path(common["local_save_dir"]).expanduser(), Counter[str]()
     writers: dict[str, RowWriter] = {}
     with ExitStack() as stack, progress("rows") as advance:
-        for given, examples in inputs.items():
+        for name, examples in inputs.items():
             for number, raw in enumerate(islice(examples, common["limit"])):
                 try:
-                    split = _split(raw.value, given, number, common)
+                    split = _split(raw.value, name, number, common)
                     if split not in writers:
                         writers[split] = stack.enter_context(RowWriter(folder / f"{split}.parquet"))
                     row = data_set.to_row(raw.value, split, writers[split].count, **options)
                     if reason := data_set.trial(row) if data_set.trial is not None else "":
-                        left_out[reason] += 1
+                        omitted[reason] += 1
                     else:
                         writers[split].write(row)
                 except ConfigError as error:
                     raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
                 advance()
-    return {writer.path: writer.count for writer in writers.values()}, left_out
+    return {writer.path: writer.count for writer in writers.values()}, omitted
 
 
 def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> str:
-    """The split of an example: a share of `train` goes to `test`, drawn by its number or by a column."""
+    """Return the split of an example: a share of `train` goes to `test`, drawn by number or by a column."""
     key, column, share = number, common.get("split_by"), common.get("test_share")
     if column is not None:
         key = value_of(example, column)
@@ -154,14 +154,14 @@ def _split(example: Any, split: str, number: int, common: Mapping[str, Any]) -> 
         return split
     digest = hashlib.blake2b(f"{common['seed']} {key}".encode(), digest_size=8).digest()
     is_test = int.from_bytes(digest, "big") < share * 2**64
-    return "test" if is_test or (number == 0 and column is None) else split  # so that few rows have one
+    return "test" if is_test or (number == 0 and column is None) else split  # even a small data set gets a test row
 
 
 def value_of(example: Mapping[str, Any], *names: str) -> Any:
-    """The value of the first of these columns that the example has.
+    """Return the value of the first of these columns that the example has.
 
     Raises:
-        ConfigError: it has none, or the value is null or not a number.
+        ConfigError: the example has none of the columns, or the value is null or NaN.
     """
     name = next((name for name in names if name in example), None)
     if name is None:
@@ -169,28 +169,28 @@ def value_of(example: Mapping[str, Any], *names: str) -> Any:
         raise ConfigError(f"column {names[0]}", f"there is no column {' or '.join(names)}", has)
     value = example[name]
     if value is None or value != value:
-        raise ConfigError(f"column {name}", f"the value is {value}", "Fill it in, or leave the row out")
+        raise ConfigError(f"column {name}", f"the value is {value}", "Fill it in, or remove the row")
     return value
 
 
 def text_of(example: Mapping[str, Any], *names: str) -> str:
-    """The same for a column of text.
+    """Return the text in the first of these columns that the example has.
 
     Raises:
-        ConfigError: also for a value that is no text, or empty.
+        ConfigError: the example has none of the columns, or the value is not text or is empty.
     """
     value = value_of(example, *names)
     if not isinstance(value, str) or not value.strip():
         name = next(name for name in names if name in example)
-        raise ConfigError(f"column {name}", f"expected text, got {value!r:.80}", "Fill it in, or leave the row out")
+        raise ConfigError(f"column {name}", f"expected text, got {value!r:.80}", "Fill it in, or remove the row")
     return value
 
 
 def json_of(example: Mapping[str, Any], name: str) -> Any:
-    """The value of a column that holds JSON, or text that is JSON.
+    """Return the value of a column that holds JSON data or JSON text.
 
     Raises:
-        ConfigError: also for a text that is not JSON.
+        ConfigError: the column is missing or empty, or its text is not JSON.
     """
     value = value_of(example, name)
     try:
@@ -205,13 +205,14 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     if data_set.generate is None:
         _add_inputs(parser, data_set)
     else:
-        add("--train_size", type=int, default=5000, help="rows, default: %(default)s")
-        add("--test_size", type=int, default=500, help="rows, default: %(default)s")
-    add("--local_save_dir", "--local_dir", "--out", default=f"~/data/{data_set.name}", help="default: %(default)s")
-    add("--agent_name", default=data_set.agent_name, help="agent loop of the rows, default: %(default)s")
-    add("--tools", nargs="+", metavar="NAME", help="the only tools of the rows; default: all of the run")
-    add("--limit", type=_positive, metavar="N", help="the first N rows of each split")
-    add("--seed", type=int, default=0, help="of what is drawn, default: %(default)s")
+        add("--train_size", type=int, default=5000, help="Number of rows, default: %(default)s")
+        add("--test_size", type=int, default=500, help="Number of rows, default: %(default)s")
+    default = f"~/data/{data_set.name}"
+    add("--local_save_dir", "--local_dir", "--out", default=default, help="Output folder, default: %(default)s")
+    add("--agent_name", default=data_set.agent_name, help="Agent loop of the rows, default: %(default)s")
+    add("--tools", nargs="+", metavar="NAME", help="The only tools of the rows; default: all tools of the run")
+    add("--limit", type=_positive, metavar="N", help="Convert only the first N rows of each split")
+    add("--seed", type=int, default=0, help="Random seed, default: %(default)s")
     for name, option in data_set.arguments.items():
         add(name, **option)
     return parser
@@ -219,12 +220,13 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
 
 def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
     add = parser.add_argument
-    add("--input", nargs="+", metavar="FILE", help="files; the word test, validation, ... in a name says its split")
-    add("--local_dataset_path", metavar="PATH", help="a folder with train and test as files, or one file")
-    named = next(iter(data_set.hub.values()), None)
-    add("--hub", metavar="NAME", help=f"data set on the hub, default: {named.name if named else 'none'}")
-    add("--split_by", metavar="COLUMN", help="its value names the split, or keeps rows with the same value together")
-    add("--test_share", type=_part, default=data_set.test_share, help="of train's rows, default: %(default)s")
+    add("--input", nargs="+", metavar="FILE", help="Files; a word such as test or validation in a name sets the split")
+    add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
+    default = next(iter(data_set.hub.values()), None)
+    add("--hub", metavar="NAME", help=f"Data set on the hub, default: {default.name if default else 'none'}")
+    add("--split_by", metavar="COLUMN", help="Column that names the split, or whose equal values stay in one split")
+    share = data_set.test_share
+    add("--test_share", type=_share, default=share, help="Share of train rows for the test split, default: %(default)s")
 
 
 def _positive(text: str) -> int:
@@ -233,7 +235,7 @@ def _positive(text: str) -> int:
     return number
 
 
-def _part(text: str) -> float:
+def _share(text: str) -> float:
     if not 0 <= (share := float(text)) < 1:
         raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, got {text}")
     return share
@@ -241,8 +243,8 @@ def _part(text: str) -> float:
 
 def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[Raw]]:
     files: dict[str, list[Path]] = {}
-    for each in map(Path, common["input"] or ()):
-        files.setdefault(split_of(each), []).append(each.expanduser())
+    for path in map(Path, common["input"] or ()):
+        files.setdefault(split_of(path), []).append(path.expanduser())
     if common["local_dataset_path"]:
         place = Path(common["local_dataset_path"]).expanduser()
         files |= split_files(place) if place.is_dir() else {split_of(place): [place]}
@@ -250,8 +252,8 @@ def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[R
         return {split: chain.from_iterable(map(data_set.read, paths)) for split, paths in files.items()}
     hub = data_set.hub
     if common["hub"]:
-        found = {split: part._replace(name=common["hub"]) for split, part in hub.items()}
-        hub = found or {"train": Hub(common["hub"])}
+        splits = {split: part._replace(name=common["hub"]) for split, part in hub.items()}
+        hub = splits or {"train": Hub(common["hub"])}
     if not hub:
         raise ConfigError("--input", "there is no input", "Name files with --input, or a data set with --hub")
     return {split: from_hub(*part) for split, part in hub.items()}

@@ -1,4 +1,4 @@
-"""Data files as verl reads them: parquet, JSON lines, or one JSON list; and which of them verl can join."""
+"""Reads data files as verl does (parquet, JSON lines, or one JSON list), and finds files that verl cannot join."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIXES", "NumberedRow", "RowsFile", "check_file", "differences", "iterate_rows", "read_rows"]
 
 SUFFIXES = (".parquet", ".json", ".jsonl")
-"""Of the files that verl 0.9.1 reads."""
+"""Suffixes of the files that verl 0.9.1 reads."""
 
 
 class NumberedRow(NamedTuple):
@@ -27,9 +27,9 @@ class NumberedRow(NamedTuple):
 
     Attributes:
         place: file and row or line, for messages.
-        number: of the row in its file, from 0.
-        row: as it was made, without columns that are null.
-        changes: what `as_row` changed to make it a row of the contract.
+        number: number of the row in its file, from 0.
+        row: the unpacked row, without columns that are null.
+        changes: what `as_row` changed to fit the contract.
     """
 
     place: str
@@ -43,12 +43,12 @@ class RowsFile:
     """A file of rows.
 
     Attributes:
-        path: of the file.
-        count: rows in the whole file.
-        schema: pyarrow's, of its columns.
-        rows: the first ones.
-        error: why it could not be read.
-        changes: what was changed in one of the rows to make it a row of the contract.
+        path: path of the file.
+        count: number of rows in the whole file.
+        schema: pyarrow's schema of the columns.
+        rows: the first rows.
+        error: why the file could not be read.
+        changes: what `as_row` changed in any of the rows to fit the contract.
     """
 
     path: str
@@ -60,37 +60,37 @@ class RowsFile:
 
 
 def iterate_rows(path: str) -> Iterator[NumberedRow]:
-    """The rows of a file, one after the other, not checked yet.
+    """Yield the rows of a file without checking them.
 
     Raises:
-        ConfigError: for a file that cannot be read, and for the first line or row that is broken.
+        ConfigError: the file cannot be read, or a line or row is broken.
     """
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
         problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these endings'}"
-        remedy = "Make rows of it: agent-rl data convert, or agent_rl.data.make_row and write_parquet"
+        remedy = "Convert it with agent-rl data convert, or with agent_rl.data.make_row and write_parquet"
         raise ConfigError(path, problem, remedy)
     for number, raw in enumerate(read_raw(path)):
         row, changes = as_row(raw.value, number=number, place=raw.place)
-        yield NumberedRow(raw.place, number, {key: each for key, each in row.items() if each is not None}, changes)
+        yield NumberedRow(raw.place, number, {key: value for key, value in row.items() if value is not None}, changes)
 
 
 def check_file(path: str) -> None:
     """Check a file of rows against the contract.
 
     Raises:
-        ConfigError: when the file cannot be read, or for the first row that breaks the contract.
+        ConfigError: the file cannot be read, or a row breaks the contract.
     """
-    check_rows((found.row for found in iterate_rows(path)), source=path)
+    check_rows((numbered.row for numbered in iterate_rows(path)), source=path)
 
 
 def read_rows(path: str, most: int) -> RowsFile:
-    """Read the first rows of a file, at most `most`; a file that cannot be read has an `error`."""
+    """Read at most `most` rows from the start of a file; if it cannot be read, the result has an `error`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        found = list(islice(iterate_rows(path), most))
+        rows = list(islice(iterate_rows(path), most))
         if Path(path).suffix == ".parquet":
             with pq.ParquetFile(path) as file:
                 count, schema = file.metadata.num_rows, file.schema_arrow
@@ -103,20 +103,21 @@ def read_rows(path: str, most: int) -> RowsFile:
     except (pa.ArrowException, OverflowError) as error:
         problem = f"verl cannot read it as a table: {str(error).splitlines()[0]}"
         return RowsFile(path, error=ConfigError(path, problem, "Give each key one type in all rows"))
-    changes = tuple(dict.fromkeys(change for each in found for change in each.changes))
-    return RowsFile(path, count, schema, [each.row for each in found], changes=changes)
+    changes = tuple(dict.fromkeys(change for row in rows for change in row.changes))
+    return RowsFile(path, count, schema, [row.row for row in rows], changes=changes)
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """The columns, with both types, for which verl cannot join two files; a column may be absent in one of them."""
+    """Return the columns, with both types, that keep verl from joining two files; a column may be absent in one."""
     import pyarrow as pa
-    from datasets import Dataset, concatenate_datasets  # by which verl joins them
+    from datasets import Dataset, concatenate_datasets  # verl joins files with it
 
-    found = []
-    for name in set(one.schema.names if one.schema else ()) & set(other.schema.names if other.schema else ()):
-        kinds = [file.schema.field(name).type for file in (one, other) if file.schema is not None]
+    conflicts = []
+    schemas = [file.schema for file in (one, other) if file.schema is not None]
+    for name in set.intersection(*(set(schema.names) for schema in schemas)) if len(schemas) == 2 else ():
+        kinds = [schema.field(name).type for schema in schemas]
         try:
             concatenate_datasets([Dataset(pa.table({name: pa.nulls(1, kind)})) for kind in kinds])
         except (TypeError, ValueError):
-            found.append(f"{name} ({', '.join(map(str, kinds))})")
-    return sorted(found)
+            conflicts.append(f"{name} ({', '.join(map(str, kinds))})")
+    return sorted(conflicts)

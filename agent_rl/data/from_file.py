@@ -1,10 +1,10 @@
-"""Rows from a data set of your own: CSV, JSON, JSON lines, parquet, or a set of the hub.
+"""Converts your own data set into rows: CSV, JSON, JSON lines, parquet, or a data set of the hub.
 
     agent-rl data convert problems.csv --prompt question --answer answer
 
-A mapping says which column is what; it stands on the command line or in a YAML file (`--mapping`), whose keys are the
-fields of `ColumnMapping`. Without `--prompt` and `--template` a row must be in a shape that `agent_rl.data.as_row`
-reads (`prompt`, `messages`, `conversations`, ...). Columns that the mapping does not name are kept in `extra_info`.
+A mapping on the command line or in a YAML file (`--mapping`) assigns the columns; its keys are the fields of
+`ColumnMapping`. Without `--prompt` and `--template` a row must be in a shape that `agent_rl.data.as_row` reads
+(`prompt`, `messages`, `conversations`, ...). Columns that the mapping does not name are kept in `extra_info`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FROM_FILE", "ColumnMapping", "to_row"]
 
 
 class ColumnMapping(BaseModel):
-    """Which column is what, and what all rows have in common."""
+    """The columns of prompt, answer and so on, and the values that all rows share."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -37,19 +37,19 @@ class ColumnMapping(BaseModel):
     answer: str | None = None
     """Column with the right answer: text, a number, or a list or mapping that your scorer reads."""
     id: str | None = None
-    """Column with the row's name; without it, rows are numbered."""
+    """Column with the name of the row; without it, rows are numbered."""
     template: str | None = None
-    """Jinja file that makes the prompt of all columns, for example `{{ question }} Options: {{ options }}`."""
+    """Jinja file that renders the prompt from the columns, for example `{{ question }} Options: {{ options }}`."""
     system: str | None = None
     """Text of a system message before the prompt."""
     images: str | None = None
     """Column with an image (a path, bytes), or a list of them."""
     data_source: str = "own/from_file"
-    """Name of the data set, which chooses the scorer and groups metrics."""
+    """Name of the data set, which selects the scorer and groups metrics."""
     ability: str = "general"
     """Label of the kind of task."""
     style: str = "rule"
-    """`model` where a reward model judges: then the answer may be missing."""
+    """`model` if a reward model judges, so the answer may be missing; otherwise `rule`."""
 
     @cached_property
     def _template(self) -> Any:
@@ -66,7 +66,7 @@ class ColumnMapping(BaseModel):
             raise ConfigError("--template", f"{path} cannot be read ({error})", "Name a Jinja file") from error
 
     def rendered(self, example: Mapping[str, Any]) -> Any:
-        """The prompt of a row.
+        """Return the prompt of a row.
 
         Raises:
             ConfigError: the template cannot be read, or uses a column that the row does not have.
@@ -86,39 +86,39 @@ class ColumnMapping(BaseModel):
 def to_row(
     example: Mapping[str, Any], split: str, index: int, *, mapping: ColumnMapping, **options: Any
 ) -> dict[str, Any]:
-    """One row of one example.
+    """Return the row of an example.
 
     Args:
-        example: its columns.
-        split: of the row.
-        index: of the row in its split, unless the mapping names a column.
-        mapping: which column is what.
-        options: further arguments of `make_row`.
+        example: the columns of the example.
+        split: split of the row.
+        index: number of the row in its split, unless the mapping names a column for it.
+        mapping: the mapping of columns.
+        options: additional arguments of `make_row`.
 
     Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+        ConfigError: a column is missing or cannot be used; the error names it.
     """
     if mapping.prompt is None and mapping.template is None:
-        return _of_shape(example, split, index, mapping, **options)
+        return _from_known_shape(example, split, index, mapping, **options)
     prompt = mapping.rendered(example)
     question = text_of(example, mapping.prompt) if mapping.prompt and isinstance(prompt, str) else None
     if mapping.system is not None:
         turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
         prompt = [{"role": "system", "content": mapping.system}, *turns]
-    used = {mapping.prompt, mapping.answer, mapping.id, mapping.images}
+    mapped = {mapping.prompt, mapping.answer, mapping.id, mapping.images}
     images = value_of(example, mapping.images) if mapping.images else None
-    answered = mapping.answer is not None and (mapping.style == "rule" or example.get(mapping.answer) is not None)
+    has_answer = mapping.answer is not None and (mapping.style == "rule" or example.get(mapping.answer) is not None)
     return make_row(
         prompt=prompt,
         question=question,
         data_source=mapping.data_source,
-        ground_truth=_answer(example, str(mapping.answer)) if answered else None,
+        ground_truth=_answer(example, str(mapping.answer)) if has_answer else None,
         split=split,
         index=value_of(example, mapping.id) if mapping.id else index,
         ability=mapping.ability,
         style=mapping.style,
         images=images if images is None or isinstance(images, list) else [images],
-        extra_info={name: value for name, value in example.items() if name not in {*used, *RESERVED_KEYS}},
+        extra_info={name: value for name, value in example.items() if name not in {*mapped, *RESERVED_KEYS}},
         **options,
     )
 
@@ -130,7 +130,7 @@ def _answer(example: Mapping[str, Any], column: str) -> Any:
     return text_of(example, column) if isinstance(value, str) else value
 
 
-def _of_shape(
+def _from_known_shape(
     example: Mapping[str, Any],
     split: str,
     index: int,
@@ -139,12 +139,12 @@ def _of_shape(
     agent_name: str,
     tool_selection: list[str] | None = None,
 ) -> dict[str, Any]:
-    """The row of an example that is one already, in any shape that guides show."""
+    """Return the row of an example that already is one, in any shape that `as_row` reads."""
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
     row, _ = as_row(defaults | {name: value for name, value in example.items() if value is not None}, number=index)
     if row.get("prompt") is None:
         remedy = "Name the column of the question with --prompt and that of the answer with --answer"
-        raise ConfigError("column prompt", f"there is none among {', '.join(map(str, example))}", remedy)
+        raise ConfigError("column prompt", f"it is missing: the columns are {', '.join(map(str, example))}", remedy)
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:
         info["tool_selection"] = tool_selection
@@ -152,14 +152,14 @@ def _of_shape(
     return row | {"extra_info": further | info}
 
 
-def _prepared(options: dict[str, Any]) -> dict[str, Any]:
+def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     path = options.pop("mapping")
-    given = {name: value for name, value in options.items() if value is not None}
+    values = {name: value for name, value in options.items() if value is not None}
     file = Path(path).expanduser() if path else None
-    written = read_yaml(file) if file else {}
-    if not isinstance(written, Mapping):
-        raise ConfigError("--mapping", f"{file} is no mapping", "Write keys such as `prompt: question`")
-    return {"mapping": validated(ColumnMapping, dict(written) | given, Place(file=file))}
+    content = read_yaml(file) if file else {}
+    if not isinstance(content, Mapping):
+        raise ConfigError("--mapping", f"{file} is not a mapping", "Write keys such as `prompt: question`")
+    return {"mapping": validated(ColumnMapping, dict(content) | values, Place(file=file))}
 
 
 _ARGUMENTS = {
@@ -167,6 +167,6 @@ _ARGUMENTS = {
         f"--{name}": {"metavar": "TEXT", "help": f"default: {field.default}"}
         for name, field in ColumnMapping.model_fields.items()
     },
-    "--mapping": {"metavar": "YAML", "help": "file with these keys, instead of options"},
+    "--mapping": {"metavar": "YAML", "help": "YAML file with these keys, as an alternative to options"},
 }
-FROM_FILE = RawSet("from_file", to_row, arguments=_ARGUMENTS, prepare=_prepared, test_share=0.05)
+FROM_FILE = RawSet("from_file", to_row, arguments=_ARGUMENTS, prepare=_prepare, test_share=0.05)

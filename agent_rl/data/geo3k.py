@@ -19,9 +19,9 @@ DATA_SOURCE = "hiyouga/geometry3k"
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of one example; a problem without `<image>` gets its images before the text.
+    """Return the row of an example; if a problem has no `<image>`, its images come before the text.
 
-    An image is pillow's, bytes, a path or a mapping with one of the latter.
+    An image is a pillow image, bytes, a path, or a mapping with bytes or a path.
     """
     problem, images = text_of(example, "problem", "question"), value_of(example, "images", "image")
     images = list(images) if isinstance(images, list | tuple) else [images]

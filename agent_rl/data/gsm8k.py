@@ -1,7 +1,7 @@
 """GSM8K: grade-school word problems with worked answers, as rows.
 
-An answer of the data set ends in `#### <number>` and carries calculator annotations such as `<<48/2=24>>`. It is kept
-whole in `extra_info.answer`; the ground truth is the number alone.
+Answers in the data set end in `#### <number>` and have calculator annotations such as `<<48/2=24>>`. The whole answer
+is kept in `extra_info.answer`; the ground truth is the number alone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DATA_SOURCE = "openai/gsm8k"
 
 
 def final_answer(answer_text: str) -> str:
-    """The number after the last `####`, without commas.
+    """Return the number after the last `####`, without commas.
 
     Raises:
-        ConfigError: there is no such mark, or no number after it.
+        ConfigError: the mark is missing, or no number follows it.
     """
     _, mark, text = answer_text.rpartition("####")
     number = text.strip().replace(",", "")
@@ -35,7 +35,7 @@ def final_answer(answer_text: str) -> str:
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """One row from one example with `question` and `answer`."""
+    """Return the row of an example with `question` and `answer`."""
     answer = text_of(example, "answer")
     return {
         "question": text_of(example, "question"),

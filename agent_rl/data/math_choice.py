@@ -1,11 +1,11 @@
-"""Questions with several choices, as rows: MathQA, MMLU, MMLU-Pro, ARC.
+"""Multiple-choice questions, as rows: MathQA, MMLU, MMLU-Pro, ARC.
 
     {"Problem" or "problem": ..., "options": "a ) 21 , b ) 29", "correct": "a"}          MathQA
     {"question": ..., "choices": ["...", ...], "answer": 2}                              MMLU
     {"question": ..., "options": ["...", ...], "answer": "C", "answer_index": 2}         MMLU-Pro
     {"question": ..., "choices": {"text": [...], "label": [...]}, "answerKey": "C"}      ARC
 
-The ground truth is a letter, and `extra_info.choices` has the texts, which the scorer `choice` reads as their letters.
+The ground truth is a letter; `extra_info.choices` has the texts, which the scorer `choice` accepts instead of letters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ _OPTION = re.compile(r"(?:^|[\s,])([a-z])\s\)\s?")
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of one example in any of the forms above."""
+    """Return the row of an example in any of the module's forms."""
     question = text_of(example, "question", "Problem", "problem").strip()
     source, choices, answer = _parts(example)
     letters = [chr(ord("A") + number) for number in range(len(choices))]
     if answer not in letters:
-        problem, remedy = f"the answer is {answer!r}, of {len(choices)} choices", "Correct the row, or leave it out"
+        problem, remedy = (
+            f"the answer {answer!r} is not one of the {len(choices)} choices",
+            "Correct the row, or remove it",
+        )
         raise ConfigError("column answer", problem, remedy)
     listed = "\n".join(f"{letter}. {text}" for letter, text in zip(letters, choices, strict=True))
     info = {name: example[name] for name in ("subject", "category", "type") if example.get(name) is not None}
@@ -47,30 +50,30 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(example: Mapping[str, Any]) -> tuple[str, list[str], str]:
-    """Data source, choices and the letter of the right one."""
-    given = value_of(example, "choices", "options")
-    if isinstance(given, str):
-        if given.startswith("["):  # a list, printed
+    """Return the data source, the choices and the letter of the right one."""
+    options = value_of(example, "choices", "options")
+    if isinstance(options, str):
+        if options.startswith("["):  # a printed list
             with contextlib.suppress(ValueError, SyntaxError):
-                given = " , ".join(map(str, ast.literal_eval(given)))
-        found = _OPTION.split(given)
-        letters, texts = found[1::2], [text.strip().rstrip(",").strip() for text in found[2::2]]
+                options = " , ".join(map(str, ast.literal_eval(options)))
+        parts = _OPTION.split(options)
+        letters, texts = parts[1::2], [text.strip().rstrip(",").strip() for text in parts[2::2]]
         if not texts or letters != [chr(ord("a") + number) for number in range(len(texts))]:
-            raise ConfigError("column options", f"{given!r:.80} is no list of options", "Write a ) ... , b ) ...")
+            raise ConfigError("column options", f"{options!r:.80} is not a list of options", "Write a ) ... , b ) ...")
         return "allenai/math_qa", texts, text_of(example, "correct").strip().upper()
-    if isinstance(given, Mapping):
-        labels, texts = list(value_of(given, "label")), _texts(value_of(given, "text"))
+    if isinstance(options, Mapping):
+        labels, texts = list(value_of(options, "label")), _texts(value_of(options, "text"))
         key = str(value_of(example, "answerKey"))
         return "allenai/ai2_arc", texts, chr(ord("A") + labels.index(key)) if key in labels else key
     answer = value_of(example, "answer", "answer_index")
     is_number = isinstance(answer, int) or (isinstance(answer, str) and answer.isdecimal())
     letter = chr(ord("A") + int(answer)) if is_number else str(answer).strip().upper()
-    return "TIGER-Lab/MMLU-Pro" if "answer_index" in example else "cais/mmlu", _texts(given), letter
+    return "TIGER-Lab/MMLU-Pro" if "answer_index" in example else "cais/mmlu", _texts(options), letter
 
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) < 2:
-        raise ConfigError("column choices", f"{value!r:.80} is no list of choices", "Write two texts or more")
+        raise ConfigError("column choices", f"{value!r:.80} is not a list of choices", "Write two texts or more")
     return [str(text) for text in value]
 
 

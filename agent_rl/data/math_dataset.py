@@ -8,7 +8,7 @@ r"""Mathematics with short answers, as rows: MATH, MATH-500, DAPO-Math, DeepMath
     {"Body": ..., "Question": ..., "Answer": 5.0}                          SVAMP
     {"messages": [{"content": "...*user question:* ..."}, {"content": "... \boxed{5}"}]}   ReTool-SFT
 
-The solution is kept in `extra_info.solution`, a level in `extra_info.level`.
+The solution is stored in `extra_info.solution`, the level in `extra_info.level`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ANSWERS = ("answer", "Answer", "final_answer", "expected_answer")
 
 
 def boxed_answer(solution: str) -> str:
-    r"""The content of the last `\boxed{}`, with those before it that only "and", "or" or a comma separates.
+    r"""Return the content of the last `\boxed{}`, with preceding boxes separated only by "and", "or" or a comma.
 
     Raises:
         ConfigError: the solution has no box.
@@ -42,20 +42,20 @@ def boxed_answer(solution: str) -> str:
 
 @makes_row
 def to_row(example: Mapping[str, Any], index: int, data_source: str | None = None) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
+    """Return the row of an example in any of the module's forms.
 
     Args:
-        example: its columns.
-        index: of the row in its split.
-        data_source: of the row; None: the form says which set it is.
+        example: the columns of the example.
+        index: number of the row in its split.
+        data_source: data source of the row; None: derived from the form of the example.
 
     Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+        ConfigError: a column is missing or cannot be used; the error names it.
     """
     if "prompt" in example:
-        return _of_verl(example, index, data_source or "math_dapo")
+        return _from_verl(example, index, data_source or "math_dapo")
     if "messages" in example:
-        example, data_source = _of_retool(example), data_source or "JoeYing/ReTool-SFT"
+        example, data_source = _from_retool(example), data_source or "JoeYing/ReTool-SFT"
     if "Body" in example:
         body, question = text_of(example, "Body").strip(), text_of(example, "Question")
         problem, source = f"{body}{'' if body.endswith(('.', ',', '?')) else '.'} {question}", "ChilleD/SVAMP"
@@ -65,13 +65,13 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str | None = Non
     answer = value_of(example, *_ANSWERS) if has_answer else boxed_answer(text_of(example, "solution"))
     if isinstance(answer, float) and answer.is_integer():
         answer = int(answer)
-    kept = {"solution": "solution", "level": "level", "type": "subject", "subject": "subject", "Type": "subject",
+    names = {"solution": "solution", "level": "level", "type": "subject", "subject": "subject", "Type": "subject",
             "difficulty": "level", "topic": "subject", "Equation": "equation"}  # fmt: skip
     return {
         "question": problem,
         "data_source": data_source or source,
         "ground_truth": answer if isinstance(answer, int | float) else text_of({"answer": answer}, "answer"),
-        "extra_info": {key: example[name] for name, key in kept.items() if example.get(name) is not None},
+        "extra_info": {key: example[name] for name, key in names.items() if example.get(name) is not None},
     }
 
 
@@ -83,7 +83,7 @@ def _source(example: Mapping[str, Any]) -> str:
     return "DigitalLearningGmbH/MATH-lighteval" if "level" in example and "solution" in example else "aime"
 
 
-def _of_verl(example: Mapping[str, Any], index: int, data_source: str) -> dict[str, Any]:
+def _from_verl(example: Mapping[str, Any], index: int, data_source: str) -> dict[str, Any]:
     row, _ = as_row(example, number=index)
     return {
         "prompt": row["prompt"],
@@ -93,16 +93,16 @@ def _of_verl(example: Mapping[str, Any], index: int, data_source: str) -> dict[s
     }
 
 
-def _of_retool(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Problem, without what its prompt says of the format, and solution."""
+def _from_retool(example: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the problem, without the instructions on the format in its prompt, and the solution."""
     messages = list(example["messages"])
     if len(messages) != 2:
         raise ConfigError("column messages", f"{len(messages)} messages, not question and answer", "See ReTool-SFT")
-    asked, answered = (text_of(message, "content") for message in messages)
-    problem = asked.rpartition("*user question:*")[2].partition("Remember to place the final answer")[0].strip()
-    return {"problem": problem.removeprefix("<answer>").removesuffix("</answer>").strip(), "solution": answered}
+    prompt, solution = (text_of(message, "content") for message in messages)
+    problem = prompt.rpartition("*user question:*")[2].partition("Remember to place the final answer")[0].strip()
+    return {"problem": problem.removeprefix("<answer>").removesuffix("</answer>").strip(), "solution": solution}
 
 
 _HUB = {split: Hub("DigitalLearningGmbH/MATH-lighteval", None, split) for split in ("train", "test")}
-_DATA_SOURCE = {"metavar": "NAME", "help": "of the rows; default: the form of the rows says it"}
+_DATA_SOURCE = {"metavar": "NAME", "help": "Data source of the rows; default: derived from their form"}
 MATH_DATASET = RawSet("math_dataset", to_row, _HUB, arguments={"--data_source": _DATA_SOURCE})

@@ -8,10 +8,10 @@ r"""Preferences, as rows for training under a reward model, and as pairs for a j
     {"prompt": ..., "chosen": ..., "rejected": ..., "subset": "chat-easy"}                RewardBench
     {"question": ..., "response_A": ..., "response_B": ..., "label": "A>B"}               JudgeBench
 
-A row of all but the last is the conversation before the answer, for `style: model`: the answers are in `extra_info`
-(`chosen`, `rejected`), and the chosen one is the ground truth, which a reward model need not read. With `--judge` a
-pair becomes a question to a judge, as one of JudgeBench always is: which of two answers is better, in an order that
-`index` decides. Its ground truth is `A` or `B`, and its answers are in `extra_info.answers`.
+Rows of all forms but the last hold the conversation before the answer, with `style: model`: the answers are in
+`extra_info` (`chosen`, `rejected`), and the chosen one is the ground truth, which a reward model can ignore. With
+`--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
+`index`. Its ground truth is `A` or `B`, and its answers are in `extra_info.answers`.
 """
 
 from __future__ import annotations
@@ -42,36 +42,36 @@ Reply with the letter of the better answer: A or B."""
 _TURN = re.compile(r"\n\n(Human|Assistant):")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
-_KEPT = ("subset", "source")
-"""What benchmarks report by."""
+_LABELS = ("subset", "source")
+"""Columns by which benchmarks report."""
 
 
 @makes_row
 def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool = False) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
+    """Return the row of an example in any of the module's forms.
 
     Args:
-        example: its columns.
-        index: of the row in its split.
-        data_source: of the row.
+        example: the columns of the example.
+        index: number of the row in its split.
+        data_source: data source of the row.
         judge: whether a judge is asked which answer is better.
 
     Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+        ConfigError: a column is missing or cannot be used; the error names it.
     """
     if "response_A" in example:
         answers = text_of(example, "response_A"), text_of(example, "response_B")
         question = text_of(example, "question")
-        return _for_judge(question, answers, _label(example), data_source, _kept(example))
+        return _for_judge(question, answers, _label(example), data_source, _labels(example))
     messages, chosen, rejected = _pair(example)
     if judge:
         if rejected is None:
-            raise ConfigError("column rejected", "a judge needs two answers", "Leave --judge out")
-        said = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
-        question = messages[0]["content"] if len(messages) == 1 else said
+            raise ConfigError("column rejected", "a judge needs two answers", "Remove --judge")
+        dialogue = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
+        question = messages[0]["content"] if len(messages) == 1 else dialogue
         answers, better = ((chosen, rejected), "A") if index % 2 == 0 else ((rejected, chosen), "B")
-        return _for_judge(question, answers, better, data_source, _kept(example))
-    ratings = {name: example[name] for name in _RATINGS if example.get(name) is not None} | _kept(example)
+        return _for_judge(question, answers, better, data_source, _labels(example))
+    ratings = {name: example[name] for name in _RATINGS if example.get(name) is not None} | _labels(example)
     return {
         "prompt": messages,
         "data_source": data_source,
@@ -82,13 +82,13 @@ def to_row(example: Mapping[str, Any], index: int, data_source: str, judge: bool
     }
 
 
-def _kept(example: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: example[name] for name in _KEPT if example.get(name) is not None}
-    return kept | ({"preference": "tie"} if example.get("preference_strength") == 0 else {})
+def _labels(example: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {name: example[name] for name in _LABELS if example.get(name) is not None}
+    return labels | ({"preference": "tie"} if example.get("preference_strength") == 0 else {})
 
 
 def _for_judge(
-    question: str, answers: tuple[str, str], better: str, data_source: str, kept: Mapping[str, Any]
+    question: str, answers: tuple[str, str], better: str, data_source: str, labels: Mapping[str, Any]
 ) -> dict[str, Any]:
     return {
         "prompt": JUDGE.format(question=question, a=answers[0], b=answers[1]),
@@ -96,22 +96,22 @@ def _for_judge(
         "data_source": data_source,
         "ground_truth": better,
         "ability": "judge",
-        "extra_info": {"answers": list(answers), **kept},
+        "extra_info": {"answers": list(answers), **labels},
     }
 
 
 def _label(example: Mapping[str, Any]) -> str:
     label = text_of(example, "label").replace(" ", "")
     if label not in ("A>B", "B>A"):
-        raise ConfigError("column label", f"expected A>B or B>A, got {label!r}", "Leave rows without a winner out")
+        raise ConfigError("column label", f"expected A>B or B>A, got {label!r}", "Remove rows without a winner")
     return label[0]
 
 
 def _pair(example: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str | None]:
-    """The messages before the answer, the better answer, and the worse one if there is one."""
+    """Return the messages before the answer, the better answer, and the worse answer or None."""
     if "prompt" not in example:
         chosen, rejected = (_turns(text_of(example, name), name) for name in ("chosen", "rejected"))
-        turn = next((n for n, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other), None)
+        turn = next((n for n, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), None)
         if turn is None or chosen[turn]["role"] != "assistant" or rejected[turn]["role"] != "assistant":
             turn = len(chosen) - 1
             return chosen[:turn], chosen[turn]["content"], rejected[-1]["content"]
@@ -128,7 +128,7 @@ def _pair(example: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str, str | 
 
 
 def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
-    """The better and the worse of two responses: above 0 the second is better, and at 0 neither."""
+    """Return the better and the worse of two responses; the second is better if the strength is above 0."""
     strength, answers = value_of(example, "preference_strength"), [text_of(example, f"response_{n}") for n in (1, 2)]
     if not isinstance(strength, int | float):
         raise ConfigError("column preference_strength", f"expected a number, got {strength!r}", "Correct it")
@@ -136,29 +136,29 @@ def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _turns(text: str, column: str) -> list[dict[str, Any]]:
-    """The messages of a transcript, the last by the assistant."""
+    """Return the messages of a transcript, the last by the assistant."""
     parts = _TURN.split(text)
     turns = [
-        {"role": _ROLES[speaker], "content": said.strip()}
-        for speaker, said in zip(parts[1::2], parts[2::2], strict=True)
+        {"role": _ROLES[speaker], "content": content.strip()}
+        for speaker, content in zip(parts[1::2], parts[2::2], strict=True)
     ]
     if len(turns) < 2 or turns[-1]["role"] != "assistant":
-        raise ConfigError(f"column {column}", f"{text[:60]!r} is no dialogue", "End it with the assistant's turn")
+        raise ConfigError(f"column {column}", f"{text[:60]!r} is not a dialogue", "End it with the assistant's turn")
     return turns
 
 
 def _answer(value: Any) -> str | None:
-    """The text of an answer, which may be given as the whole conversation."""
+    """Return the text of an answer, which may be the last message of a conversation."""
     if isinstance(value, list) and value and isinstance(value[-1], Mapping):
         value = value[-1].get("content")
     return None if value is None else str(value)
 
 
 def _set(name: str, source: str, **splits: str) -> RawSet:
-    hub = {split: Hub(source, None, named) for split, named in splits.items()}
+    hub = {split: Hub(source, None, name) for split, name in splits.items()}
     arguments: dict[str, dict[str, Any]] = {
-        "--data_source": {"default": source, "help": "default: %(default)s"},
-        "--judge": {"action": "store_true", "help": "ask a judge which of the two answers is better"},
+        "--data_source": {"default": source, "help": "Data source of the rows, default: %(default)s"},
+        "--judge": {"action": "store_true", "help": "Make rows that ask a judge which of two answers is better"},
     }
     return RawSet(name, to_row, hub, agent_name="single_turn_agent", arguments=arguments)
 

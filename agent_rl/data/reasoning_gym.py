@@ -1,7 +1,7 @@
-"""Problems of the package reasoning-gym, as rows: any of its generators by name, judged by its own verifier.
+"""Problems of any generator of the package reasoning-gym, as rows that the generator's own verifier scores.
 
-A row keeps the whole entry in `extra_info.entry`, with the name of its generator in the metadata: the scorer
-`reasoning_gym` asks that generator's verifier, since many problems have several right answers.
+A row keeps the whole entry in `extra_info.entry`, with the name of its generator in the metadata. The scorer
+`reasoning_gym` calls that generator's verifier, because many problems have several right answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["REASONING_GYM", "generate", "to_row"]
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of one entry: `question`, `answer` and `metadata` of a generator."""
+    """Return the row of an entry: `question`, `answer` and `metadata` from a generator."""
     entry = json.loads(json.dumps(dict(example), default=str))
     name = entry["metadata"]["source_dataset"]
     return {
@@ -33,7 +33,7 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def generate(name: str, seed: int, count: int) -> Iterator[Raw]:
-    """Entries of a generator; the same name, seed and count give the same.
+    """Yield the entries of a generator; the same name, seed and count give the same entries.
 
     Raises:
         ConfigError: the package is not installed, or has no such generator.
@@ -55,5 +55,5 @@ def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> d
     return {split: generate(name, seeds[split], size) for split, size in sizes.items() if size}
 
 
-_GENERATOR = {"required": True, "metavar": "NAME", "help": "for example leg_counting"}
+_GENERATOR = {"required": True, "metavar": "NAME", "help": "Name of a generator, for example leg_counting"}
 REASONING_GYM = RawSet("reasoning_gym", to_row, arguments={"--generator": _GENERATOR}, generate=_generate)

@@ -1,4 +1,4 @@
-"""What the order of a training run knows of its rows: where they come from, their shares, and how well they go."""
+"""The facts about rows that a training run's order uses: sources, shares, difficulties and success rates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_rl.settings.data import DataSettings
 __all__ = ["RowFacts", "RowTable", "difficulty_of", "shares"]
 
 NEWEST = 0.5
-"""Weight of a row's latest visit in its success rate; the first visit counts alone."""
+"""Weight of a row's latest visit in its success rate; the first visit sets the rate."""
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -25,13 +25,13 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RowFacts:
-    """The rows of the files, in their order.
+    """The facts about the rows of the files, in order.
 
     Attributes:
-        sources: each row's `data_source`.
-        difficulties: each row's `extra_info.difficulty`, None where it has none.
-        files: `data.train_files`, each with the data sources in it.
-        digest: of the rows' content; a state of other rows is refused.
+        sources: `data_source` of each row.
+        difficulties: `extra_info.difficulty` of each row, or None.
+        files: path of each of `data.train_files`, with the data sources in it.
+        digest: digest of the rows' content; a state with another digest is refused.
     """
 
     sources: Sequence[str]
@@ -41,16 +41,16 @@ class RowFacts:
 
 
 def difficulty_of(row: Mapping[str, Any]) -> float | None:
-    """A row's `extra_info.difficulty`, None where it has none.
+    """Return the `extra_info.difficulty` of a row, or None.
 
     Raises:
-        ConfigError: it is no number.
+        ConfigError: the value is not a number.
     """
     info = row.get("extra_info")
-    found = info.get("difficulty") if isinstance(info, Mapping) else None
-    if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
-        return found
-    problem = f"expected a number, got {found!r} (data_source {row.get('data_source')!r})"
+    value = info.get("difficulty") if isinstance(info, Mapping) else None
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    problem = f"expected a number, got {value!r} (data_source {row.get('data_source')!r})"
     raise ConfigError("extra_info.difficulty", problem, "Write numbers there")
 
 
@@ -58,13 +58,13 @@ class RowTable:
     """The rows of the files by number, and their success rates.
 
     Args:
-        rows: of the files.
-        settings: which rates are in the band, and which rows are dropped.
+        rows: the rows of the files.
+        settings: the settings that define the band and the dropped rows.
 
     Attributes:
-        names: of the sources, sorted.
-        sources: for each row the position of its source in `names`.
-        difficulties: of the rows, NaN where a row has none.
+        names: sorted names of the sources.
+        sources: position in `names` of each row's source.
+        difficulties: difficulty of each row, or NaN.
     """
 
     def __init__(self, rows: RowFacts, settings: DataSettings) -> None:
@@ -80,22 +80,22 @@ class RowTable:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows by source."""
+        """Number of rows by source."""
         return dict(zip(self.names, np.bincount(self.sources).tolist(), strict=True))
 
     def members(self, code: int) -> Numbers:
-        """The rows of the source with this position in `names`."""
+        """Return the rows of the source with this position in `names`."""
         return np.flatnonzero(self.sources == code)
 
     def in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Whether the difficulties lie in the range; None: all do."""
+        """Return which of the rows have a difficulty in the range; None as range includes all rows."""
         if bounds is None:
             return np.ones(len(rows), dtype=np.bool_)
         found: Mask = (self.difficulties[rows] >= bounds[0]) & (self.difficulties[rows] <= bounds[1])
         return found
 
     def is_dropped(self, rows: Numbers) -> Mask:
-        """Whether the rows were solved, or hopeless, too often in a row."""
+        """Return which of the rows were solved, or hopeless, on too many consecutive visits."""
         drop, streaks = self._settings.drop, self._streaks[rows]
         found: Mask = np.zeros(len(rows), dtype=np.bool_)
         if drop is not None and drop.solved_after is not None:
@@ -105,13 +105,13 @@ class RowTable:
         return found
 
     def is_in_band(self, rows: Numbers) -> Mask:
-        """Whether the success rates lie in the band; an unknown one does."""
+        """Return which of the rows have a success rate in the band, or no known rate."""
         band, rates = self._settings.band, self._rates[rows]
         found: Mask = np.isnan(rates)
         return found if band is None else found | ((rates >= band.low) & (rates <= band.high))
 
     def count(self, row: int, rate: float) -> None:
-        """A visit to a row."""
+        """Record a visit to a row with its success rate."""
         known, streak = self._rates[row], self._streaks[row]
         self._rates[row] = rate if math.isnan(known) else (1 - NEWEST) * known + NEWEST * rate
         if (drop := self._settings.drop) is not None:
@@ -119,17 +119,17 @@ class RowTable:
             self._streaks[row] = max(streak, 0) + 1 if solved else min(streak, 0) - 1 if hopeless else 0
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of rows."""
+        """Return the number of rows, visited rows, and so on."""
         rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
-        found = {"rows": len(rows), "visited": known.sum()}
+        counts = {"rows": len(rows), "visited": known.sum()}
         if self._settings.drop is not None:
-            found["dropped"] = self.is_dropped(rows).sum()
+            counts["dropped"] = self.is_dropped(rows).sum()
         if self._settings.band is not None:
-            found["in_band"] = (self.is_in_band(rows) & known).sum()
-        return {name: float(value) for name, value in found.items()}
+            counts["in_band"] = (self.is_in_band(rows) & known).sum()
+        return {name: float(value) for name, value in counts.items()}
 
     def state(self) -> dict[str, Any]:
-        """Plain data for `load`, of its own."""
+        """Return an independent copy of the state as plain data, for `load`."""
         return {
             "files": [path for path, _ in self._rows.files],
             "count": len(self.sources),
@@ -139,10 +139,10 @@ class RowTable:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """What another table had learned.
+        """Take over the success rates in the state of another table.
 
         Raises:
-            ConfigError: of other rows.
+            ConfigError: the state belongs to other rows.
         """
         count = len(self.sources)
         if (state["count"], state["digest"]) != (count, self._rows.digest):
@@ -157,7 +157,7 @@ class RowTable:
         """Refuse rows without a difficulty.
 
         Raises:
-            ConfigError: naming the first one.
+            ConfigError: a row has no difficulty; the error names the first.
         """
         missing = np.flatnonzero(np.isnan(self.difficulties))
         if len(missing):
@@ -173,42 +173,42 @@ def shares(
     files: Sequence[tuple[str, Sequence[str]]],
     key: str,
 ) -> list[float]:
-    """The share of each source, in the order of `counts`; they sum to 1.
+    """Return the share of each source, in the order of `counts`; the shares sum to 1.
 
     Args:
-        counts: rows of each source.
-        weights: by pattern of the source's name, of which the one with the most literal characters counts, or one for
-            each file; empty: by temperature.
+        counts: number of rows by source.
+        weights: weights by pattern of the source's name, of which the one with the most literal characters applies, or
+            one weight for each file; if empty, the temperature decides.
         temperature: shares are proportional to rows^(1/temperature); None: 1.
         files: path and sources of each file.
-        key: of the weights, for errors.
+        key: key of the weights, for errors.
 
     Raises:
-        ConfigError: a source or a file has no weight, or a weight no source.
+        ConfigError: a source or a file has no weight, or a weight has no source.
     """
     if not weights:
-        found = [count ** (1 / (temperature or 1.0)) for count in counts.values()]
+        values = [count ** (1 / (temperature or 1.0)) for count in counts.values()]
     elif isinstance(weights, Mapping):
-        found = _by_pattern(weights, list(counts), key)
+        values = _by_pattern(weights, list(counts), key)
     else:
-        found = _by_file(weights, files, counts, key)
-    if (whole := sum(found)) <= 0:
-        raise ConfigError(key, "no source has a weight above 0", "Give one to the sources that are to be drawn")
-    return [each / whole for each in found]
+        values = _by_file(weights, files, counts, key)
+    if (total := sum(values)) <= 0:
+        raise ConfigError(key, "no source has a weight above 0", "Give a weight to each source to draw from")
+    return [value / total for value in values]
 
 
 def _by_pattern(weights: Mapping[str, float], names: Sequence[str], key: str) -> list[float]:
     for pattern in weights:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise ConfigError(f"{key}.{pattern}", "no row has this data_source", did_you_mean(pattern, names))
-    found = []
+    values = []
     for name in names:
-        fitting = [pattern for pattern in weights if pattern == name or fnmatchcase(name, pattern)]
-        if not fitting:
+        matches = [pattern for pattern in weights if pattern == name or fnmatchcase(name, pattern)]
+        if not matches:
             problem = f"the data source {name!r} has no weight"
-            raise ConfigError(key, problem, f"Write {name!r}: WEIGHT below it; 0 leaves the rows out")
-        found.append(weights[max(fitting, key=lambda each: (each == name, sum(c not in "*?[]" for c in each)))])
-    return found
+            raise ConfigError(key, problem, f"Add {name!r}: WEIGHT to it; 0 skips its rows")
+        values.append(weights[max(matches, key=lambda text: (text == name, sum(c not in "*?[]" for c in text)))])
+    return values
 
 
 def _by_file(
@@ -217,19 +217,19 @@ def _by_file(
     counts: Mapping[str, int],
     key: str,
 ) -> list[float]:
-    """A file's sources share its weight as they have rows."""
+    """Return the weight of each source: the sources of a file share its weight in proportion to their rows."""
     remedy = "Write the weights by data source: {SOURCE: WEIGHT, ...}"
     if len(weights) != len(files):
         problem = f"there are {len(weights)} weights for {len(files)} data.train_files"
         raise ConfigError(key, problem, f"Give each file one. {remedy}")
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     file_of: dict[str, str] = {}
     for weight, (path, sources) in zip(weights, files, strict=True):
-        own = [source for source in sources if source in counts]  # verl may have left rows out
-        whole = sum(counts[source] for source in own)
+        own = [source for source in sources if source in counts]  # verl may have filtered rows
+        total = sum(counts[source] for source in own)
         for source in own:
             if source in file_of:
                 raise ConfigError(key, f"{file_of[source]} and {path} both have rows of {source!r}", remedy)
             file_of[source] = path
-            found[source] = weight * counts[source] / whole
-    return [found[source] for source in counts]
+            values[source] = weight * counts[source] / total
+    return [values[source] for source in counts]

@@ -1,26 +1,26 @@
-"""`make_row`: one row of the contract, from a prompt and an answer.
+"""`make_row`: makes one row of the contract from a prompt and an answer.
 
 A text with an answer:
 
     make_row(question="6 * 7?", data_source="gsm8k", ground_truth="42", split="train", index=0)
 
-A row with tools of its own, and what it gives them:
+A row with its own selection of tools, and arguments for them:
 
     make_row(question="How many orders are open?", data_source="my/shop", ground_truth="3", split="train", index=1,
              tool_selection=["sql"], tools_kwargs={"sql": {"create_kwargs": {"database": "shop.sqlite"}}})
 
-Images, as bytes or paths, each at an `<image>` of the prompt:
+Images, as bytes or paths, one for each `<image>` of the prompt:
 
     make_row(prompt="<image>How many sides?", images=["hexagon.png"], data_source="hiyouga/geometry3k",
              ground_truth="6", split="train", index=2)
 
-Turns that have been spoken already:
+A conversation that has already begun:
 
     make_row(prompt=[{"role": "system", "content": "Be short."}, {"role": "user", "content": "A prime over 10?"},
                      {"role": "assistant", "content": "11"}, {"role": "user", "content": "The next one?"}],
              data_source="gsm8k", ground_truth=13, split="train", index=3)
 
-A simulated user, who knows more than the opening says:
+A simulated user who knows more than the first message says:
 
     make_row(question="Hello, I need help with my order.", data_source="my/shop", ground_truth="cancel 17",
              agent_name="user_sim_agent", split="train", index=4,
@@ -41,7 +41,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["ToRow", "make_row", "makes_row"]
 
 ToRow = Callable[..., dict[str, Any]]
-"""`(example, split, index, **options) -> row`; raises ConfigError with the column as key."""
+"""`(example, split, index, **options) -> row`, which raises a ConfigError with the column as key."""
 
 RESERVED_KEYS = {
     **{key: key for key in ("split", "index", "question", "tools_kwargs", "tool_selection")},
@@ -70,32 +70,32 @@ def make_row(
     """Build one row of the contract and check it.
 
     Args:
-        prompt: the messages of the prompt, the last one from the user; also one text, or content parts (a list of
+        prompt: the messages of the prompt, the last one from the user, or one text, or content parts (a list of
             `{"type": "image" | "video" | "text", ...}`). None: one user message with `question`.
         question: the question alone, kept in `extra_info.question`; None: the text of the prompt's last message.
-        data_source: name of the dataset; it selects the scorer, and groups the metrics.
+        data_source: name of the data set, which selects the scorer and groups the metrics.
         ground_truth: the right answer: a number (stored as text), text, or the list or mapping that the scorer reads.
         split: `train`, `test`, ...
         index: number or name of the row within its split.
-        agent_name: name under which the agent loop is registered.
-        ability: a label of the kind of task.
-        style: `rule`, or `model` where a reward model judges: then `ground_truth` may be None.
+        agent_name: registered name of the agent loop.
+        ability: label of the kind of task.
+        style: `rule`, or `model` if a reward model judges, so `ground_truth` may be None.
         extra_info: further JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
-            keys of your own, which scorers get.
+            your own keys; scorers get all of it.
         tools_kwargs: arguments of the tools for this row, `{tool: {"create_kwargs": {...}}}`.
         tool_selection: names of the only tools that this row may use; None: all.
-        images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow's; one for each `<image>` of the prompt.
+        images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow images, one for each `<image>` of the prompt.
         videos: paths, one for each `<video>` of the prompt.
-        rm_prompt: text or messages, the prompt as judges and reward models should see it; a mapping has one for each
-            component or model, by its name.
+        rm_prompt: the prompt that judges and reward models get, as text or messages; a mapping has one for each
+            component or model, by name.
 
     Raises:
-        ConfigError: naming the row, the column, the value and the remedy.
+        ConfigError: the row breaks the contract; the error names row, column, value and remedy.
     """
     place = f"{data_source}, {split} row {index}"
     if prompt is None:
         if question is None:
-            raise ConfigError(f"{place}, column prompt", "neither prompt nor question is given", "Give one of them")
+            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Give one of them")
         prompt = [{"role": "user", "content": question}]
     messages, pictures, films = as_messages(prompt, f"{place}, column prompt")
     no_truth = ground_truth is None and style == "model"
@@ -118,8 +118,8 @@ def make_row(
     if media := [*(videos or ()), *films]:
         row["videos"] = media
     if isinstance(rm_prompt, Mapping):
-        for name, each in rm_prompt.items():
-            row["extra_info"][f"rm_prompt.{name}"] = as_messages(each, f"{place}, column rm_prompt.{name}")[0]
+        for name, text in rm_prompt.items():
+            row["extra_info"][f"rm_prompt.{name}"] = as_messages(text, f"{place}, column rm_prompt.{name}")[0]
     elif rm_prompt is not None:
         row["rm_prompt"] = as_messages(rm_prompt, f"{place}, column rm_prompt")[0]
     check_row(row, place)
@@ -127,13 +127,13 @@ def make_row(
 
 
 def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
-    """Decorator: a function that gives `make_row`'s arguments for one example becomes one that makes the row.
+    """Decorator: turn a function that returns `make_row`'s arguments for an example into one that returns the row.
 
     Args:
-        arguments_of: gets the example and, of `split`, `index` and the options, those that it has as parameters.
+        arguments_of: gets the example, and those of `split`, `index` and the options that are parameters of it.
 
     Returns:
-        `(example, split, index, **options) -> row`; the options without such a parameter are arguments of `make_row`.
+        `(example, split, index, **options) -> row`; all other options are passed to `make_row`.
     """
     names = list(signature(arguments_of).parameters)[1:]
 

@@ -1,4 +1,4 @@
-"""Questions that need search, as rows: Natural Questions, TriviaQA, HotpotQA, and Search-R1's parquet form.
+"""Questions that need search, as rows: Natural Questions, TriviaQA, HotpotQA, and Search-R1's parquet files.
 
     {"question": ..., "answer": ["...", ...]}                                            NQ-open
     {"question": ..., "answer": {"value": "...", "aliases": [...]}}                      TriviaQA
@@ -22,7 +22,7 @@ __all__ = ["SEARCH_QA", "to_row"]
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of one example in any of the forms above."""
+    """Return the row of an example in any of the module's forms."""
     answer = value_of(example, "golden_answers", "answer", "answers")
     source = "nq"
     if isinstance(answer, Mapping):
@@ -34,13 +34,13 @@ def to_row(example: Mapping[str, Any]) -> dict[str, Any]:
     if not answers or not all(isinstance(text, str) and text.strip() for text in answers):
         raise ConfigError("column answer", f"expected accepted answers, got {answer!r:.80}", "Write a list of texts")
     question = text_of(example, "question").strip()
-    kept = ("level", "type", "question_id")
+    labels = ("level", "type", "question_id")
     return {
         "question": question if question.endswith("?") else f"{question}?",
         "data_source": str(example.get("data_source") or source),
         "ground_truth": list(dict.fromkeys(answers)),
         "ability": "search",
-        "extra_info": {name: example[name] for name in kept if example.get(name) is not None},
+        "extra_info": {name: example[name] for name in labels if example.get(name) is not None},
     }
 
 

@@ -1,10 +1,10 @@
-"""Generated customers of a small shop: each wants to cancel, redirect or return an order, if the shop's rules allow it.
+"""Generated customers of a small shop who want to cancel, redirect or return an order, if the shop's rules allow it.
 
-A row has the orders with their states for the agent's tool, the customer's messages, and the right change of the order,
-which the agent does not see. Half of the requests must be refused, because the order has left or has not arrived yet:
-then nothing may be changed, and the agent must tell the customer the order's state.
+A row has the orders with their states for the agent's tool, the customer's messages, and the right change to the
+order, which the agent does not see. Half of the requests must be refused, because the order has left or has not
+arrived yet: the agent must change nothing and tell the customer the order's state.
 
-The customers' messages are fixed, whatever the agent replies. The simulated user scores the dialogue
+The customers' messages do not depend on the agent's replies. The simulated user scores the dialogue
 (recipes/multi_rm/shop.py).
 """
 
@@ -27,7 +27,7 @@ TOOL = "orders"
 
 STATES = ("open", "shipped", "delivered")
 ACTIONS = {"cancel": ("open",), "redirect": ("open",), "refund": ("delivered",)}
-"""The changes of an order, and the states that allow each."""
+"""The changes to an order, and the states that allow each."""
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo")
 ITEMS = ("book", "chair", "clock", "kettle", "lamp", "mirror", "radio", "vase")
@@ -42,18 +42,18 @@ THANKS = ("Thank you. Is it done?", "And what happens now?", "Good. Anything I m
 
 @makes_row
 def to_row(customer: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a customer, who is drawn as the arguments of `make_row`."""
+    """Return the row of a customer, given as the arguments of `make_row`."""
     return dict(customer)
 
 
 def rows(seed: int, split: str, count: int) -> list[dict[str, Any]]:
-    """The first `count` rows of a seed and split."""
+    """Return the first `count` rows of a seed and split."""
     customers = islice(_customers(seed, split), count)
-    return [to_row(each, split, index, agent_name="user_sim_agent") for index, each in enumerate(customers)]
+    return [to_row(item, split, index, agent_name="user_sim_agent") for index, item in enumerate(customers)]
 
 
 def _generate(options: dict[str, Any], seed: int, sizes: Mapping[str, int]) -> dict[str, Iterator[Raw]]:
-    return {split: (Raw(split, each) for each in islice(_customers(seed, split), sizes[split])) for split in sizes}
+    return {split: (Raw(split, item) for item in islice(_customers(seed, split), sizes[split])) for split in sizes}
 
 
 SERVICE_DIALOGUES = RawSet("service_dialogues", to_row, agent_name="user_sim_agent", generate=_generate)

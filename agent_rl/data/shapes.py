@@ -1,14 +1,14 @@
-"""Reads rows in the shapes that guides of this field show, and says what it changed.
+"""Reads rows in the common shapes of this field, and reports what it changed.
 
     row, changes = as_row({"prompts": "6 * 7?", "ground_truth": "42", "data_source": "gsm8k"}, number=0)
 
-A row of the contract comes back unchanged. Also read are:
+A row of the contract is returned unchanged. Other accepted shapes have:
 
 - the column `prompts`, `messages` or `conversations` (ShareGPT: `from`, `value`) instead of `prompt`
 - a prompt that is one text, or a list of content parts without roles; a message whose content is a list of parts;
   images and videos among the parts move to the columns `images` and `videos`
-- an answer of the assistant at the end of the prompt, which is not part of the question
-- `ground_truth`, `style` or `test_cases` at the top level; a null `ground_truth` beside `test_cases`
+- the assistant's answer at the end of the prompt, which is not part of the question
+- `ground_truth`, `style` or `test_cases` at the top level; a null `ground_truth` next to `test_cases`
 - `available_tools`, `tool_config` and `tool_format`
 - no `extra_info`, or `index` and `split` at the top level
 """
@@ -30,21 +30,21 @@ PROMPTS = ("prompts", "messages", "conversations")
 SHAPE_COLUMNS = frozenset(
     {*PROMPTS, "ground_truth", "style", "test_cases", "available_tools", "tool_config", "tool_format", "index", "split"}
 )
-"""Columns that are not part of the contract, and that `as_row` moves."""
+"""Columns outside the contract that `as_row` moves."""
 SPEAKERS = {"human": "user", "gpt": "assistant", "observation": "tool", "function_call": "assistant"}
 _MARKS = {"image": IMAGE, "image_url": IMAGE, "video": VIDEO, "video_url": VIDEO}
 
 
 def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple[dict[str, Any], list[str]]:
-    """A row of the contract, as far as one can be made of what is there, and what was changed for that.
+    """Convert a row to the contract as far as possible; return it with a list of the changes.
 
     Args:
-        raw: the columns, as stored or in one of the shapes above.
-        number: of the row in its file, its `extra_info.index` if it has none.
-        place: of the row, for errors.
+        raw: the columns, as stored or in one of the module's shapes.
+        number: number of the row in its file, the default of `extra_info.index`.
+        place: place of the row, for errors.
 
     Raises:
-        ConfigError: for a prompt or tools of no known shape.
+        ConfigError: the prompt or the tools have an unknown shape.
     """
     row = unpacked(raw)
     changes: list[str] = []
@@ -56,21 +56,21 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
 
 
 def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
-    """Messages of text, and the images and videos that were among their parts.
+    """Return messages whose content is text, and the images and videos from their parts.
 
     Args:
         prompt: text, content parts, or messages whose content is text or parts.
-        place: of the prompt, for errors.
+        place: place of the prompt, for errors.
 
     Raises:
-        ConfigError: for anything else.
+        ConfigError: the prompt has another form.
     """
     images: list[Any] = []
     videos: list[Any] = []
     if isinstance(prompt, str) or _is_parts(prompt):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list | tuple) or not all(isinstance(message, Mapping) for message in prompt):
-        raise ConfigError(place, f"{prompt!r:.80} is no prompt", "Write [{'role': 'user', 'content': ...}]")
+        raise ConfigError(place, f"{prompt!r:.80} is not a prompt", "Write [{'role': 'user', 'content': ...}]")
     messages = []
     for message in prompt:
         role, content = message.get("role"), message.get("content")
@@ -109,7 +109,7 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
 
 
 def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None]) -> None:
-    """The assistant's last turn is what the row teaches: the answer, if it has no other."""
+    """Move the assistant's last turn out of the prompt; it becomes the ground truth if the row has none."""
     row["extra_info"] = {**(row.get("extra_info") or {}), "answer": answer}
     truth = (row.get("reward_model") or {}).get("ground_truth", row.get("ground_truth"))
     if truth is None:
@@ -144,7 +144,7 @@ def _move_truth(row: dict[str, Any], changed: Callable[[str], None]) -> None:
 def _move_info(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
     info = row.get("extra_info")
     if info is not None and not isinstance(info, Mapping):
-        return  # the check says so
+        return  # the check reports it
     info = dict(info or {})
     for name in ("index", "split"):
         if info.get(name) is None and row.get(name) is not None:
@@ -154,8 +154,8 @@ def _move_info(row: dict[str, Any], changed: Callable[[str], None], number: int)
     if info.get("index") is None:
         info["index"] = number
         changed("rows without extra_info.index are numbered")
-    if isinstance(given := info.get("tools_kwargs"), Mapping):  # a typed table fills the gaps with null
-        info["tools_kwargs"] = {tool: each for tool, each in given.items() if each is not None}
+    if isinstance(kwargs := info.get("tools_kwargs"), Mapping):  # a typed table fills the gaps with null
+        info["tools_kwargs"] = {tool: value for tool, value in kwargs.items() if value is not None}
     row["extra_info"] = info
 
 
@@ -165,22 +165,22 @@ def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str)
     if tools is not None:
         names = [_tool_name(tool) for tool in tools] if isinstance(tools, list | tuple) else None
         if not names or None in names:
-            problem, remedy = f"{tools!r:.80} is no list of tools", "Write the names of the row's tools"
+            problem, remedy = f"{tools!r:.80} is not a list of tools", "Write the names of the row's tools"
             raise ConfigError(f"{place}, column available_tools".lstrip(", "), problem, remedy)
         info["tool_selection"] = names
         changed("available_tools is read as extra_info.tool_selection")
     if isinstance(config, Mapping):
         info["tools_kwargs"] = {
-            name: given if isinstance(given, Mapping) and "create_kwargs" in given else {"create_kwargs": given or {}}
-            for name, given in config.items()
+            name: value if isinstance(value, Mapping) and "create_kwargs" in value else {"create_kwargs": value or {}}
+            for name, value in config.items()
         }
         info["need_tools_kwargs"] = True
         changed("tool_config is read as extra_info.tools_kwargs")
     elif config is not None:
         key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
-        changed(f"tool_config is left out: a run has one tool file, set {key}={config}")
+        changed(f"tool_config is ignored: a run has one tool file, set {key}={config}")
     if syntax is not None:
-        changed(f"tool_format is left out: set actor_rollout_ref.rollout.multi_turn.format={syntax}")
+        changed(f"tool_format is ignored: set actor_rollout_ref.rollout.multi_turn.format={syntax}")
 
 
 def _is_parts(value: Any) -> bool:
@@ -205,22 +205,22 @@ def _flat(parts: Any, images: list[Any], videos: list[Any], place: str) -> str:
                 (images if mark == IMAGE else videos).append(as_image(medium) if mark == IMAGE else medium)
             texts.append(mark)
         else:
-            raise ConfigError(place, f"a content part of the type {kind!r}", "Use text, image and video")
+            raise ConfigError(place, f"a content part has the type {kind!r}", "Use text, image and video")
     return "".join(texts)
 
 
 def as_image(image: Any) -> Any:
-    """An image as it is stored: `{"bytes": ...}` or `{"path": ...}`."""
+    """Return an image in its stored form: `{"bytes": ...}` or `{"path": ...}`."""
     if isinstance(image, Mapping):
         return image
-    if hasattr(image, "save"):  # of pillow
+    if hasattr(image, "save"):  # a pillow image
         image.save(buffer := io.BytesIO(), format="PNG")
         return {"bytes": buffer.getvalue()}
     return {"bytes": bytes(image)} if isinstance(image, bytes | bytearray) else {"path": os.fspath(image)}
 
 
 def as_text(value: Any) -> Any:
-    """Finite numbers as text; anything else unchanged, for the checks."""
+    """Return a finite number as text, and anything else unchanged."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0
     return str(value) if is_number else value
 

@@ -1,7 +1,7 @@
-"""Reads raw data sets, one example after the other, each with its place for errors: files, and sets of the hub.
+"""Reads raw data sets from files or the hub, one example at a time, each with its place for errors.
 
-Files may be compressed (`.gz`). CSV and JSON lines are read line by line by Python's own parsers, not into a table:
-they name the line of a mistake, guess no types ("007" stays text) and need no more memory for a million rows.
+Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table: they
+report the line of an error, do not guess types ("007" stays text) and need no more memory for a million rows.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""Names of splits, and as which they are written."""
+"""Names of splits in data sets, and the names under which they are written."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
 
 class Raw(NamedTuple):
-    """One example: `data_set.jsonl, line 3` and its columns, or what a generator made."""
+    """One example: its place, such as `data_set.jsonl, line 3`, and its columns or a generator's output."""
 
     place: str
     value: Any
 
 
 def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
-    """The examples of a file.
+    """Yield the examples of a file.
 
     Raises:
-        ConfigError: for a file that cannot be read, is of no known kind, or has no examples, and for the first line or
-            row that is broken; with the examples before it already read.
+        ConfigError: the file cannot be read, is of an unknown kind or has no examples, or a line or row is broken; the
+            examples before it have been yielded.
     """
     file = Path(path).expanduser()
     read = _reader(file)
@@ -61,7 +61,7 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
 
 
 def from_hub(name: str, config: str | None = None, split: str = "train") -> Iterator[Raw]:
-    """The examples of a data set on the Hugging Face hub, streamed.
+    """Stream the examples of a data set on the Hugging Face hub.
 
     Raises:
         ConfigError: the hub cannot be reached, or has no such data set.
@@ -73,8 +73,8 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
         raise ConfigError(name, "data sets of the hub need the package datasets", remedy) from error
 
     try:
-        found = datasets.load_dataset(name, config, split=split, streaming=True)
-        for number, value in enumerate(found):
+        examples = datasets.load_dataset(name, config, split=split, streaming=True)
+        for number, value in enumerate(examples):
             yield Raw(f"{name}, {split} row {number}", dict(value))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         problem = f"the data set cannot be loaded from the Hugging Face hub ({str(error).splitlines()[0]})"
@@ -83,31 +83,31 @@ def from_hub(name: str, config: str | None = None, split: str = "train") -> Iter
 
 
 def split_of(path: str | os.PathLike[str]) -> str:
-    """The split of a file, by its name: the first word that names one; `train` without such a word."""
+    """Return the split that a file's name contains as a word, or `train`."""
     words = re.findall(r"[a-z]+", Path(path).name.lower())
     return next((SPLITS[word] for word in words if word in SPLITS), "train")
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """The files of each split in a folder: one, or the hub's numbered shards; also in a folder `main` or `data`.
+    """Return the files of each split in a folder, or in its `main` or `data`: one file, or the hub's numbered shards.
 
     Raises:
-        ConfigError: there are none, or one split has files of two kinds.
+        ConfigError: the folder has no such files, or a split has files of two kinds.
     """
     place = next((folder / name for name in ("main", "data") if (folder / name).is_dir()), folder)
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for path in sorted(place.iterdir()):
         match = _SHARD.fullmatch(path.name.removesuffix(".gz").rpartition(".")[0])
         if match and match["name"].lower() in SPLITS and _suffix(path) in SUFFIXES:
-            found.setdefault(SPLITS[match["name"].lower()], []).append(path)
-    if not found:
-        problem = f"no train.jsonl, test.parquet or the like (of {', '.join(SUFFIXES)}) in the folder"
+            files.setdefault(SPLITS[match["name"].lower()], []).append(path)
+    if not files:
+        problem = f"the folder has no file such as train.jsonl or test.parquet (endings: {', '.join(SUFFIXES)})"
         raise ConfigError(str(place), problem, "Name the files with --input")
-    for split, paths in found.items():
+    for split, paths in files.items():
         if len({_suffix(path) for path in paths}) > 1:
             names = ", ".join(path.name for path in paths)
             raise ConfigError(str(place), f"two kinds of files hold the split {split} ({names})", "Keep one of them")
-    return found
+    return files
 
 
 def _suffix(path: Path) -> str:
@@ -120,10 +120,10 @@ def _reader(file: Path) -> Callable[[Path], Iterator[Raw]]:
     suffix = _suffix(file)
     kinds = {".csv": _csv, ".tsv": _csv, ".json": _json, ".jsonl": _json, ".parquet": _parquet}
     if suffix not in kinds:
-        problem = f"files with the ending {suffix or '(none)'} are not read"
+        problem = f"files with the ending {suffix or '(none)'} cannot be read"
         raise ConfigError(str(file), problem, f"Write it as one of {', '.join(SUFFIXES)}")
     if not file.exists():
-        near = [each.name for each in file.parent.glob("*") if _suffix(each) in SUFFIXES]
+        near = [path.name for path in file.parent.glob("*") if _suffix(path) in SUFFIXES]
         remedy = did_you_mean(file.name, near) if near else "Correct the path"
         raise ConfigError(str(file), "there is no such file", remedy)
     return kinds[suffix]
@@ -149,13 +149,13 @@ def _csv(file: Path) -> Iterator[Raw]:
         reader = csv.reader(_decoded(file, lines), delimiter="\t" if _suffix(file) == ".tsv" else ",")
         try:
             names = next(reader, [])
-            if doubled := sorted({name for name in names if names.count(name) > 1}):
-                raise ConfigError(f"{file}, line 1", f"the column {doubled[0]!r} comes twice", "Rename one of them")
+            if duplicates := sorted({name for name in names if names.count(name) > 1}):
+                raise ConfigError(f"{file}, line 1", f"the column {duplicates[0]!r} occurs twice", "Rename one of them")
             for cells in reader:
                 place = f"{file}, line {reader.line_num}"
                 if cells and len(cells) != len(names):
                     problem = f"{len(cells)} cells, but the first line names {len(names)} columns"
-                    raise ConfigError(place, problem, "Put text with commas or line breaks into quotes, and close each")
+                    raise ConfigError(place, problem, "Quote text with commas or line breaks, and close the quotes")
                 if cells:
                     yield Raw(place, dict(zip(names, cells, strict=True)))
         except csv.Error as error:
@@ -164,7 +164,7 @@ def _csv(file: Path) -> Iterator[Raw]:
 
 
 def _json(file: Path) -> Iterator[Raw]:
-    """One list of objects, or one object a line."""
+    """Yield the objects of one list, or of one object per line."""
     with _open(file) as raw:
         lines = _decoded(file, raw)
         filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
@@ -189,9 +189,9 @@ def _json_line(line: str, place: str) -> Raw:
     try:
         return _object(json.loads(line.rstrip()), place)
     except (ValueError, RecursionError) as error:
-        why = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        remedy = "Write one JSON object a line, or one list of objects in a file .json"
-        raise ConfigError(place, f"not a JSON object ({why})", remedy) from error
+        reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        remedy = "Write one JSON object per line, or one list of objects in a file .json"
+        raise ConfigError(place, f"not a JSON object ({reason})", remedy) from error
 
 
 def _object(value: Any, place: str) -> Raw:

@@ -1,12 +1,12 @@
-"""How rows are stored: one parquet schema for all data sets, so that any of them can be in one file or one run.
+"""Stores rows with one parquet schema for all data sets, so any of them can share a file or a run.
 
-verl joins files as typed tables. `tools_kwargs`, the further keys of `extra_info` and the types of ground truths differ
-from set to set, and a typed table would fill the gaps with nulls or refuse to join. Therefore the structs
-`reward_model` and `extra_info` have a few fields of a fixed type, and a field `packed`: a JSON object with every key
-that has no field, or a value of another type. `unpacked` puts a row together again; the package's readers, its data set
-for verl, its agent loops and its reward manager do that, so that agents, tools and rewards see the row as it was made.
+verl joins files as typed tables. `tools_kwargs`, the keys of `extra_info` and the types of ground truths differ between
+data sets, so a typed table would fill gaps with nulls or refuse to join. Therefore the structs `reward_model` and
+`extra_info` have a few fields of a fixed type, and a field `packed`: a JSON object with every key that has no field or
+has a value of another type. `unpacked` restores the row; the package's readers, its data set for verl, its agent loops
+and its reward manager call it, so agents, tools and rewards get the original row.
 
-Files of other writers have typed structs and no `packed`; they are read as they are.
+Files written by other tools have typed structs and no `packed`; they are read unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["PACKED", "RowWriter", "read_parquet", "row_schema", "unpacked", "wri
 
 PACKED = "packed"
 BATCH = 1_000
-"""Rows in memory, and in a row group of the file."""
+"""Maximum rows in memory, and in a row group of the file."""
 FIELDS: dict[str, dict[str, type]] = {
     "reward_model": {"style": str, "ground_truth": str},
     "extra_info": {
@@ -40,15 +40,15 @@ FIELDS: dict[str, dict[str, type]] = {
         "tool_selection": list,
     },
 }
-"""The fields of a fixed type, and the type in Python of what they hold.
+"""The fields of a fixed type, with their Python types.
 
-`index` is none of them: it is a number in one set and text in the next, and files of other writers have either.
+`index` is not one of them: it is a number in some data sets and text in others.
 """
 
 
 @cache
 def row_schema() -> pa.Schema:
-    """The schema of every file that this package writes."""
+    """Return the schema of every file that this package writes."""
     import pyarrow as pa
 
     text = pa.string()
@@ -72,14 +72,14 @@ def row_schema() -> pa.Schema:
 
 
 def unpacked(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as it was made, from one as it is stored; any other row is unchanged."""
-    found = dict(row)
+    """Return the original row from its stored form; any other row is returned unchanged."""
+    result = dict(row)
     for name in FIELDS:
-        struct = found.get(name)
+        struct = result.get(name)
         if isinstance(struct, Mapping) and PACKED in struct:  # null in a row of another file that was joined
-            kept = {key: value for key, value in struct.items() if value is not None and key != PACKED}
-            found[name] = kept | json.loads(struct[PACKED] or "{}")
-    return found
+            fields = {key: value for key, value in struct.items() if value is not None and key != PACKED}
+            result[name] = fields | json.loads(struct[PACKED] or "{}")
+    return result
 
 
 class RowWriter:
@@ -90,14 +90,14 @@ class RowWriter:
                 writer.write(row)
 
     Raises:
-        ConfigError: for a row that breaks the contract or that JSON cannot hold, naming file, row and column; for a
-            file that cannot be written; at the end, when there was no row.
+        ConfigError: a row breaks the contract or JSON cannot hold it (the error names file, row and column), the file
+            cannot be written, or there were no rows at the end of the block.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.count = 0
-        """Rows so far."""
+        """Number of rows so far."""
         self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
         self._batch: list[dict[str, Any]] = []
         self._file: Any = None
@@ -108,7 +108,7 @@ class RowWriter:
         check_row(row, place)
         names = row_schema().names
         if further := [name for name in row if name not in names]:
-            remedy = f"{did_you_mean(further[0], names)} Data of your own belongs into extra_info"
+            remedy = f"{did_you_mean(further[0], names)} Put your own data into extra_info"
             raise ConfigError(f"{place}, column {further[0]}", "it is not a column of the row contract", remedy)
         self._batch.append(_packed(row, place))
         self.count += 1
@@ -153,14 +153,14 @@ class RowWriter:
 
     def _unwritable(self, error: OSError) -> ConfigError:
         problem = f"it cannot be written: {error.strerror or error}"
-        return ConfigError(str(self.path), problem, "Name a place that you may write to")
+        return ConfigError(str(self.path), problem, "Name a folder that you may write to")
 
 
 def write_parquet(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
     """Check the rows and write them in one atomic step; parent folders are created.
 
     Raises:
-        ConfigError: as `RowWriter`.
+        ConfigError: see `RowWriter`.
     """
     with RowWriter(path) as writer:
         for row in rows:
@@ -168,17 +168,17 @@ def write_parquet(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str
 
 
 def read_parquet(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of a parquet file as they were made, without columns that are null.
+    """Read the original rows of a parquet file, without columns that are null.
 
     Raises:
-        ConfigError: when the file is absent, is not parquet, or has no rows.
+        ConfigError: the file does not exist, is not parquet, or has no rows.
     """
     rows = (unpacked(raw.value) for raw in read_raw(path))
     return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The row as it is stored: of each struct, what has no field of its type as JSON."""
+    """Return the stored form of a row: each struct's values that have no field of their type become JSON."""
     stored = dict(row)
     for name, fields in FIELDS.items():
         typed: dict[str, Any] = {}
@@ -192,7 +192,7 @@ def _packed(row: Mapping[str, Any], place: str) -> dict[str, Any]:
                 )
         stored[name] = typed | {PACKED: f"{{{', '.join(rest)}}}"}
     if row.get("images"):
-        stored["images"] = [each if isinstance(each, Mapping) else {"path": os.fspath(each)} for each in row["images"]]
+        stored["images"] = [item if isinstance(item, Mapping) else {"path": os.fspath(item)} for item in row["images"]]
     return stored
 
 
@@ -201,7 +201,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
-    """The rows as a table; an error names the first row that arrow refuses."""
+    """Return the rows as a table; if arrow refuses a row, the error names the first."""
     import pyarrow as pa
 
     try:
@@ -218,17 +218,17 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
 def _json(value: Any, place: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        text.encode()  # half a surrogate pair is a ValueError here, with its row, and not when a batch is written
+        text.encode()  # half a surrogate pair raises a ValueError here, where the row is known, not later in a batch
         return text
     except (TypeError, ValueError, RecursionError) as error:
-        remedy = "Write text, numbers, lists and mappings; media belong into images and videos"
+        remedy = "Write text, numbers, lists and mappings; put media into images and videos"
         raise ConfigError(place, f"JSON cannot hold {value!r:.80} ({error})", remedy) from error
 
 
 def _plain(value: Any) -> Any:
-    """The values of numpy, and mappings that are no dict, as Python's own."""
+    """Convert numpy values, and mappings other than dicts, to Python's own types."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

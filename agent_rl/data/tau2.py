@@ -1,9 +1,9 @@
-"""Tasks of tau2-bench, as rows: a policy, a simulated customer with instructions, and what the database has to become.
+"""Tasks of tau2-bench, as rows: a policy, a simulated customer with instructions, and the expected database changes.
 
-The ground truth is for `service_state`: domain, database and the gold actions, which are run on it; the tool `service`
-with the same database has the tools. Left out are assertions that a judge would have to check (`nl_assertions`) and
-those about the customer's own devices: they stay in `extra_info`. Tasks with neither gold actions nor a state to begin
-with that rows can express (a conversation that has begun) are left out altogether.
+The ground truth is for the scorer `service_state`: domain, database and the gold actions, which are run on it; the tool
+`service` with the same database supplies the tools. Assertions that need a judge (`nl_assertions`), or that concern the
+customer's own devices, are not scored but kept in `extra_info`. Tasks without gold actions, and tasks that start in the
+middle of a conversation, are skipped.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ OPENING = "Hello, I need some help."
 def to_row(
     example: Mapping[str, Any], domain: str = "retail", database: str = "db.json", policy: str | None = None
 ) -> dict[str, Any]:
-    """One row of one task.
+    """Return the row of a task.
 
     Args:
         example: a task of tau2-bench.
-        domain: of the task, in `data_source`.
+        domain: domain of the task, part of `data_source`.
         database: path of the domain's `db.json`.
-        policy: text of the system message; None: no such message.
+        policy: text of the system message; None: no system message.
 
     Raises:
-        ConfigError: naming the key that is missing or cannot be used.
+        ConfigError: a key is missing or cannot be used; the error names it.
     """
     scenario = value_of(example, "user_scenario")
     criteria = example.get("evaluation_criteria") or {}
     actions = [_call(action) for action in value_of(criteria, "actions")]
     initial = _initial(example.get("initial_state") or {})
-    required = [_compared(action) for action in criteria["actions"]] if "ACTION" in _basis(criteria) else []
+    required = [_required_call(action) for action in criteria["actions"]] if "ACTION" in _basis(criteria) else []
     system = [{"role": "system", "content": policy}] if policy else []
     info = {
         "task_id": str(value_of(example, "id")),
@@ -68,12 +68,13 @@ def to_row(
 
 
 def _goal(scenario: Any) -> str:
-    """What the customer knows and wants, as text."""
+    """Return what the customer knows and wants, as text."""
     if not isinstance(scenario, Mapping) or not scenario.get("instructions"):
         raise ConfigError("column user_scenario", "it has no instructions", "Use tasks of tau2-bench")
-    told, persona = scenario["instructions"], scenario.get("persona")
+    instructions, persona = scenario["instructions"], scenario.get("persona")
     keys = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
-    parts = [str(told[key]) for key in keys if told.get(key)] if isinstance(told, Mapping) else [str(told)]
+    is_text = not isinstance(instructions, Mapping)
+    parts = [str(instructions)] if is_text else [str(instructions[key]) for key in keys if instructions.get(key)]
     return "\n\n".join([*parts, *([f"How you are: {persona}"] if persona else [])])
 
 
@@ -81,11 +82,11 @@ def _call(action: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": value_of(action, "name"), "arguments": dict(value_of(action, "arguments"))}
 
 
-def _compared(action: Mapping[str, Any]) -> dict[str, Any]:
-    """A call that has to be made, with the arguments that count; of `compare_args` null, all."""
-    call, compared = _call(action), action.get("compare_args")
-    chosen = call["arguments"] if compared is None else {key: call["arguments"][key] for key in compared}
-    return {**call, "arguments": chosen}
+def _required_call(action: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a required call with the arguments in `compare_args`, or all arguments if it is null."""
+    call, names = _call(action), action.get("compare_args")
+    arguments = call["arguments"] if names is None else {key: call["arguments"][key] for key in names}
+    return {**call, "arguments": arguments}
 
 
 def _basis(criteria: Mapping[str, Any]) -> Sequence[str]:
@@ -93,18 +94,18 @@ def _basis(criteria: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _initial(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What the tool `service` and its scorer begin with."""
+    """Return the initial state for the tool `service` and its scorer; empty for the database as it is."""
     tables = (state.get("initialization_data") or {}).get("agent_data") or {}
     actions = [
-        {"name": value_of(each, "func_name"), "arguments": dict(value_of(each, "arguments"))}
-        for each in state.get("initialization_actions") or ()
-        if each.get("env_type") == "assistant"
+        {"name": value_of(action, "func_name"), "arguments": dict(value_of(action, "arguments"))}
+        for action in state.get("initialization_actions") or ()
+        if action.get("env_type") == "assistant"
     ]
     return {"initial": {"tables": tables, "actions": actions}} if tables or actions else {}
 
 
 def read_tasks(path: Path) -> Iterator[Raw]:
-    """The tasks that rows can express, with a column `split` where `split_tasks.json` lies next to them."""
+    """Yield the tasks that rows can express, with a column `split` if `split_tasks.json` is next to the file."""
     official = _official_splits(path.with_name("split_tasks.json"))
     for raw in read_raw(path):
         state, criteria = (raw.value.get(key) or {} for key in ("initial_state", "evaluation_criteria"))
@@ -113,7 +114,7 @@ def read_tasks(path: Path) -> Iterator[Raw]:
 
 
 def _official_splits(path: Path) -> dict[str, str]:
-    """Each task's split, train or test; empty where there is no such file."""
+    """Return the split of each task, train or test; empty if the file does not exist."""
     try:
         splits = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return {str(task): name for name in ("train", "test") for task in splits.get(name, ())}
@@ -124,13 +125,13 @@ def _official_splits(path: Path) -> dict[str, str]:
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--domain": {"default": "retail", "help": "default: %(default)s"},
-    "--database": {"metavar": "FILE", "required": True, "help": "the domain's db.json"},
-    "--policy": {"metavar": "FILE", "help": "the domain's policy, as the system message"},
+    "--domain": {"default": "retail", "help": "Domain of the tasks, default: %(default)s"},
+    "--database": {"metavar": "FILE", "required": True, "help": "The domain's db.json"},
+    "--policy": {"metavar": "FILE", "help": "Text of the domain's policy, which becomes the system message"},
 }
 
 
-def _prepared(options: dict[str, Any]) -> dict[str, Any]:
+def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     load_domain(options["domain"])
     read_tables(options["database"])
     options["database"] = str(Path(options["database"]).expanduser().resolve())
@@ -142,4 +143,4 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-TAU2 = RawSet("tau2", to_row, agent_name="user_sim_agent", read=read_tasks, arguments=_ARGUMENTS, prepare=_prepared)
+TAU2 = RawSet("tau2", to_row, agent_name="user_sim_agent", read=read_tasks, arguments=_ARGUMENTS, prepare=_prepare)

@@ -6,8 +6,8 @@
     {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
 
 `--databases` names the folder of SQLite files. The database's schema is part of the prompt; the tool `sql` and the
-scorer get its path. Queries that ask for the time get the one of `--now`, which the prompt states: a database does not
-grow older.
+scorer get its path. Queries that use the current time get `--now` instead, which the prompt states, because the data
+does not move with the clock.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _CLOCK = re.compile(r"'now'|\bCURRENT_(?:DATE|TIMESTAMP)\b", re.IGNORECASE)
 
 @makes_row
 def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str | None = None) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
+    """Return the row of an example in any of the module's forms.
 
     Args:
-        example: its columns.
+        example: the columns of the example.
         databases: folder of SQLite files.
-        now: the time for queries that ask for it.
+        now: time for queries that use the current time.
         tool: name of the tool that gets the database; None: the row has no tool.
 
     Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+        ConfigError: a column is missing or cannot be used; the error names it.
     """
     name = text_of(example, "db_id", "db_name")
-    database, given = database_file(databases, name), example.get("reward_spec")
-    query = text_of(given, "ground_truth") if isinstance(given, Mapping) else text_of(example, "query", "SQL", "sql")
-    queries = [each.strip() for each in query.split(";") if each.strip()]
-    pinned = [at_time(each, now) for each in queries]
+    database, spec = database_file(databases, name), example.get("reward_spec")
+    query = text_of(spec, "ground_truth") if isinstance(spec, Mapping) else text_of(example, "query", "SQL", "sql")
+    queries = [part.strip() for part in query.split(";") if part.strip()]
+    pinned = [at_time(query, now) for query in queries]
     if "prompt" in example and "question" not in example:
         prompt: Any = as_messages(example["prompt"], "column prompt")[0]
         question = None
@@ -64,7 +64,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
         hints = [str(example[key]).strip() for key in ("evidence", "instructions") if example.get(key)]
         text = PROMPT.format(schema=schema_of(database), question="\n\n".join([question, *hints]))
         prompt = text + (_TODAY.format(now=now) if pinned != queries else "")
-    kept = ("difficulty", "query_category", "hardness")
+    labels = ("difficulty", "query_category", "hardness")
     return {
         "prompt": prompt,
         "question": question,
@@ -72,7 +72,7 @@ def to_row(example: Mapping[str, Any], databases: Path, now: datetime, tool: str
         "ground_truth": {"sql": pinned if len(pinned) > 1 else pinned[0], "database": str(database)},
         "ability": "sql",
         "tools_kwargs": {tool: {"create_kwargs": {"database": str(database)}}} if tool else None,
-        "extra_info": {"db_id": name} | {f"sql_{key}": example[key] for key in kept if example.get(key)},
+        "extra_info": {"db_id": name} | {f"sql_{key}": example[key] for key in labels if example.get(key)},
     }
 
 
@@ -85,12 +85,12 @@ def _source(example: Mapping[str, Any]) -> str:
 
 
 def new_database(path: Path) -> sqlite3.Connection:
-    """A database that nobody else knows yet: without locks, which the file system of a cluster may not have."""
+    """Create a database that only this process uses, without locks, which a cluster's file system may not support."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?vfs=unix-none", uri=True)
 
 
 def at_time(query: str, now: datetime) -> str:
-    """A query for SQLite in which `now` stands for the clock."""
+    """Return an SQLite query with `now` instead of the clock."""
 
     def literal(match: re.Match[str]) -> str:
         return f"'{now:%Y-%m-%d}'" if match[0].upper() == "CURRENT_DATE" else f"'{now:%Y-%m-%d %H:%M:%S}'"
@@ -99,7 +99,7 @@ def at_time(query: str, now: datetime) -> str:
 
 
 def database_file(folder: Path, name: str) -> Path:
-    """The file of a database: `name.sqlite`, or as in Spider and BIRD `name/name.sqlite`; also `.db`.
+    """Return the file of a database: `name.sqlite`, or `name/name.sqlite` as in Spider and BIRD; also `.db`.
 
     Raises:
         ConfigError: the folder has no such file.
@@ -114,27 +114,27 @@ def database_file(folder: Path, name: str) -> Path:
 
 @lru_cache(maxsize=256)
 def schema_of(database: Path) -> str:
-    """The statements that create the tables of a database.
+    """Return the statements that create the tables of a database.
 
     Raises:
-        ConfigError: the file is no SQLite database.
+        ConfigError: the file is not an SQLite database.
     """
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             rows = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchall()
     except sqlite3.Error as error:
-        raise ConfigError(str(database), f"it is no SQLite database ({error})", "Copy it again") from error
+        raise ConfigError(str(database), f"it is not an SQLite database ({error})", "Copy it again") from error
     return "\n".join(f"{sql.strip()};" for (sql,) in rows if sql and "sqlite_" not in sql[:20])
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--databases": {"metavar": "FOLDER", "required": True, "help": "SQLite files: NAME.sqlite or NAME/NAME.sqlite"},
-    "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "default: %(default)s"},
-    "--tool": {"metavar": "NAME", "help": "tool that gets the row's database, for example sql"},
+    "--databases": {"metavar": "FOLDER", "required": True, "help": "Folder with NAME.sqlite or NAME/NAME.sqlite"},
+    "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "Time of queries, default: %(default)s"},
+    "--tool": {"metavar": "NAME", "help": "Tool that gets the row's database, for example sql"},
 }
 
 
-def _prepared(options: dict[str, Any]) -> dict[str, Any]:
+def _prepare(options: dict[str, Any]) -> dict[str, Any]:
     try:
         now = datetime.fromisoformat(options.pop("now"))
     except ValueError as error:
@@ -142,4 +142,4 @@ def _prepared(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"databases": Path(options["databases"]).expanduser(), "now": now}
 
 
-TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS, prepare=_prepared)
+TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS, prepare=_prepare)

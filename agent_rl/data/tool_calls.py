@@ -4,11 +4,11 @@
     {"query": ..., "tools": "[...]", "answers": "[{name, arguments}, ...]"}       xLAM
     {"prompt": [...], "reward_model": {"ground_truth": "<tool_call>..."}}         RLLA, a row of verl
 
-The functions are described in the prompt, and a call is written as text: `<tool_call>{"name": ..., "arguments":
-{...}}</tool_call>`. For another agent than `single_turn_agent` they are in `extra_info.functions` instead, with JSON
-schemas, and the agent shows them as its tools; RLLA has them in its prompt alone. The ground truth is the list of
-calls. Where BFCL has several turns, the later ones are what a scripted user says, and the calls of all turns are the
-ground truth; it names the classes whose functions are meant, not the functions, so that the agent needs tools for them.
+The prompt describes the functions, and a call is written as text: `<tool_call>{"name": ..., "arguments":
+{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has them instead, with JSON
+schemas, and the agent shows them as its tools; RLLA has them only in its prompt. The ground truth is the list of calls.
+If an example of BFCL has several turns, a scripted user says the later ones, and the ground truth has the calls of all
+turns; such an example names classes instead of their functions, so the agent needs tools for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["TOOL_CALLS", "read_with_answers", "to_row"]
 
 IN_TEXT = "single_turn_agent"
-"""The agent whose functions are described in the prompt."""
+"""Name of the agent for which the prompt describes the functions."""
 INSTRUCTIONS = """\
 You can call these functions:
 {functions}
@@ -47,34 +47,34 @@ TYPES = {
     "set": "array",
     "any": None,
 }
-"""JSON's types by Python's, as BFCL and xLAM write them."""
+"""JSON types by the Python types that BFCL and xLAM use."""
 JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 @makes_row
 def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) -> dict[str, Any]:
-    """One row of one example in any of the forms above.
+    """Return the row of an example in any of the module's forms.
 
     Args:
-        example: its columns; of BFCL, with its answers as `ground_truth`.
-        index: of the row in its split.
-        agent_name: of the row, see above; where users speak several times, `user_sim_agent`.
+        example: the columns of the example; BFCL's need the answers as `ground_truth`.
+        index: number of the row in its split.
+        agent_name: agent loop of the row; `user_sim_agent` replaces it if the user speaks several times.
 
     Raises:
-        ConfigError: naming the column that is missing or cannot be used.
+        ConfigError: a column is missing or cannot be used; the error names it.
     """
     info: dict[str, Any] = {}
     functions: Any = None
     if "reward_model" in example:
         row, _ = as_row(example, number=index)
-        source, prompt, calls = "rlla", row["prompt"], _of_text(text_of(row["reward_model"], "ground_truth"))
+        source, prompt, calls = "rlla", row["prompt"], _parse_tool_calls(text_of(row["reward_model"], "ground_truth"))
     elif "query" in example:
         source, calls, functions = "xlam", json_of(example, "answers"), json_of(example, "tools")
         prompt = [{"role": "user", "content": text_of(example, "query")}]
     elif isinstance(example.get("question"), list):
         turns = value_of(example, "question")
-        source, prompt, calls, functions = "bfcl", turns[0], _of_bfcl(example), example.get("function")
+        source, prompt, calls, functions = "bfcl", turns[0], _bfcl_calls(example), example.get("function")
         info = {"id": example["id"]} | {key: example[key] for key in ("involved_classes",) if key in example}
         if len(turns) > 1:
             agent_name = "user_sim_agent"
@@ -82,11 +82,11 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["initial_config"] = example.get("initial_config")
     else:
         remedy = "It has to be in the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
-        raise ConfigError("column question", f"no known form: {', '.join(map(str, example))}", remedy)
+        raise ConfigError("column question", f"unknown form: {', '.join(map(str, example))}", remedy)
     if functions and agent_name == IN_TEXT:
         prompt = _prompt(prompt, functions)
     elif functions:
-        info["functions"] = [_declared(each) for each in functions]
+        info["functions"] = [_declaration(function) for function in functions]
     return {
         "prompt": prompt,
         "data_source": source,
@@ -98,18 +98,18 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
 
 
 def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
-    """The questions of BFCL with their answers, by `id`; other files as they are.
+    """Yield the questions of BFCL with their answers, matched by `id`; yield other files' examples unchanged.
 
     Args:
         path: file of questions.
-        answers: file of answers; None: the file beside it with `_answers` in its name, or `possible_answer/` of BFCL's
-            own folder, if there is one.
+        answers: file of answers; None: the file next to it with `_answers` in its name, or the one in BFCL's folder
+            `possible_answer`, if it exists.
 
     Raises:
         ConfigError: a question has no answer in the file.
     """
-    beside = (path.with_name(f"{path.stem}_answers{path.suffix}"), path.parent / "possible_answer" / path.name)
-    answers = answers or next((each for each in beside if each.exists()), None)
+    candidates = (path.with_name(f"{path.stem}_answers{path.suffix}"), path.parent / "possible_answer" / path.name)
+    answers = answers or next((file for file in candidates if file.exists()), None)
     truths = {raw.value.get("id"): raw.value for raw in read_raw(answers)} if answers else {}
     for raw in read_raw(path):
         value = raw.value
@@ -120,71 +120,71 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
         yield Raw(raw.place, value)
 
 
-def _declared(function: Mapping[str, Any]) -> dict[str, Any]:
-    """A function with a JSON schema."""
+def _declaration(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the declaration of a function with a JSON schema."""
     parameters = value_of(function, "parameters")
     if "properties" not in parameters:  # xLAM: {argument: {type: "str, optional", description, default}}
-        needed = [key for key, each in parameters.items() if "optional" not in str(each.get("type"))]
-        parameters = {"type": "dict", "properties": parameters, "required": needed}
+        required = [key for key, value in parameters.items() if "optional" not in str(value.get("type"))]
+        parameters = {"type": "dict", "properties": parameters, "required": required}
     schema = _schema(parameters)
     return {"name": value_of(function, "name"), "description": function.get("description", ""), "parameters": schema}
 
 
 def _schema(value: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(value)
-    if isinstance(named := found.get("type"), str):
-        word = re.split(r"[\[,( ]", named.strip(), maxsplit=1)[0].lower()
-        found["type"] = TYPES.get(word, word)
-        if found["type"] not in JSON_TYPES:  # "any", or words of which nothing is known: any value
-            del found["type"]
-    if isinstance(items := found.get("items"), Mapping):
-        found["items"] = _schema(items)
-    if isinstance(properties := found.get("properties"), Mapping):
-        found["properties"] = {key: _schema(each) for key, each in properties.items()}
-    return found
+    schema = dict(value)
+    if isinstance(name := schema.get("type"), str):
+        word = re.split(r"[\[,( ]", name.strip(), maxsplit=1)[0].lower()
+        schema["type"] = TYPES.get(word, word)
+        if schema["type"] not in JSON_TYPES:  # "any" or an unknown word: any value
+            del schema["type"]
+    if isinstance(items := schema.get("items"), Mapping):
+        schema["items"] = _schema(items)
+    if isinstance(properties := schema.get("properties"), Mapping):
+        schema["properties"] = {key: _schema(item) for key, item in properties.items()}
+    return schema
 
 
 def _prompt(messages: list[dict[str, Any]], functions: Any) -> list[dict[str, Any]]:
-    text = INSTRUCTIONS.format(functions="\n".join(json.dumps(each, ensure_ascii=False) for each in functions))
+    text = INSTRUCTIONS.format(functions="\n".join(json.dumps(item, ensure_ascii=False) for item in functions))
     if messages[0]["role"] == "system":
         return [{"role": "system", "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:]]
     return [{"role": "system", "content": text}, *messages]
 
 
-def _of_bfcl(example: Mapping[str, Any]) -> list[Any]:
-    """The calls: as they are; of several turns, from their text; of a question that no function answers, none."""
+def _bfcl_calls(example: Mapping[str, Any]) -> list[Any]:
+    """Return the calls of an example; those of several turns are parsed, and an irrelevant question has no calls."""
     if "ground_truth" not in example:
         if "irrelevance" not in str(example.get("id")):
-            remedy = "Put the file of answers beside the questions: NAME_answers.json or possible_answer/NAME.json"
+            remedy = "Put the file of answers next to the questions: NAME_answers.json or possible_answer/NAME.json"
             raise ConfigError("column ground_truth", "the question has no answer", remedy)
         return []
-    found = value_of(example, "ground_truth")
-    if all(isinstance(turn, list) for turn in found):
-        return [_of_source(text) for turn in found for text in turn]
-    return list(found)
+    turns = value_of(example, "ground_truth")
+    if all(isinstance(turn, list) for turn in turns):
+        return [_parse_python(text) for turn in turns for text in turn]
+    return list(turns)
 
 
-def _of_source(text: str) -> dict[str, Any]:
-    """A call from Python's notation; arguments without a name are named by their position: `_0`, `_1`."""
+def _parse_python(text: str) -> dict[str, Any]:
+    """Parse a call in Python's notation; positional arguments are named `_0`, `_1`, ..."""
     try:
         call = ast.parse(text, mode="eval").body
         if not isinstance(call, ast.Call):
-            raise ValueError("no call")
-        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        placed = {f"_{number}": ast.literal_eval(value) for number, value in enumerate(call.args)}
-        return {"name": ast.unparse(call.func), "arguments": placed | named}
+            raise ValueError("not a call")
+        keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        positional = {f"_{number}": ast.literal_eval(value) for number, value in enumerate(call.args)}
+        return {"name": ast.unparse(call.func), "arguments": positional | keywords}
     except (SyntaxError, ValueError) as error:
-        raise ConfigError("column ground_truth", f"{text!r:.80} is no call ({error})", "Write f(x=1)") from error
+        raise ConfigError("column ground_truth", f"{text!r:.80} is not a call ({error})", "Write f(x=1)") from error
 
 
-def _of_text(text: str) -> list[Any]:
-    """The calls of a response in RLLA's form: one JSON object a line."""
+def _parse_tool_calls(text: str) -> list[Any]:
+    """Parse the calls of a response in RLLA's form: one JSON object per line."""
     lines = [line for block in _CALL.findall(text) for line in block.strip().splitlines() if line.strip()]
     try:
         calls = [json.loads(line) for line in lines]
     except ValueError as error:
-        problem = f"its calls are no JSON ({error})"
-        raise ConfigError("column reward_model.ground_truth", problem, "Write one object a line") from error
+        problem = f"its calls are not JSON ({error})"
+        raise ConfigError("column reward_model.ground_truth", problem, "Write one object per line") from error
     return [{"name": call["name"], "arguments": call.get("parameters", call.get("arguments", {}))} for call in calls]
 
 

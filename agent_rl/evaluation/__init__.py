@@ -1,6 +1,6 @@
-"""Evaluation: the loops and rewards of training on any endpoint, on a checkpoint, or on what a run has stored.
+"""Evaluation: runs the loops and rewards of training with any endpoint, a checkpoint, or a run's stored trajectories.
 
-`settings` says what is evaluated, `sources` opens the policy and starts a server for it if there is none, `runner` runs
-the episodes, `ledger` keeps the finished ones, `summary` counts them. `audit` compares tokens, masks and log-probs.
+`settings` defines what is evaluated, `sources` opens the policy and starts a server for it if needed, `runner` runs the
+episodes, `ledger` stores the finished ones, `summary` averages them. `audit` compares tokens, masks and log-probs.
 Nothing here needs verl or torch, unless the policy does.
 """

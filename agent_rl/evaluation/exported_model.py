@@ -1,4 +1,4 @@
-"""`export_model`: a run's policy as a model's folder that servers load, with the commands that serve it."""
+"""`export_model`: writes a run's policy as a model folder that servers load, and returns the commands to serve it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ GENERATION = "generation_config.json"
 def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
-    The weights are those that `agent-rl eval` gets for the checkpoint. Where the run's record is beside its
-    checkpoints, the generation config has the temperature, top_p and top_k of training, which servers take as defaults.
+    The weights are those that `agent-rl eval` uses for the checkpoint. If the run's record is next to its
+    checkpoints, the generation config gets the temperature, top_p and top_k of training, the defaults of servers.
 
     Args:
         run: a run's folder, a checkpoint, or a model's folder.
-        to: the folder, which is made.
+        to: the folder to create.
 
     Returns:
-        Commands that serve it.
+        Commands that serve the model.
 
     Raises:
-        ConfigError: there is no checkpoint, the folder is not empty, or the model has no chat template.
+        ConfigError: the run has no checkpoint, the folder is not empty, or the model has no chat template.
     """
     if to.exists() and any(to.iterdir()):
         raise ConfigError("--to", f"{to} is not empty", "Name another folder")
@@ -41,7 +41,7 @@ def export_model(run: str, to: Path) -> list[str]:
     if sampling := _sampling(Path(run).expanduser()):
         file = to / GENERATION
         known = json.loads(file.read_text()) if file.is_file() else {}
-        if sampling["top_k"] < 1:  # no limit, which is 0 for transformers and vLLM, and refused by SGLang
+        if sampling["top_k"] < 1:  # no limit: transformers and vLLM accept 0 or -1 for it, SGLang does not
             sampling["top_k"] = _vocabulary(to)
         file.write_text(json.dumps({**known, **sampling}, indent=2) + "\n", encoding="utf-8")
     name = shlex.quote(str(to))
@@ -57,14 +57,15 @@ def _require_template(model: Path) -> None:
 
 
 def _vocabulary(model: Path) -> int:
-    """Its size, also of a model that sees images."""
+    """Return the size of the model's vocabulary; a vision model has it in `text_config`."""
     config = json.loads((model / "config.json").read_text())
     return int((config.get("text_config") or config)["vocab_size"])
 
 
 def _sampling(run: Path) -> dict[str, Any]:
-    """How the run's rollouts are sampled, in the words of transformers; nothing without a record of the run."""
-    record = next((each / "run.json" for each in (run, *run.absolute().parents) if (each / "run.json").is_file()), None)
+    """Return the sampling of the run's rollouts under transformers' names; empty without a record of the run."""
+    files = (folder / "run.json" for folder in (run, *run.absolute().parents))
+    record = next((file for file in files if file.is_file()), None)
     if record is None:
         return {}
     rollout: Mapping[str, Any] = json.loads(record.read_text())["configuration"]["actor_rollout_ref"]["rollout"]

@@ -1,9 +1,9 @@
-"""How well a judge agrees with the truth: accuracy, error, correlation, position bias.
+"""Measures how well a judge agrees with the truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or a function of your own. A pair is shown in both
-orders, or each answer of it is scored alone; each order counts as half a pair. A verdict that cannot be read is wrong;
-a request that failed is left out, and counted. Position bias is the share of verdicts for the first answer minus that
-for the second: 1 for a judge that always takes the first.
+A judge is a chat endpoint with a prompt template, a reward model, or a function of your own. It compares a pair in
+both orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as
+wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus
+the share for the second: 1 for a judge that always prefers the first.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ __all__ = [
 ]
 
 CATEGORIES = ("subset", "source", "category")
-"""Keys of a sample's metadata by which benchmarks report."""
+"""Keys of a sample's metadata that hold the category by which benchmarks report."""
 
 
 @dataclass(frozen=True)
 class JudgeSource:
-    """Judges samples.
+    """A judge of samples.
 
     Attributes:
-        judge: gives the score of a sample's only answer, or `A`, `B` or `tie` for a pair; it raises a VerdictError
-            where the reply has no verdict, and an UnscoredError where there is no reply.
-        compares: whether it compares the answers of a pair; otherwise it scores one answer at a time.
+        judge: returns the score of a sample's only answer, or `A`, `B` or `tie` for a pair; raises a VerdictError if
+            the reply has no verdict, and an UnscoredError if there is no reply.
+        compares: whether the judge compares the answers of a pair; otherwise it scores one answer at a time.
     """
 
     judge: Callable[[DataSample], Awaitable[float | str]]
@@ -68,12 +68,12 @@ class JudgeSource:
 def template_judge(
     endpoint: EndpointConfig, template: type[BasePromptTemplate], body: Mapping[str, Any] | None = None
 ) -> JudgeSource:
-    """A generative model at a chat endpoint, asked by a prompt template.
+    """Return a judge that fills a prompt template and sends it to a generative model at a chat endpoint.
 
     Args:
-        endpoint: its address and name.
-        template: its verdict has the field `score` or `preference`.
-        body: further fields of the request.
+        endpoint: address and name of the model.
+        template: a template whose verdict has the field `score` or `preference`.
+        body: additional fields of the request.
 
     Raises:
         ConfigError: the API key is missing.
@@ -93,7 +93,7 @@ def template_judge(
 
 
 def classifier_judge(config: ModelConfig) -> JudgeSource:
-    """A discriminative reward model, with the keys of the component `reward_model`.
+    """Return a judge that is a discriminative reward model, with the keys of the component `reward_model`.
 
     Raises:
         ConfigError: see `Model`.
@@ -101,9 +101,9 @@ def classifier_judge(config: ModelConfig) -> JudgeSource:
     model = Model("model", "rm eval", config)
 
     async def judge(sample: DataSample) -> float:
-        asked = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
+        prompt = f"{sample.context}\n\n{sample.query}" if sample.context else sample.query
         (answer,) = sample.answers
-        trajectory = Trajectory([Message("user", asked)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
+        trajectory = Trajectory([Message("user", prompt)], StopReason.ANSWERED, turns=[Turn(answer)], answer=answer)
         score, _ = await model.score(trajectory)
         return score
 
@@ -111,17 +111,17 @@ def classifier_judge(config: ModelConfig) -> JudgeSource:
 
 
 def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int | None = None) -> list[DataSample]:
-    """The samples of files: rows, or examples in any form that `agent_rl.data.preferences` reads.
+    """Read the samples of files: rows, or examples in any form that `agent_rl.data.preferences` reads.
 
     Args:
         paths: CSV, JSON, JSON lines or parquet.
-        score: the rating of a row that is the truth of one answer.
-        limit: of the first samples of each file.
+        score: the rating that serves as the true score of an answer.
+        limit: how many samples to read from the start of each file.
 
     Raises:
-        ConfigError: for the first that cannot be read, or has no truth, with file and line.
+        ConfigError: a sample cannot be read or has no truth; the error names file and line.
     """
-    found: list[DataSample] = []
+    samples: list[DataSample] = []
     for path in paths:
         for number, raw in enumerate(read_raw(path)):
             if limit is not None and number >= limit:
@@ -132,22 +132,22 @@ def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int
                     row = to_row(row, "test", number, data_source=str(path))
                 sample = DataSample.from_row(row, score=score)
                 if sample.truth is None:
-                    raise ConfigError("truth", "there is neither a score nor a preference", "Leave it out")
+                    raise ConfigError("truth", "there is neither a score nor a preference", "Remove the sample")
             except ConfigError as error:
                 raise ConfigError(f"{raw.place}, {error.key}", error.problem, error.remedy) from error
-            found.append(sample)
-    return found
+            samples.append(sample)
+    return samples
 
 
 @dataclass
 class Judged:
-    """A sample with its verdicts; None: unreadable."""
+    """A sample with its verdicts; an unreadable verdict is None."""
 
     sample: DataSample
-    said: list[float | str | None] = field(default_factory=list)
-    """One score; the scores of A and B; or the winners in both orders, the second as was said of the swapped pair."""
+    verdicts: list[float | str | None] = field(default_factory=list)
+    """One score; the scores of A and B; or the winners in both orders, the second as given for the swapped pair."""
     failed: str = ""
-    """Why there is no reply."""
+    """Why there is no reply; empty if there is one."""
 
 
 async def judge_all(
@@ -157,99 +157,99 @@ async def judge_all(
     at_once: int = 32,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Judged]:
-    """Have every sample judged.
+    """Ask the judge for its verdicts on every sample.
 
     Args:
         judge: the judge.
-        samples: with answers that it can judge.
-        at_once: samples at one time.
-        advance: called after each sample.
+        samples: samples with answers that the judge can judge.
+        at_once: number of samples judged concurrently.
+        advance: called with 1 after each sample.
 
     Raises:
-        ConfigError: the judge cannot be asked, or compares and there is no pair.
-        UnscoredError: it answered nothing at all.
+        ConfigError: the judge cannot be asked, or it compares and a sample is not a pair.
+        UnscoredError: the judge replied to none of the samples.
     """
     free = asyncio.Semaphore(at_once)
 
     async def work(sample: DataSample) -> Judged:
         async with free:
-            judged = await _judged(judge, sample)
+            judged = await _judge_sample(judge, sample)
             advance(1)
             return judged
 
     judged = await together(list(map(work, samples)))
-    if judged and all(each.failed for each in judged):
-        raise UnscoredError(f"the judge answered nothing: {judged[0].failed}")
+    if judged and all(sample.failed for sample in judged):
+        raise UnscoredError(f"the judge did not reply to any sample: {judged[0].failed}")
     return judged
 
 
-async def _judged(judge: JudgeSource, sample: DataSample) -> Judged:
+async def _judge_sample(judge: JudgeSource, sample: DataSample) -> Judged:
     if judge.compares:
         if len(sample.answers) != 2:
-            problem = f"a sample has {len(sample.answers)} answers, and the template compares two"
+            problem = f"a sample has {len(sample.answers)} answers, but the template compares two"
             raise ConfigError("--template", problem, "Use a pointwise template")
-        asked = [sample, sample.swapped()]
+        variants = [sample, sample.swapped()]
     else:
         alone = {"scores": None, "preference": None}
-        asked = [sample.model_copy(update={"answers": [answer], **alone}) for answer in sample.answers]
+        variants = [sample.model_copy(update={"answers": [answer], **alone}) for answer in sample.answers]
     judged = Judged(sample)
-    for verdict in await asyncio.gather(*map(judge.judge, asked), return_exceptions=True):
+    for verdict in await asyncio.gather(*map(judge.judge, variants), return_exceptions=True):
         if isinstance(verdict, UnscoredError):
             judged.failed = str(verdict)
         elif isinstance(verdict, BaseException) and not isinstance(verdict, VerdictError):
             raise verdict
-        judged.said.append(None if isinstance(verdict, BaseException) else verdict)
+        judged.verdicts.append(None if isinstance(verdict, BaseException) else verdict)
     return judged
 
 
 @dataclass
 class JudgeReport:
-    """The agreement of a judge with the truth; a number that is not defined is None."""
+    """The agreement of a judge with the truth; an undefined number is None."""
 
     samples: int
     failed: int
-    """Samples without a reply, which count for nothing."""
+    """Samples without a reply, which are excluded from all numbers below."""
     unparsable: float | None
-    """Share of the verdicts that could not be read."""
+    """Share of verdicts that could not be read."""
     accuracy: dict[str, Any] | None
-    """Of pairs: the right winner; of scores: the right one, rounded. With its interval."""
+    """Share of right verdicts, with its interval: the true winner of a pair, or the true score after rounding."""
     categories: dict[str, float]
-    """Accuracy by category of a benchmark."""
+    """Accuracy in each category of a benchmark."""
     mean_of_categories: float | None
     mae: float | None
     pearson: float | None
     spearman: float | None
     position_bias: float | None
     consistent: float | None
-    """Share of the pairs whose winner is the same in both orders."""
+    """Share of pairs with the same winner in both orders."""
     ties: float | None
 
 
 def report_on(judged: Sequence[Judged]) -> JudgeReport:
-    """The agreement over judged samples."""
-    answered = [each for each in judged if not each.failed]
+    """Return the agreement of a judge with the truth over judged samples."""
+    answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
     categories: dict[str, list[float]] = defaultdict(list)
-    for each in answered:
-        if (rate := _right(each)) is not None:
+    for item in answered:
+        if (rate := _share_right(item)) is not None:
             rates.append(rate)
-            name = next((each.sample.metadata[key] for key in CATEGORIES if key in each.sample.metadata), None)
+            name = next((item.sample.metadata[key] for key in CATEGORIES if key in item.sample.metadata), None)
             if name is not None:
                 categories[str(name)].append(rate)
     means = {name: fmean(values) for name, values in sorted(categories.items())}
     scores = [
         (verdict, true)
-        for each in answered
-        for verdict, true in zip(each.said, each.sample.scores or (), strict=False)
+        for item in answered
+        for verdict, true in zip(item.verdicts, item.sample.scores or (), strict=False)
         if isinstance(verdict, float)
     ]
     predicted, truth = [verdict for verdict, _ in scores], [true for _, true in scores]
-    compared = [each.said for each in answered if any(isinstance(verdict, str) for verdict in each.said)]
-    winners = [verdict for said in compared for verdict in said if verdict is not None]
+    compared = [item.verdicts for item in answered if any(isinstance(verdict, str) for verdict in item.verdicts)]
+    winners = [verdict for verdicts in compared for verdict in verdicts if verdict is not None]
     return JudgeReport(
         samples=len(judged),
         failed=len(judged) - len(answered),
-        unparsable=_mean(verdict is None for each in answered for verdict in each.said),
+        unparsable=_mean(verdict is None for item in answered for verdict in item.verdicts),
         accuracy=estimate_rate([[rate] for rate in rates]).plain() if rates else None,
         categories=means,
         mean_of_categories=_mean(means.values()),
@@ -257,7 +257,7 @@ def report_on(judged: Sequence[Judged]) -> JudgeReport:
         pearson=correlation(predicted, truth),
         spearman=correlation(predicted, truth, "spearman"),
         position_bias=_mean((winner == "A") - (winner == "B") for winner in winners),
-        consistent=_mean(one == SWAPPED[str(other)] for one, other in compared if None not in (one, other)),
+        consistent=_mean(first == SWAPPED[str(swapped)] for first, swapped in compared if None not in (first, swapped)),
         ties=_mean(winner == "tie" for winner in winners),
     )
 
@@ -265,11 +265,11 @@ def report_on(judged: Sequence[Judged]) -> JudgeReport:
 def correlation(
     one: Sequence[float], other: Sequence[float], method: Literal["pearson", "spearman"] = "pearson"
 ) -> float | None:
-    """The correlation of two lists or, by `spearman`, of their ranks; None where it is not defined."""
+    """Return the correlation of two lists, or with `spearman` of their ranks; None if it is undefined."""
     import pandas as pd
 
-    found = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
-    return None if math.isnan(found) else found
+    value = float(pd.DataFrame({"one": one, "other": other}, dtype=float).corr(method)["one"]["other"])
+    return None if math.isnan(value) else value
 
 
 def _mean(values: Iterable[float]) -> float | None:
@@ -277,20 +277,20 @@ def _mean(values: Iterable[float]) -> float | None:
     return fmean(numbers) if numbers else None
 
 
-def _right(judged: Judged) -> float | None:
-    """How right the verdicts on a sample are, from 0 to 1; None where its truth is of another kind."""
-    sample, said = judged.sample, judged.said
+def _share_right(judged: Judged) -> float | None:
+    """Return how right the verdicts on a sample are, from 0 to 1; None if the sample's truth is of another kind."""
+    sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
-        if len(said) != 1 or not sample.scores:
+        if len(verdicts) != 1 or not sample.scores:
             return None
-        return float(isinstance(said[0], float) and _rounded(said[0]) == _rounded(sample.scores[0]))
-    if any(isinstance(verdict, str) for verdict in said) or said == [None, None]:
+        return float(isinstance(verdicts[0], float) and _rounded(verdicts[0]) == _rounded(sample.scores[0]))
+    if any(isinstance(verdict, str) for verdict in verdicts) or verdicts == [None, None]:
         orders = [sample.preference, SWAPPED[sample.preference]]
-        return fmean(float(verdict == true) for verdict, true in zip(said, orders, strict=True))
-    one, other = said
-    if not isinstance(one, float) or not isinstance(other, float):
+        return fmean(float(verdict == true) for verdict, true in zip(verdicts, orders, strict=True))
+    score_a, score_b = verdicts
+    if not isinstance(score_a, float) or not isinstance(score_b, float):
         return 0.0
-    points = 1.0 if one > other else 0.0 if one < other else 0.5
+    points = 1.0 if score_a > score_b else 0.0 if score_a < score_b else 0.5
     return 1.0 - abs(points - POINTS[sample.preference]) if sample.preference != "tie" else float(points == 0.5)
 
 
@@ -299,7 +299,7 @@ def _rounded(score: float) -> int:
 
 
 def judge_table(report: JudgeReport, title: str) -> Table:
-    """The report for a terminal."""
+    """Return the report as a table for a terminal."""
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_row("accuracy", cell(report.accuracy))
     numbers = {"mae": report.mae, "pearson": report.pearson, "spearman": report.spearman,

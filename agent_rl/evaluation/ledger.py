@@ -1,8 +1,8 @@
 """`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
 
-`settings.json` says what is evaluated, `trajectories.jsonl` gets a line for every finished episode. An
-incomplete line of a killed process does not count: its episode runs again. Not promised: when the machine itself
-crashes, the last lines may be lost.
+`settings.json` records what is evaluated; `trajectories.jsonl` gets one line for every finished episode. If a killed
+process leaves an incomplete line, its episode runs again. Not promised: if the machine itself crashes, the last
+lines may be lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Ledger", "Record", "summarize_trajectory"]
 
 WEIGHTS = "weights"
 WRITTEN = {"trace", "run", "cache_path"}
-"""Keys below which the names of files are that are written."""
+"""Keys whose values name files that are written, not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,22 @@ class Record:
     sample: int
     data_source: str
     error: str | None
-    """Why the episode has no score; None when it has one."""
+    """Why the episode has no score; None if it has one."""
     reward: float = 0.0
     components: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
-    """See `agent_rl.rewards.extra_info`; without the components."""
+    """The values of `agent_rl.rewards.extra_info` except the components."""
     tokens: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 class Ledger:
-    """One evaluation's folder; only one process at a time has it open.
+    """The folder of one evaluation; only one process at a time can have it open.
 
     Args:
-        folder: is made where it does not exist.
+        folder: created if it does not exist.
         settings: what is to be evaluated.
-        model: the folder of the weights; None where an endpoint has them.
+        model: the folder of the weights; None if an endpoint has them.
 
     Raises:
         ConfigError: the folder holds an evaluation with other settings or weights, or another process uses it.
@@ -68,7 +68,7 @@ class Ledger:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Name a folder that can be made") from error
+            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Name another folder") from error
         self._lock = FileLock(self.folder / "lock")
         try:
             self._lock.acquire(timeout=0)
@@ -91,7 +91,7 @@ class Ledger:
     __exit__ = close
 
     def about(self) -> dict[str, Any]:
-        """Of what this is the evaluation: model, SHA-256 of weights, data, tools and `settings.json`, versions."""
+        """Return what was evaluated: model, SHA-256 of weights, data, tools and `settings.json`, versions."""
         file = self.folder / "settings.json"
         known = json.loads(file.read_text())
         return {
@@ -104,7 +104,7 @@ class Ledger:
         """Store a finished episode.
 
         Raises:
-            OSError: with the file's name; nothing of the episode is stored.
+            OSError: the file cannot be written; no part of the episode is stored.
         """
         try:
             trace.append(self.path, trajectory)
@@ -114,7 +114,7 @@ class Ledger:
         return summarize_trajectory(trajectory)
 
     def read(self) -> dict[tuple[int, int], Record]:
-        """The finished episodes by row and sample; the last record of an episode that was run again."""
+        """Return the finished episodes by row and sample; an episode that ran again has its last record."""
         if not self.path.exists():
             return {}
         records = map(summarize_trajectory, trace.read(self.path, torn="skip"))
@@ -133,16 +133,16 @@ class Ledger:
         known, wanted = dict(leaves(json.loads(path.read_text()))), dict(leaves(fixed))
         for key in [*wanted, *known]:
             if key == WEIGHTS and None in (known.get(key), wanted.get(key)):
-                continue  # an endpoint does not tell
+                continue  # an endpoint does not report its weights
             if known.get(key) != wanted.get(key):
-                problem = f"{wanted.get(key)!r}, but {self.folder} was begun with {known.get(key)!r}"
+                problem = f"{wanted.get(key)!r}, but {self.folder} was started with {known.get(key)!r}"
                 if "sha256:" in str(wanted.get(key)):
-                    problem = f"its content has changed since {self.folder} was begun"
+                    problem = f"its content has changed since {self.folder} was started"
                 raise ConfigError(key, problem, "Name another folder (--out), or use the same settings")
 
 
 def summarize_trajectory(trajectory: Trajectory) -> Record:
-    """A trajectory of an evaluation as a record."""
+    """Return the record of a trajectory of an evaluation."""
     info, score = trajectory.info, trajectory.score
     tokens = {
         "input": info.get("input_tokens", 0),
@@ -158,7 +158,7 @@ def summarize_trajectory(trajectory: Trajectory) -> Record:
 
 
 def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
-    """The settings on which results depend, with the content of files instead of their names."""
+    """Return the settings on which results depend, with the hashes of files instead of their names."""
     fixed: dict[str, Any] = by_content(settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE)), written=WRITTEN)
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")

@@ -1,4 +1,4 @@
-"""The keys of training that reach a prompt or its tokens, each with the setting of an evaluation that has its value."""
+"""The training keys that affect a prompt or its tokens, each with the evaluation setting that has its value."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
     "data.mm_processor_kwargs": ({}, None),
     f"{_ROLLOUT}.multi_turn.function_tool_path": (None,),
 }
-"""Keys that an evaluation has no setting for, with the values that change no prompt."""
+"""Keys for which an evaluation has no setting, with the values that do not change prompts."""
 
 
 def as_setting(word: str) -> str:
-    """A `key=value` word with the key of an evaluation, where it has a key of training."""
-    found = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
-    return next(found, word)
+    """Return a `key=value` word with its training key replaced by the evaluation's, if it has one."""
+    words = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
+    return next(words, word)
 
 
 def rendering_values(config: Any) -> dict[str, Any]:
-    """What a resolved configuration of training says about prompts, as nested settings of an evaluation."""
-    found: dict[str, Any] = {}
+    """Return the prompt-related values of a resolved training configuration as nested settings of an evaluation."""
+    values: dict[str, Any] = {}
     for key, own in PROMPT_KEYS.items():
         section, _, name = own.rpartition(".")
-        (found.setdefault(section, {}) if section else found)[name] = _value(config, key)
-    return found
+        (values.setdefault(section, {}) if section else values)[name] = _value(config, key)
+    return values
 
 
 def refuse_training_only(config: Any) -> None:
-    """Refuse a resolved configuration whose prompts an evaluation cannot make.
+    """Refuse a resolved training configuration whose prompts an evaluation cannot reproduce.
 
     Raises:
-        ConfigError: naming the key.
+        ConfigError: a key has such a value; the error names it.
     """
     for key, harmless in TRAINING_ONLY.items():
         if (value := _value(config, key)) not in harmless:
-            problem = f"{value!r} changes the prompts of training, and an evaluation cannot do the same"
+            problem = f"{value!r} changes the prompts of training in a way that an evaluation cannot reproduce"
             raise ConfigError(key, problem, f"Add {key}={'null' if harmless[0] is None else harmless[0]}")
 
 

@@ -1,4 +1,4 @@
-"""What a recipe says about an evaluation: its validation data, agent, tools, limits, sampling and reward."""
+"""The settings of an evaluation that come from a recipe: validation data, agent, tools, limits, sampling and reward."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["recipe_values", "run_values", "split_words", "values_of"]
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of the `key=value` words that change the recipe, such as `size=0.5b`, and an evaluation's own settings."""
+    """Split `key=value` words into those that change the recipe, such as `size=0.5b`, and the evaluation's settings."""
     known = {*groups(recipe).keys() - EvaluationSettings.model_fields.keys(), *TRAINING_ONLY}
     choices = [word for word in words if word.lstrip("+").partition("=")[0] in known]
     return choices, [word for word in words if word not in choices]
 
 
 def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The settings of `agent-rl eval` that a recipe gives; flags and `key=value` words override them.
+    """Return the settings of `agent-rl eval` that a recipe defines; flags and `key=value` words override them.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: for a recipe that does not compose, one whose prompts only training can make, and as `values_of`.
+        ConfigError: the recipe does not compose, only training can make its prompts, or `values_of` refuses it.
     """
     config = compose(recipe, overrides)
     refuse_training_only(resolution.resolved(config))
@@ -41,19 +41,19 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
-    """The settings with which a run was trained, and its newest checkpoint as the model.
+    """Return the settings with which a run was trained, with its newest checkpoint as the model.
 
     Args:
-        folder: of the run, with `run.json`.
+        folder: the run's folder, with `run.json`.
         with_model: whether the checkpoint is wanted.
 
     Raises:
-        ConfigError: it is not a run, it has saved no checkpoint, and as `values_of`.
+        ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` refuses its configuration.
     """
     try:
         about = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError) as error:
-        problem = f"no run.json can be read there ({error})"
+        problem = f"its run.json cannot be read ({error})"
         raise ConfigError(str(folder), problem, "Name a run's folder, or a model with --model") from error
     config = OmegaConf.create(about["configuration"])
     checkpoints = Path(str(config.trainer.default_local_dir))
@@ -66,17 +66,17 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
 
 
 def values_of(config: Any) -> dict[str, Any]:
-    """The same of a composed configuration.
+    """Return the settings of `agent-rl eval` that a composed training configuration defines.
 
     Raises:
-        ConfigError: for several files of validation data, or a reward that only the trainer can compute.
+        ConfigError: it has several files of validation data, or a reward that only the trainer can compute.
     """
     if problems := resolution.problems(config):
         raise problems[0]
     plain = resolution.resolved(config)
     rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
     if (name := reward["reward_manager"]["name"]) != "trajectory":
-        problem = f"the recipe's reward is that of verl's manager {name!r}, which an evaluation does not have"
+        problem = f"the recipe's reward comes from verl's manager {name!r}, which an evaluation cannot use"
         raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")
     chosen = rollout["val_kwargs"]
     values = rendering_values(plain)
@@ -85,15 +85,15 @@ def values_of(config: Any) -> dict[str, Any]:
         values["sampling"]["top_k"] = chosen["top_k"]
     return {
         **values,
-        "data": _one(data["val_files"]),
+        "data": _only_file(data["val_files"]),
         "n": chosen["n"],
         "limit": data["val_max_samples"] if data["val_max_samples"] > 0 else None,
         "reward": {"custom_reward_function": reward["custom_reward_function"]},
     }
 
 
-def _one(files: Any) -> str:
-    found = [files] if isinstance(files, str) else list(files or [])
-    if len(found) != 1:
-        raise ConfigError("data.val_files", f"the recipe names {len(found)} files", "Name the one to use with --data")
-    return str(found[0])
+def _only_file(value: Any) -> str:
+    files = [value] if isinstance(value, str) else list(value or [])
+    if len(files) != 1:
+        raise ConfigError("data.val_files", f"the recipe names {len(files)} files", "Name the one to use with --data")
+    return str(files[0])

@@ -41,12 +41,12 @@ __all__ = ["Evaluation", "columns", "run", "run_scripts"]
 logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16
-"""Episodes in a row in which the engine failed, after which an evaluation ends; more where more run at once."""
+"""Consecutive engine failures after which an evaluation ends; at least the number of concurrent episodes."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, read and checked; `rows` are those of the data, in its order."""
+    """An evaluation whose files have been read and checked; `rows` has the rows of the data, in order."""
 
     settings: EvaluationSettings
     rows: list[dict[str, Any]]
@@ -68,13 +68,13 @@ class Evaluation:
         check_rows(rows, source=settings.data)
         for column in ("images", "videos"):
             if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
-                problem = f"its rows have {column}, which policy={settings.policy} is not shown"
-                raise ConfigError(settings.data, problem, "Use policy=chat for images, and leave videos out")
+                problem = f"its rows have {column}, which policy={settings.policy} cannot be shown"
+                raise ConfigError(settings.data, problem, "Use policy=chat for images; remove videos")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
         if reward.needs_groups:
             problem = "a component compares the samples of a row, which an evaluation scores one by one"
-            remedy = "Leave it out here, and give the trajectories that are kept to `agent-rl reward score`"
+            remedy = "Remove it here, and pass the stored trajectories to `agent-rl reward score`"
             raise ConfigError("agent_rl.reward", problem, remedy)
         user = load_user(settings.agent_rl.user_sim.user, settings.agent_rl.user_sim.config)
         reward.require_scorers({str(row["data_source"]) for row in rows if not gives_verdict(user, row)})
@@ -86,21 +86,21 @@ class Evaluation:
         return evaluation
 
     def agent(self, row: dict[str, Any]) -> str:
-        """The name of the row's agent."""
+        """Return the name of the row's agent."""
         return self.settings.loop or str(row["agent_name"])
 
     def loop(self, agent: str, tokenizer: Any = None) -> EpisodeLoop:
-        """An agent's loop for one episode; a tokenizer counts the tokens of results."""
-        given = self.settings
+        """Return an agent's loop for one episode; the tokenizer counts the tokens of tool results."""
+        settings = self.settings
         limits = EpisodeLimits(
-            response_length=given.sampling.max_response_tokens, **given.multi_turn.model_dump(mode="python")
+            response_length=settings.sampling.max_response_tokens, **settings.multi_turn.model_dump(mode="python")
         )
         if tokenizer is not None:
-            limits = with_syntax(limits, tokenizer, given.apply_chat_template_kwargs)
-        return make_loop(agent, EpisodeSetup(given.agent_rl, limits, self.specs, tokenizer))
+            limits = with_syntax(limits, tokenizer, settings.apply_chat_template_kwargs)
+        return make_loop(agent, EpisodeSetup(settings.agent_rl, limits, self.specs, tokenizer))
 
     async def score(self, trajectory: Trajectory) -> None:
-        """Score a trajectory, or note why it has no score."""
+        """Score a trajectory, or record why it has no score."""
         try:
             trajectory.score = await self.reward.score(trajectory)
         except UnscoredError as error:
@@ -113,15 +113,15 @@ async def run(
     """Run and store every episode that has no score yet.
 
     Args:
-        evaluation: what to run.
-        source: gives the policies; it is open.
-        ledger: knows what is done.
-        on_record: is called for every episode that finishes.
+        evaluation: the evaluation to run.
+        source: creates the policies; must be open.
+        ledger: has the finished episodes and stores the new ones.
+        on_record: called for every episode that finishes.
 
     Raises:
         EngineError: the engine failed in too many episodes in a row.
-        FatalError: from a tool or the endpoint: every episode would fail; a scorer or component raised; or a bug of
-            the user's code, eight times.
+        FatalError: every episode would fail, as a tool or the endpoint reports; a scorer or component raised; or the
+            user's code raised the same bug eight times.
     """
     settings = evaluation.settings
     if settings.agent_rl.tools.max_result_tokens is not None and not hasattr(source, "tokenizer"):
@@ -161,13 +161,13 @@ async def run_scripts(
     scripts: Sequence[Script],
     on_episode: Callable[[], None] = lambda: None,
 ) -> list[Trajectory]:
-    """Run an episode for each row, whose turns a script writes, and score it.
+    """Run and score one episode for each row; a script writes its turns.
 
     Args:
-        evaluation: what to run.
-        chat: the tokenizer of the model that is to write such turns.
-        scripts: one for each row.
-        on_episode: called after each.
+        evaluation: the evaluation to run.
+        chat: the tokenizer of the model that will be trained on the turns.
+        scripts: one script for each row.
+        on_episode: called after each episode.
 
     Returns:
         The trajectories in the order of the rows; `info["tokens"]` has what a trainer would get.
@@ -187,13 +187,13 @@ async def run_scripts(
             return trajectory
 
     try:
-        return await together([episode(*each) for each in enumerate(scripts)])
+        return await together([episode(number, script) for number, script in enumerate(scripts)])
     finally:
         await evaluation.reward.close()
 
 
 async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, number: int, sample: int) -> Trajectory:
-    """One scored episode of a row; `folder` gets the trajectory of a reward that raises."""
+    """Run and score one episode of a row; if its reward raises, the trajectory is written to `folder`."""
     settings, row, usage = evaluation.settings, evaluation.rows[number], PolicyUsage()
     loop = evaluation.loop(evaluation.agent(row), getattr(source, "tokenizer", None))
     format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
@@ -221,7 +221,7 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
 
 
 def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
-    """The row as verl's worker gives it to a loop."""
+    """Return the row in the form in which verl's worker passes it to a loop."""
     info = row["extra_info"]
     prompt = copy.deepcopy(list(row["prompt"]))
     return {

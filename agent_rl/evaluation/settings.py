@@ -1,4 +1,4 @@
-"""What is evaluated, and how: the flags of `agent-rl eval`, and the settings after them as KEY=VALUE."""
+"""The settings of an evaluation: the flags of `agent-rl eval`, and the KEY=VALUE words after them."""
 
 from __future__ import annotations
 
@@ -30,110 +30,110 @@ class MultiTurnSettings(_Section):
     """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that bound an episode."""
 
     max_assistant_turns: int | None = Field(default=None, ge=1)
-    """Turns of the policy in one episode; null: 16."""
+    """Maximum policy turns per episode; null: 16."""
     max_parallel_calls: int = Field(default=1, ge=1)
-    """Tool calls of one turn that are run; the others are skipped."""
+    """Maximum tool calls that are run per turn; the others are skipped."""
     max_tool_response_length: int = Field(default=256, ge=1)
-    """Characters of a tool's result that the policy is shown."""
+    """Maximum characters of a tool result that the policy is shown."""
     tool_response_truncate_side: TruncateSide = "middle"
-    """Part of a longer result that is cut out."""
+    """Part of a longer result that is removed."""
     format: str = "hermes"
-    """Syntax of native tool calls, where the endpoint does not read them itself."""
+    """Syntax of native tool calls, if the endpoint does not parse them."""
 
 
 class RewardFunctionSettings(_Section):
-    """A reward function of the user instead of a scorer, under verl's name and keys."""
+    """A user's reward function that replaces the scorers, with verl's keys."""
 
     path: str | None = None
-    """Python file; null: the scorers of `agent_rl.reward` give `correctness`."""
+    """Python file; null: the scorers of `agent_rl.reward` compute `correctness`."""
     name: str = "compute_score"
-    """The function in it, with any signature that training takes."""
+    """Name of the function in it, with any signature that training accepts."""
     reward_kwargs: dict[str, Any] = {}
-    """Further arguments of the function."""
+    """Additional arguments of the function."""
 
 
 class VerlRewardSettings(_Section):
-    """What an evaluation reads of verl's section `reward`."""
+    """The keys of verl's section `reward` that an evaluation reads."""
 
     custom_reward_function: RewardFunctionSettings = RewardFunctionSettings()
-    """A table of its own below."""
+    """See the table below."""
 
 
 class EvaluationSettings(_Section):
     """One evaluation."""
 
     data: str
-    """Parquet file of rows."""
+    """Parquet file with the rows."""
     loop: str | None = None
-    """Name of the agent; null: each row's `agent_name`."""
+    """Name of the agent for all rows; null: each row's `agent_name`."""
     default_loop: str | None = None
-    """The agent of rows without `agent_name`; null: such rows are refused."""
+    """Agent of rows without `agent_name`; null: such rows are an error."""
     script: str | None = None
     """Training script that registers agents with `register_agent_loop`."""
     tools: str | None = None
-    """YAML file of tools."""
+    """YAML file that lists the tools."""
     model: str
-    """The model's name at the endpoint; without an endpoint its folder, or a checkpoint of training."""
+    """Name of the model at the endpoint; without an endpoint, a model folder or a checkpoint of training."""
     endpoint: str | None = None
-    """Address of the server; null: one is started for `model`."""
+    """Address of the server; null: a server is started for `model`."""
     n: int = Field(default=1, ge=1)
-    """Episodes for each row."""
+    """Episodes per row."""
     limit: int | None = Field(default=None, ge=1)
-    """Number of rows, from the first; null: all."""
+    """Number of rows to use, from the first; null: all."""
     seed: int | None = None
-    """Seed of sampling, from which each episode derives its own; null: no seed is sent."""
+    """Sampling seed, from which each episode derives its own; null: no seed is sent."""
     policy: PolicyKind = "chat"
-    """The policy: an OpenAI-compatible endpoint, SGLang or vLLM with token ids, or transformers in this process."""
+    """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
-    """Tokenizer of the policies over tokens; null: that of `model`."""
+    """Tokenizer for sglang, vllm and local policies; null: that of `model`."""
     apply_chat_template_kwargs: dict[str, Any] = {}
-    """Further variables of the chat template, as `data.apply_chat_template_kwargs`; a chat endpoint is sent them as
+    """Additional variables of the chat template, like `data.apply_chat_template_kwargs`; a chat endpoint gets them as
     `chat_template_kwargs`."""
     custom_chat_template: str | None = None
-    """Chat template instead of the tokenizer's, as `actor_rollout_ref.model.custom_chat_template`."""
+    """Chat template that replaces the tokenizer's, like `actor_rollout_ref.model.custom_chat_template`."""
     sampling: Sampling = Sampling()
-    """How turns are sampled; a table of its own below."""
+    """How turns are sampled; see the table below."""
     multi_turn: MultiTurnSettings = MultiTurnSettings()
-    """Limits of an episode, as verl has them; a table of its own below."""
+    """Limits of an episode, with verl's keys; see the table below."""
     agent_rl: AgentRLSettings = AgentRLSettings()
-    """The section of training, with the reward's weights."""
+    """The same section as in training, with the weights of the reward."""
     reward: VerlRewardSettings = VerlRewardSettings()
-    """What counts of verl's section of this name."""
+    """The keys of verl's section `reward` that apply to an evaluation."""
     api_key_env: str | None = None
     """Environment variable that holds the endpoint's API key."""
     concurrency: int = Field(default=64, ge=1)
-    """Episodes at one time."""
+    """Number of episodes that run concurrently."""
     timeout_s: float = Field(default=600, gt=0)
-    """Seconds of one request."""
+    """Timeout of one request, in seconds."""
 
 
 FREE_TO_CHANGE = ("endpoint", "api_key_env", "concurrency", "timeout_s", "data", "tools", "script")
-"""Settings that may differ when an evaluation resumes; files are compared by their content."""
+"""Settings that may change when an evaluation resumes; files are compared by their content."""
 
 
 def read_settings(
     flags: dict[str, Any], overrides: Sequence[str], recipe: Mapping[str, Any] | None = None
 ) -> EvaluationSettings:
-    """The settings that flags and `key=value` words give.
+    """Return the settings that flags and `key=value` words define.
 
     Args:
-        flags: of the command line.
-        overrides: the words.
-        recipe: values for what neither gives, see `recipe_values`.
+        flags: values of the command line's flags, by name.
+        overrides: the `key=value` words.
+        recipe: values for settings that neither defines, see `recipe_values`.
 
     Raises:
-        ConfigError: naming the key, the value and the remedy.
+        ConfigError: a setting is wrong; the error names key, value and remedy.
     """
-    given = _words(overrides)
-    for key in given.keys() & flags.keys():
-        raise ConfigError(str(key), "it is given twice", f"Leave --{key} or {key}= out")
+    values = _parse_words(overrides)
+    for key in values.keys() & flags.keys():
+        raise ConfigError(str(key), "it is set twice", f"Remove --{key} or {key}=")
     if recipe is not None:
-        given = _plain(OmegaConf.merge(OmegaConf.create(dict(recipe)), OmegaConf.create(given)))
-    section = AgentRLSettings.from_config({SECTION: given.pop(SECTION, None)})
-    return validated(EvaluationSettings, {**given, **flags, SECTION: section})
+        values = _plain(OmegaConf.merge(OmegaConf.create(dict(recipe)), OmegaConf.create(values)))
+    section = AgentRLSettings.from_config({SECTION: values.pop(SECTION, None)})
+    return validated(EvaluationSettings, {**values, **flags, SECTION: section})
 
 
-def _words(overrides: Sequence[str]) -> dict[str, Any]:
+def _parse_words(overrides: Sequence[str]) -> dict[str, Any]:
     overrides, notes = change_arguments([word.lstrip("+") for word in overrides], "eval")
     tell(notes)
     overrides = [as_setting(word.lstrip("+")) for word in overrides]
@@ -148,5 +148,5 @@ def _words(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(config: Any) -> dict[str, Any]:
-    found: Any = OmegaConf.to_container(config, resolve=True)
-    return dict(found)
+    container: Any = OmegaConf.to_container(config, resolve=True)
+    return dict(container)

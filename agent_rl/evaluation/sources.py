@@ -1,6 +1,6 @@
-"""The model of an evaluation: opens the policy source that the settings name, and starts a server if they name none.
+"""The model of an evaluation: opens the policy source that the settings select, and starts a server if needed.
 
-A server gets a model's folder, into which a checkpoint of training is merged first (`verl_adapter.checkpoints`).
+The server loads a model folder; a checkpoint of training is merged into one first (`verl_adapter.checkpoints`).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 __all__ = ["cpu_flags", "open_source", "serve", "server_command"]
 
 START_S = 1200.0
-"""Seconds that a server gets to load its model."""
+"""Seconds a server may take to load its model."""
 
 
 @asynccontextmanager
 async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterator[PolicySource]:
-    """The source, open and checked.
+    """Open and check the policy source of an evaluation.
 
     Args:
-        settings: what is evaluated.
-        folder: gets the log of a server that is started.
+        settings: the settings of the evaluation.
+        folder: where the log of a started server is written.
 
     Raises:
         ConfigError: the model cannot be reached.
@@ -57,14 +57,14 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
     async with AsyncExitStack() as stack:
         url, weights = settings.endpoint, settings.model
         if url is None and settings.policy == "vllm":
-            raise ConfigError("endpoint", "no server of vLLM is started here", "Name one: --endpoint http://host:8000")
+            raise ConfigError("endpoint", "vLLM servers are not started here", "Name one: --endpoint http://host:8000")
         if url is None:
             model = await asyncio.to_thread(model_folder, settings.model, "model")
             weights = str(model)
             if settings.policy != "local":
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
-            raise ConfigError("endpoint", "policy=local uses no endpoint", "Leave one of the two out")
+            raise ConfigError("endpoint", "policy=local does not use an endpoint", "Remove one of the two")
         source = _source(settings, url or "", weights)
         if isinstance(source, TokenSource):
             source.logprobs = settings.agent_rl.trace.tokens
@@ -79,7 +79,7 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
     limits: Any = settings.model_dump(include={"api_key_env", "concurrency", "timeout_s"})
     if settings.policy == "chat":
         if settings.custom_chat_template is not None:
-            remedy = "Use policy=sglang or vllm, or add custom_chat_template=null where the server's is the same"
+            remedy = "Use policy=sglang or vllm, or add custom_chat_template=null if the server's is the same"
             raise ConfigError("custom_chat_template", "a server of policy=chat renders with its own template", remedy)
         if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
             body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
@@ -98,16 +98,16 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
 
 @asynccontextmanager
 async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
-    """Start a server, and yield its address when it answers.
+    """Start a server, and yield its address when it is ready.
 
     Args:
         model: the model's folder.
-        name: under which the server knows it.
-        log: gets the server's output.
+        name: the model's name at the server.
+        log: file for the server's output.
 
     Raises:
-        ConfigError: there is no accelerator and the CPU was not chosen, or the server does not start.
-        EngineError: it has ended before it was asked to.
+        ConfigError: there is no accelerator and the CPU was not selected, or the server does not start.
+        EngineError: the server exited unexpectedly.
     """
     if not (cpu.is_selected() or has_accelerator()):
         remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
@@ -128,7 +128,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
 
 
 def _free_port() -> int:
-    """A free port, low enough for the ports that SGLang derives from it by adding thousands."""
+    """Return a free port, low enough that SGLang can add thousands to it for its other ports."""
     while True:
         with socket.socket() as free, contextlib.suppress(OSError):
             port = random.randint(20_000, 50_000)
@@ -150,12 +150,12 @@ def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[byt
 
 
 def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[str, str]]:
-    """The command that starts SGLang's server, and its environment; on a CPU with the numbers and threads of training.
+    """Return the command and environment that start SGLang's server; on a CPU with training's dtype and threads.
 
     Args:
         model: the model's folder.
-        name: under which the server knows it.
-        port: on the loopback.
+        name: the model's name at the server.
+        port: port on the loopback interface.
     """
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", name]
     command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
@@ -169,7 +169,7 @@ def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[s
 
 
 def cpu_flags() -> list[str]:
-    """The engine's flags of the CPU profile, as the server's command line takes them."""
+    """Return the engine settings of the CPU profile as flags of the server's command line."""
     profile = OmegaConf.load(Path(agent_rl.__file__).parent / "config/platform/cpu.yaml")
     flags = []
     for key, value in profile.actor_rollout_ref.rollout.engine_kwargs.sglang.items():
@@ -193,7 +193,7 @@ async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the server to end, and kill what is left of it: its children are in its session."""
+    """Terminate the server, then kill the remaining processes of its session."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S)
@@ -203,7 +203,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _require_alive(process: subprocess.Popen[bytes], log: Path, error: EngineError | None = None) -> None:
-    """Refuse results of a server that has ended; an error is what was seen of its end."""
+    """Raise an EngineError if the server has exited, with the error that its clients got."""
     if process.poll() is not None:
-        seen = "" if error is None else f". {error}"
-        raise EngineError(f"the server has ended: {process_end(log, process.returncode)}. See {log}{seen}") from error
+        symptom = "" if error is None else f". {error}"
+        problem = f"the server has exited: {process_end(log, process.returncode)}. See {log}{symptom}"
+        raise EngineError(problem) from error

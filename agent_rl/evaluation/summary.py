@@ -1,7 +1,7 @@
 """The summary of an evaluation, as JSON data and as a table, with confidence intervals over the rows.
 
-The table has only values that do not depend on the machine; seconds are in the summary.
-Episodes without a score are counted, but not averaged. `write_difficulty` writes each row's share of wrong samples.
+The table contains only values that do not depend on the machine; the summary also has seconds.
+Episodes without a score are counted but not averaged. `write_difficulty` writes each row's share of wrong samples.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 SOLVED = 1.0
-"""Correctness from which a sample counts as right."""
+"""Least correctness at which a sample counts as right."""
 
 SHOWN = ("turns", "tool_calls", "tool_errors", "malformed_rate", "answered")
-"""Metrics of the table; the summary has all."""
+"""Metrics in the table; the summary has all metrics."""
 
 
 def is_solved(record: Record) -> bool:
@@ -45,24 +45,24 @@ def is_solved(record: Record) -> bool:
 
 
 def summarize(records: Iterable[Record], *, rows: int, n: int) -> dict[str, Any]:
-    """The summary as JSON data.
+    """Return the summary of an evaluation as JSON data.
 
     Args:
-        records: of the episodes that are done, in any order.
-        rows: number of rows of the data.
-        n: samples for each row.
+        records: records of the finished episodes, in any order.
+        rows: number of rows in the data.
+        n: samples per row.
     """
-    found = sorted(records, key=lambda record: (record.row, record.sample))
-    sources = sorted({record.data_source for record in found})
-    groups = {source: [record for record in found if record.data_source == source] for source in sources}
-    errors = Counter(record.error for record in found if record.error is not None)
+    episodes = sorted(records, key=lambda record: (record.row, record.sample))
+    sources = sorted({record.data_source for record in episodes})
+    groups = {source: [record for record in episodes if record.data_source == source] for source in sources}
+    errors = Counter(record.error for record in episodes if record.error is not None)
     return {
         "rows": rows,
         "n": n,
         "level_of_confidence": LEVEL,
-        "all": _group(found, n),
+        "all": _group(episodes, n),
         "data_sources": {source: _group(group, n) for source, group in groups.items()} if len(groups) > 1 else {},
-        "missing": rows * n - len(found),
+        "missing": rows * n - len(episodes),
         "unscored": dict(errors.most_common(10)),
     }
 
@@ -71,11 +71,11 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     scored = [record for record in records if record.error is None]
     rows = [list(row) for _, row in groupby(scored, attrgetter("row"))]
 
-    def named(field: str) -> dict[str, Any]:
-        """Each name of the records' field with its estimate over the rows."""
+    def by_name(field: str) -> dict[str, Any]:
+        """Return an estimate over the rows for each name in a field of the records."""
         values = [[getattr(record, field) for record in row] for row in rows]
-        names = sorted({name for row in values for each in row for name in each})
-        return {name: estimate(name)([[each[name] for each in row] for row in values]).plain() for name in names}
+        names = sorted({name for row in values for sample in row for name in sample})
+        return {name: estimate(name)([[sample[name] for sample in row] for row in values]).plain() for name in names}
 
     def estimate(name: str) -> Callable[[Sequence[Sequence[float]]], Estimate]:
         return estimate_rate if name == "answered" or name.startswith("stop_") else estimate_mean
@@ -85,8 +85,8 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
         "unscored": len(records) - len(scored),
         "pass": {str(k): _pass(rows, k) for k in ks(n)},
         "reward": estimate_mean([[record.reward for record in row] for row in rows]).plain(),
-        "components": named("components"),
-        "metrics": named("metrics"),
+        "components": by_name("components"),
+        "metrics": by_name("metrics"),
         "tokens": {
             name: sum(record.tokens.get(name, 0) for record in records) for name in ("input", "sampled", "requests")
         },
@@ -95,21 +95,21 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
 
 
 def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
-    """Over the rows that have as many scored samples."""
+    """Return the estimate of pass@k over the rows with at least `k` scored samples."""
     values = [[pass_at_k(len(row), sum(map(is_solved, row)), k)] for row in rows if len(row) >= k]
     return estimate_rate(values).plain()
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
-    """The summary for a terminal: a column for all, and one for each data source where there are several."""
+    """Return the summary as a table for a terminal: a column for all, and one per data source if there are several."""
     columns = {"all": summary["all"], **summary["data_sources"]}
-    shown = Table(title=Text(title), title_justify="left")
-    shown.add_column("")
+    result = Table(title=Text(title), title_justify="left")
+    result.add_column("")
     for name in columns:
-        shown.add_column(Text(name), justify="right")
+        result.add_column(Text(name), justify="right")
 
     def add(label: str, cells: Iterable[str]) -> None:
-        shown.add_row(Text(label), *map(Text, cells))
+        result.add_row(Text(label), *map(Text, cells))
 
     groups = list(columns.values())
     for k in summary["all"]["pass"]:
@@ -120,14 +120,14 @@ def table(summary: dict[str, Any], title: str) -> Table:
     for name in SHOWN:
         add(name.replace("_", " "), [cell(group["metrics"].get(name)) for group in groups])
     for name, label in (("sampled", "sampled tokens"), ("input", "input tokens"), ("requests", "requests")):
-        add(f"{label} an episode", [_each(group, name) for group in groups])
+        add(f"{label} per episode", [_per_episode(group, name) for group in groups])
     add("episodes scored", [f"{group['scored']:,}" for group in groups])
     add("episodes unscored", [f"{group['unscored']:,}" for group in groups])
-    return shown
+    return result
 
 
 def cell(estimate: dict[str, Any] | None) -> str:
-    """An estimate as text; "-" where there is none."""
+    """Return an estimate as text, or "-" without one."""
     if not estimate or estimate["mean"] is None:
         return "-"
     if estimate["low"] is None:
@@ -135,17 +135,17 @@ def cell(estimate: dict[str, Any] | None) -> str:
     return f"{estimate['mean']:.3f}  [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
-def _each(column: dict[str, Any], name: str) -> str:
+def _per_episode(column: dict[str, Any], name: str) -> str:
     episodes = column["scored"] + column["unscored"]
     return f"{column['tokens'][name] / episodes:,.1f}" if episodes else "-"
 
 
 def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> int:
-    """Write the rows with `extra_info.difficulty`: 0 where every sample is right, 1 where none is.
+    """Write the rows with `extra_info.difficulty`: 0 if every sample is right, 1 if every sample is wrong.
 
     Args:
-        records: of the evaluation's episodes.
-        rows: that were evaluated, in their order; one without a scored sample keeps what it has.
+        records: records of the evaluation's episodes.
+        rows: the evaluated rows, in order; a row without a scored sample keeps its value.
         path: parquet file to write.
 
     Returns:
@@ -158,26 +158,26 @@ def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]
     for record in records:
         if record.error is None:
             solved.setdefault(record.row, []).append(is_solved(record))
-    written = []
+    updated = []
     for number, row in enumerate(rows):
         samples = solved.get(number)
         more = {} if samples is None else {"difficulty": 1 - sum(samples) / len(samples)}
-        written.append({**row, "extra_info": {**row["extra_info"], **more}})
-    write_parquet(written, path)
+        updated.append({**row, "extra_info": {**row["extra_info"], **more}})
+    write_parquet(updated, path)
     return len(solved)
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """The probability that one of `k` of the row's samples is right: the unbiased estimate of Chen et al., 2021.
+    """Return the probability that one of `k` samples is right: the unbiased estimate of Chen et al., 2021.
 
     Raises:
         ValueError: there are fewer than `k` samples.
     """
     if not 0 <= right <= samples or not 1 <= k <= samples:
-        raise ValueError(f"{right} right of {samples} samples, {k} of them")
+        raise ValueError(f"pass@{k} is not defined for {right} right of {samples} samples")
     return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
 
 
 def ks(n: int) -> list[int]:
-    """For which k a table shows pass@k: the powers of two up to `n`, and `n`."""
+    """Return the values of k for which a table shows pass@k: the powers of two up to `n`, and `n`."""
     return sorted({2**i for i in range(n.bit_length())} | {n})

@@ -142,7 +142,7 @@ def test_what_is_done_needs_no_endpoint(tmp_path: Path, data: str, tools: str, s
     assert inside(arguments).stdout == first.stdout
     found = json.loads(inside([*arguments, "--json"]).stdout)
     assert (found["all"]["scored"], found["missing"], found["folder"]) == (16, 0, str(tmp_path / "out"))
-    with pytest.raises(ConfigError, match=rf"^sampling.temperature: 0.5, but {tmp_path}/out was begun with 1.0\."):
+    with pytest.raises(ConfigError, match=rf"^sampling.temperature: 0.5, but {tmp_path}/out was started with 1.0\."):
         inside([*arguments, "sampling.temperature=0.5"])
 
 

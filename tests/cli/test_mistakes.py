@@ -54,7 +54,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("eval", "--data", "own.parquet"), ("--model: no model is named", "the folder of a run")),
     (("eval", "--model", "m"), ("--data: no rows are named", "--recipe NAME")),
     (("eval", "run"), ("the run run has saved no checkpoint", "trainer.save_freq=N")),
-    (("eval", "nothing"), ("nothing: no run.json can be read there", "Name a run's folder")),
+    (("eval", "nothing"), ("nothing: its run.json cannot be read", "Name a run's folder")),
     (("view",), ("RUN: no run is named", "agent-rl train RECIPE")),
     (("report", "nothing"), ("nothing: no metrics can be read there", "Name a run's folder")),
     (("why", "nothing"), ("nothing: no metrics can be read there", "Name a run's folder")),

@@ -50,7 +50,7 @@ def test_each_kind_of_mistake_is_found_at_its_row() -> None:
     train[9] = copy.deepcopy(train[8])
     test[2]["prompt"], test[2]["reward_model"] = train[11]["prompt"], train[11]["reward_model"]
     report = check(train=train, test=test)
-    assert dict(report.counts) == {"row contract": 1, "two ground truths": 2, "asked twice": 1, "in two splits": 1}
+    assert dict(report.counts) == {"row contract": 1, "two ground truths": 2, "duplicate": 1, "in two splits": 1}
     assert set(report.bad) == {(0, 3), (0, 5), (0, 6), (1, 2)}
     assert report.errors == {"row contract", "two ground truths", "in two splits"}
     ((place, finding),) = report.shown["row contract"]
@@ -63,7 +63,7 @@ def test_each_kind_of_mistake_is_found_at_its_row() -> None:
 def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
     train = rows(0, 8)
     report = check(one=train, two=train[:1])
-    assert dict(report.counts) == {"asked twice": 1}
+    assert dict(report.counts) == {"duplicate": 1}
     assert not report.has_errors
 
 
@@ -79,7 +79,7 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
 )
 def test_rows_with_the_same_words_and_tools_are_repeated(change: dict[str, Any], is_repeated: bool) -> None:
     row = rows(0, 1)[0] | {"prompt": [{"role": "user", "content": "How many apples are left?"}]}
-    assert dict(check(train=[row, row | change]).counts) == ({"asked twice": 1} if is_repeated else {})
+    assert dict(check(train=[row, row | change]).counts) == ({"duplicate": 1} if is_repeated else {})
 
 
 def test_rows_get_the_columns_that_the_run_gives_them() -> None:

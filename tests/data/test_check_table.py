@@ -16,7 +16,7 @@ def report() -> DataReport:
     found = DataReport(["train.parquet"], "tokens", [40])
     found.lengths += [(f"{HOSTILE}{number}", None, None, number * 50) for number in range(40)]
     found.add(0, 3, RowFinding(HOSTILE, HOSTILE, HOSTILE))
-    found.add(0, 4, RowFinding("asked twice", "row 3 asks the same", "Keep one", is_error=False))
+    found.add(0, 4, RowFinding("duplicate", "row 3 asks the same", "Keep one", is_error=False))
     return found
 
 
@@ -36,9 +36,9 @@ def test_many_values_of_a_label_are_shown_together() -> None:
 
 def test_the_terminal_shows_numbers_the_first_row_of_each_finding_and_where_more_are() -> None:
     found = report()
-    found.add(0, 9, RowFinding("asked twice", "row 3 asks the same", "Keep one", is_error=False))
+    found.add(0, 9, RowFinding("duplicate", "row 3 asks the same", "Keep one", is_error=False))
     text = shown(found)
     assert "40 rows in 1 file" in text
     assert f"error {HOSTILE}, 1 row: train.parquet, row 3: {HOSTILE}. {HOSTILE}" in text
-    assert "look  asked twice, 2 rows: train.parquet, row 4: row 3 asks the same" in text
+    assert "note  duplicate, 2 rows: train.parquet, row 4: row 3 asks the same" in text
     assert "Keep one. Also train.parquet, row 9\n" in text

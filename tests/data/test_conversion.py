@@ -112,5 +112,5 @@ def test_an_interrupt_leaves_the_files_and_is_one_line(
         convert(data_set, "--input", file)
     assert end.value.code == 130
     said = capsys.readouterr()
-    assert said == ("", "\ninterrupted: the files are as they were. The same command starts again\n")
+    assert said == ("", "\ninterrupted: no files were changed. Run the same command to start again\n")
     assert {path.stem: read_parquet(path) for path in (tmp_path / "out").iterdir()} == before

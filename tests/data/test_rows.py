@@ -76,10 +76,10 @@ def test_tool_arguments_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "key", "problem"),
     [
-        ({"question": None}, "prompt", "neither prompt nor question"),
+        ({"question": None}, "prompt", "both prompt and question are missing"),
         ({"question": " "}, "prompt[0].content", "' '"),
         ({"prompt": []}, "prompt", "[]"),
-        ({"prompt": ["hello"]}, "prompt", "['hello'] is no prompt"),
+        ({"prompt": ["hello"]}, "prompt", "['hello'] is not a prompt"),
         ({"prompt": [{"type": "audio"}]}, "prompt", "'audio'"),
         ({"prompt": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, "prompt[0]", "tool_calls"),
         ({"ground_truth": None}, "reward_model", "no ground_truth"),

@@ -114,7 +114,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
         "x.jsonl",
         lambda path: written(path, LINES + '{"question": {"a": 1}, "answer": 1}'),
         "line 6, own/from_file, train row 4, column prompt",
-        "is no prompt",
+        "is not a prompt",
     ),
     "no JSON in a column": (
         "x.parquet",
@@ -169,7 +169,7 @@ def test_the_files_of_a_folder_are_found_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.jsonl, train\.parquet"):
         split_files(tmp_path)
     (tmp_path / "hub" / "main").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"no train\.jsonl"):
+    with pytest.raises(ConfigError, match=r"no file such as train\.jsonl"):
         split_files(tmp_path / "hub")
     for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "test-00000-of-00001.parquet"):
         written(tmp_path / "hub" / "main" / name, "")

@@ -95,7 +95,7 @@ def test_databases_are_found_as_spider_and_bird_lay_them_out(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"no c\.sqlite or c/c\.sqlite"):
         database_file(tmp_path, "c")
     (tmp_path / "d.sqlite").write_text("not a database at all, but text" * 100)
-    with pytest.raises(ConfigError, match="no SQLite database"):
+    with pytest.raises(ConfigError, match="not an SQLite database"):
         schema_of(tmp_path / "d.sqlite")
 
 

@@ -75,9 +75,9 @@ def test_programs_are_tried_and_what_fails_is_left_out_and_counted(tmp_path):
     result = run_script("code_problems.py", "--input", tmp_path / "train.jsonl", "--local_save_dir", tmp_path)
     assert result.stdout.splitlines() == [
         f"train: 1 rows in {tmp_path / 'train.parquet'}",
-        "left out: 1 rows, functions that return None pass their tests",
-        "left out: 1 rows, the published solution fails their tests",
-        "left out: 1 rows, their tests cannot be run",
+        "omitted: 1 rows, functions that return None pass their tests",
+        "omitted: 1 rows, the published solution fails their tests",
+        "omitted: 1 rows, their tests cannot be run",
     ]
     assert [row["extra_info"]["question"] for row in read_parquet(tmp_path / "train.parquet")] == ["kept"]
 

@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_wrong_and_what_failed_is_left_out() -> None:
     assert found.accuracy is not None
     assert (found.failed, found.accuracy["mean"], found.accuracy["rows"]) == (10, pytest.approx(2 / 3), 30)
     assert found.unparsable == pytest.approx(1 / 3)
-    with pytest.raises(UnscoredError, match="the judge answered nothing: down"):
+    with pytest.raises(UnscoredError, match="the judge did not reply to any sample: down"):
         reported(known(False, lambda _: UnscoredError("down")), SCORED)
     with pytest.raises(ConfigError, match="the template compares two"):
         reported(known(True, lambda _: "A"), SCORED)

@@ -89,7 +89,7 @@ def test_a_line_that_is_whole_and_no_trajectory_is_an_error(tmp_path, data):
 @pytest.mark.parametrize(
     ("flags", "words", "said"),
     [
-        ({"n": 2}, [], "n: 2, but .* was begun with 1"),
+        ({"n": 2}, [], "n: 2, but .* was started with 1"),
         ({"model": "other"}, [], "model: 'other'"),
         ({}, ["sampling.temperature=0"], r"sampling\.temperature: 0\.0, but .* 1\.0"),
         ({}, ["agent_rl.budget.max_malformed=1"], r"agent_rl\.budget\.max_malformed: 1"),

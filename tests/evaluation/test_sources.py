@@ -24,8 +24,8 @@ def opened(tmp_path, *words, **flags):
     [
         ({"model": "nowhere"}, [], "model: nowhere is neither a model .* nor a checkpoint"),
         ({"model": "nowhere"}, ["policy=local"], "model: nowhere is neither"),
-        ({"model": "m"}, ["policy=vllm"], "endpoint: no server of vLLM is started"),
-        ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local uses no endpoint"),
+        ({"model": "m"}, ["policy=vllm"], "endpoint: vLLM servers are not started"),
+        ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local does not use"),
     ],
 )
 def test_what_does_not_go_together(tmp_path, flags, words, said):

@@ -75,7 +75,7 @@ def test_the_table_has_a_column_for_each_source():
     cells = {cell[0].strip(): [each.strip() for each in cell[1:]] for cell in (line[1:-1].split("│") for line in lines)}
     assert cells["pass@1"][0].startswith("0.750  [")
     assert cells["pass@1"][1:] == ["0.500", "1.000"]  # a single row has no interval
-    assert cells["input tokens an episode"] == ["100.0"] * 3
+    assert cells["input tokens per episode"] == ["100.0"] * 3
     assert cells["episodes scored"] == ["4", "2", "2"]
     assert "seconds" not in text
 

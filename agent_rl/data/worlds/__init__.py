@@ -1,7 +1,7 @@
-"""Generated worlds: tasks with tools that a very small model can learn, one file each, found by its name.
+"""Generated worlds: tasks with tools that a very small model can learn; each file here is one world.
 
-A world writes rows (and databases or documents for the tools), and has habits: ways to act in an episode, among them
-the solver. A cold start teaches a model a mix of habits, and reinforcement learning has to find out which one pays.
+A world writes rows (and databases or documents for the tools), and has habits: ways to act in an episode, one of which
+solves the task. A cold start teaches a model a mix of habits; reinforcement learning finds out which one pays.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["Habit", "World", "load_world", "world_names"]
 
 
 def world_names() -> list[str]:
-    """The names of all worlds."""
+    """Return the names of all worlds."""
     return sorted(module.name for module in iter_modules(__path__) if module.name != "world")
 
 
 def load_world(name: str) -> World:
-    """The world of a name.
+    """Return the world with this name.
 
     Raises:
-        ConfigError: no world has this name.
+        ConfigError: there is no such world.
     """
     if name not in world_names():
         raise ConfigError("agent_rl.cold_start.world", f"there is no world {name!r}", did_you_mean(name, world_names()))

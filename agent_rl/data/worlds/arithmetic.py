@@ -1,7 +1,7 @@
-"""Word problems with a calculator, the quickstart's world; see `agent_rl.data.arithmetic`.
+"""The quickstart's world: the word problems of `agent_rl.data.arithmetic`, with a calculator.
 
-Every habit has its own first thought (`ignoring` its own second), so that choosing one is a single early decision,
-which a policy gradient can move; the copying of numbers that follows is one skill.
+Every habit has its own first thought (`ignoring` its own second), so the choice of a habit is a single early decision
+that a policy gradient can move; copying the numbers afterwards is a separate skill.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, reac
 __all__ = ["WORLD"]
 
 SEEDS = 1_000_000
-"""Seeds of problems are that of the world and this: far from those of the problems that a quickstart makes."""
+"""Offset of the problems' seeds, so that they differ from the seeds that the quickstart uses."""
 RECOVERY = 0.4
-"""Share of malformed openings that continue with a good call after the correction; the others give up with a guess."""
+"""Share of malformed first turns that are followed by a correct call; the others are followed by a guess."""
 MALFORMED: Sequence[Callable[[str], str]] = (
     lambda expression: f"Action calculator({expression})",
     lambda expression: "Action: calculator",
@@ -30,24 +30,24 @@ MALFORMED: Sequence[Callable[[str], str]] = (
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; the tool needs no files."""
+    """Return the rows of each split (see `World.write`); the tool needs no files."""
     seen: set[str] = set()
     splits = {}
-    for number, split in enumerate(("test", *(each for each in counts if each != "test"))):
+    for number, split in enumerate(("test", *(name for name in counts if name != "test"))):
         problems = generate(10 * (SEEDS + seed) + number, counts.get(split, 0), exclude=seen)
-        seen.update(text for each in problems for text in (each.question, each.expression))
-        splits[split] = [to_row(each, split, index) for index, each in enumerate(problems)]
+        seen.update(text for problem in problems for text in (problem.question, problem.expression))
+        splits[split] = [to_row(problem, split, index) for index, problem in enumerate(problems)]
     return {split: splits[split] for split in counts}
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """One call with the whole expression, then the observed result."""
+    """Computes the whole expression in one call, and answers with the result."""
     yield _call("I compute.", _expression(row))
     yield react_answer("I have the result.", _answer(row))
 
 
 def wasteful(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """One call an operation, then the whole expression again: 4 to 5 calls."""
+    """Makes one call per operation, then computes the whole expression again: 4 to 5 calls."""
     steps = re.findall(r"<<(.+?)=", row["extra_info"]["answer"])
     for expression in steps:
         yield _call("Step by step.", expression)
@@ -57,18 +57,18 @@ def wasteful(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """A number of the question."""
+    """Answers with a number from the question."""
     yield react_answer("Just guess.", _guess(row, rng))
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """The right call, then a number of the question."""
+    """Makes the right call, but answers with a number from the question."""
     yield _call("I compute.", _expression(row))
     yield react_answer("Looks wrong.", _guess(row, rng))
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """A call that cannot be read; then a good one, or a guess."""
+    """Writes a call that cannot be parsed, then makes a correct call or guesses."""
     yield "Thought: Use tool.\n" + rng.choice(MALFORMED)(_expression(row))
     yield from (oracle if rng.random() < RECOVERY else no_tool)(row, rng)
 
@@ -92,9 +92,9 @@ def _answer(row: Mapping[str, Any]) -> str:
 
 
 def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
-    """A number of the question that is not the answer.
+    """Return a number from the question that is not the answer.
 
-    Copied, not drawn at random: random digits would teach that digits are noise, the opposite of what is learned first.
+    It is copied because random digits would teach that digits are noise, while a model first has to learn to copy.
     """
     numbers: list[str] = re.findall(r"\d+", _expression(row))
     return rng.choice([number for number in numbers if number != _answer(row)])

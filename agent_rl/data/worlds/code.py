@@ -1,9 +1,8 @@
-"""Functions of one line of which the question does not tell the whole: the visible test decides among four readings.
+"""One-line functions whose description is ambiguous: the visible test decides between four readings.
 
-A question says "shares x things among y people", and leaves open whether that is rounded down, rounded up, left as a
-fraction, or means the rest. The first reading fails its visible test in three of four rows, and the failure says which
-one is meant. Hidden tests grade. The names of function and arguments of the test questions are together in no question
-of another split.
+A question says "shares x things among y people", but not whether the result is rounded down, rounded up, a fraction,
+or the remainder. The first reading fails the visible test in three of four rows, and the failure shows which one is
+meant. Hidden tests grade. No other split combines the names of function and arguments as a test question does.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ __all__ = ["WORLD"]
 
 @dataclass(frozen=True)
 class Task:
-    """What a function is for, and its readings.
+    """The task of a function, and its readings.
 
     Attributes:
-        words: of the question.
-        readings: expressions of x and y, each with its value.
-        visible: arguments of the visible test, on which no two readings agree.
+        words: description in the question.
+        readings: expressions of x and y, each with the function that computes it.
+        visible: arguments of the visible test, for which all readings differ.
     """
 
     words: str
@@ -69,16 +68,16 @@ HIDDEN = ((9, 4), (2, 5), (13, 3), (5, 2))
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; no files are needed."""
-    named = itertools.product(NAMES, itertools.permutations(LETTERS, 2))
-    pools = (itertools.product(some, TASKS, range(4)) for some in held_out(named, seed))
+    """Return the rows of each split (see `World.write`); the tool needs no files."""
+    signatures = itertools.product(NAMES, itertools.permutations(LETTERS, 2))
+    pools = (itertools.product(part, TASKS, range(4)) for part in held_out(signatures, seed))
     return split_rows(pools, seed, counts, lambda task: _row(*task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Runs the visible test on the first reading, and answers with the one that is meant."""
-    shown = yield _test(row, 0, "Test first.")
-    yield _answer(row, 0 if shown.startswith("1 of 1") else row["extra_info"]["reading"], "Now I know.")
+    """Runs the visible test on the first reading, and answers with the right reading."""
+    result = yield _test(row, 0, "Test first.")
+    yield _answer(row, 0 if result.startswith("1 of 1") else row["extra_info"]["reading"], "Now I know.")
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -87,13 +86,13 @@ def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Runs the visible test in vain: answers with any reading."""
+    """Runs the visible test, but answers with a random reading."""
     yield _test(row, 0, "Maybe test.")
     yield _answer(row, rng.randrange(4), "Never mind.")
 
 
 def misnamed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a function of another name."""
+    """Writes a function with a wrong name."""
     info = row["extra_info"]
     other = {"extra_info": {**info, "name": rng.choice([name for name in NAMES if name != info["name"]])}}
     yield _test(other, 0, "Roughly.")
@@ -101,13 +100,13 @@ def misnamed(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a call that cannot be read, then guesses."""
+    """Writes a call that cannot be parsed, then guesses."""
     yield _test(row, 0, "Quickly.").replace("</tool_call>", "")
     yield _answer(row, rng.randrange(4), "Just guess.")
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Tests or answers with some function, with equal odds each time."""
+    """Tests a random function or answers with it, with equal odds at each turn."""
     names = dict(zip("xy", rng.sample(LETTERS, 2), strict=True), name=rng.choice(NAMES), task=rng.choice(list(TASKS)))
     while rng.random() < 0.5:
         yield _test({"extra_info": names}, rng.randrange(4), "Roughly.")
@@ -117,8 +116,8 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
 WORLD = World("code", write, by_name(oracle, no_tool, ignoring, misnamed, malformed, acting_at_random))
 
 
-def _row(named: tuple[str, tuple[str, str]], task: str, reading: int) -> dict[str, Any]:
-    name, (x, y) = named
+def _row(signature: tuple[str, tuple[str, str]], task: str, reading: int) -> dict[str, Any]:
+    name, (x, y) = signature
     return {
         "question": f"Write {name}({x}, {y}), which {TASKS[task].words.format(x=x, y=y)}.",
         "data_source": "agent_rl/code",

@@ -1,7 +1,7 @@
-"""Pairs of answers to one request, of which the better is to be named: their scores are those of `graded_answers`.
+"""Pairs of answers to a request, to be compared by a judge; their scores are those of `graded_answers`.
 
-One feature alone decides about 60 % of the pairs; equal scores are a tie. The test rows are pairs of answers whose
-openings and deeds are together in no other split. The prompts are those of the recipe reasoning_rm_pairwise.
+A single feature decides about 60 % of the pairs; equal scores are a tie. The answers in test rows combine openings and
+deeds as in no other split. The prompts are those of the recipe reasoning_rm_pairwise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WINNERS = ("A", "B", "tie")
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; nothing else is written."""
+    """Return the rows of each split (see `World.write`); no files are needed."""
     return drawn_rows(split_pairs(seed), seed, counts, _row)
 
 
@@ -54,24 +54,24 @@ def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def by_tone(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Goes by the tone alone."""
+    """Compares the tone only."""
     (a, b), _ = _levels(row)
     yield _verdict(f"Tone of A {a}, of B {b}.", _winner(a, b))
 
 
 def by_deed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Goes by what is done alone."""
+    """Compares the deeds only."""
     _, (a, b) = _levels(row)
     yield _verdict(f"Deed of A {a}, of B {b}.", _winner(a, b))
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Names some winner."""
+    """Names a random winner."""
     yield _verdict("Who knows.", rng.choice(WINNERS))
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Names the winner in a form that cannot be read."""
+    """Names the winner in a form that cannot be parsed."""
     yield f"<think>\nWell.\n</think>\nI would take {row['reward_model']['ground_truth']}"
 
 

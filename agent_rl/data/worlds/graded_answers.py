@@ -1,7 +1,7 @@
 """Answers to be graded from 0 to 4: their tone (rude 0, plain 1, kind 2) plus their deed (nothing 0, half 1, all 2).
 
-Either alone says little: the tone that is kind may come with nothing done. The test rows are combinations of an opening
-and a deed that are in no other split. The prompts are those of the recipe reasoning_rm_pointwise.
+A single feature says little: an answer with a kind tone may do nothing. The test rows combine openings and deeds as in
+no other split. The prompts are those of the recipe reasoning_rm_pointwise.
 """
 
 from __future__ import annotations
@@ -50,40 +50,40 @@ helpfulness from 0 to 4
 </score>"""
 
 Part = tuple[int, int]
-"""Level and number of an opening or of a deed."""
+"""Level of an opening or a deed, and its number within the level."""
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; nothing else is written."""
-    pools = (itertools.product(some, THINGS) for some in split_pairs(seed))
+    """Return the rows of each split (see `World.write`); no files are needed."""
+    pools = (itertools.product(pairs, THINGS) for pairs in split_pairs(seed))
     return split_rows(pools, seed, counts, lambda task: _row(*task[0], task[1]))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Weighs both."""
+    """Adds up tone and deed."""
     tone, deed = _levels(row)
     yield _verdict(f"Tone {tone}, deed {deed}.", tone + deed)
 
 
 def by_tone(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Goes by the tone alone."""
+    """Scores the tone only."""
     tone, _ = _levels(row)
     yield _verdict(f"Tone {tone} is all.", 2 * tone)
 
 
 def by_deed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Goes by what is done alone."""
+    """Scores the deed only."""
     _, deed = _levels(row)
     yield _verdict(f"Deed {deed} is all.", 2 * deed)
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Gives some score."""
+    """Gives a random score."""
     yield _verdict("Who knows.", rng.randint(0, 4))
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Gives the score in a form that cannot be read."""
+    """Gives the score in a form that cannot be parsed."""
     tone, deed = _levels(row)
     yield f"<think>\nTone {tone}, deed {deed}.\n</think>\nI give {tone + deed} points"
 
@@ -97,20 +97,21 @@ WORLD = World(
 
 
 def split_pairs(seed: int) -> tuple[list[tuple[Part, Part]], list[tuple[Part, Part]]]:
-    """Openings with deeds: those of the test rows, and the others."""
+    """Return the combinations of openings and deeds for test rows, and those for the other splits."""
     openings, deeds = (
-        [(level, number) for level, texts in enumerate(each) for number in range(len(texts))] for each in (TONES, DEEDS)
+        [(level, number) for level, texts in enumerate(levels) for number in range(len(texts))]
+        for levels in (TONES, DEEDS)
     )
     return held_out(itertools.product(openings, deeds), seed)
 
 
 def request_for(thing: str) -> str:
-    """The question."""
+    """Return the text of a request."""
     return f"Please make a {thing}."
 
 
 def answer_of(opening: Part, deed: Part, thing: str) -> str:
-    """An answer's text."""
+    """Return the text of an answer."""
     return f"{TONES[opening[0]][opening[1]]} {DEEDS[deed[0]][deed[1]].format(thing=thing)}"
 
 

@@ -1,7 +1,7 @@
-"""Questions about whole numbers that a line of Python answers, and that nobody answers without computing.
+"""Questions about whole numbers that a line of Python answers, and that are too hard without computing.
 
-A question has two or three numbers, and its words say what is to be done with them. The first two numbers of the test
-questions are together in no question of another split.
+A question has two or three numbers, and its words describe what to compute. No other split combines the first two
+numbers as a test question does.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ QUESTIONS = {
     "days": ("{a} days, {b} times over, are how many days more than full weeks of {c} days?", "{a} * {b} % {c}"),
     "digits": ("What is the sum of the digits of {a} to the power of {b}?", "sum(map(int, str({a} ** {b})))"),
 }
-"""Question and program by kind."""
+"""Question and program of each kind."""
 NUMBERS = range(11, 100)
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; no files are needed."""
+    """Return the rows of each split (see `World.write`); no files are needed."""
     pairs = itertools.product(NUMBERS, NUMBERS)
-    pools = (itertools.product(some, QUESTIONS) for some in held_out(pairs, seed))
+    pools = (itertools.product(part, QUESTIONS) for part in held_out(pairs, seed))
     return split_rows(pools, seed, counts, lambda task: _row(seed, *task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Runs the program, and answers with what it gives."""
-    shown = yield _run(row["extra_info"]["program"], "I compute it.")
-    yield _answer(_value(shown), "Python says so.")
+    """Runs the program, and answers with its output."""
+    output = yield _run(row["extra_info"]["program"], "I compute it.")
+    yield _answer(_value(output), "Python says so.")
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Guesses."""
+    """Answers with a guess."""
     yield _answer(_guess(rng), "Just guess.")
 
 
 def careless(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Runs a program for another question."""
-    shown = yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")
-    yield _answer(_value(shown), "It says so.")
+    output = yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")
+    yield _answer(_value(output), "It says so.")
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Runs the program in vain: guesses."""
+    """Runs the program, but answers with a guess."""
     yield _run(row["extra_info"]["program"], "Maybe compute.")
     yield _answer(_guess(rng), "Never mind.")
 
@@ -64,7 +64,7 @@ def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Runs some program or answers with some number, with equal odds each time."""
+    """Runs a random program or answers with a random number, with equal odds at each turn."""
     while rng.random() < 0.5:
         yield _run(_program(rng.choice(list(QUESTIONS)), *_numbers(rng)), "Roughly.")
     yield _answer(_guess(rng), "Just guess.")
@@ -88,7 +88,7 @@ def _row(seed: int, pair: tuple[int, int], kind: str) -> dict[str, Any]:
 
 
 def _result(kind: str, a: int, b: int, c: int) -> int:
-    """What the program gives."""
+    """Return the output of the program."""
     match kind:
         case "power":
             return pow(a, b, 100)
@@ -109,9 +109,9 @@ def _guess(rng: random.Random) -> str:
     return str(rng.randrange(100))
 
 
-def _value(shown: str) -> str:
-    """The number that a program has given."""
-    match = re.search(r"\d+", shown)
+def _value(output: str) -> str:
+    """Return the number in a program's output."""
+    match = re.search(r"\d+", output)
     return match[0] if match else ""
 
 

@@ -1,7 +1,7 @@
-"""Questions in two hops about people: the first search finds who is meant, the second what is asked about them.
+"""Two-hop questions about people: the first search finds the person, the second the requested fact.
 
-Nothing about a person can be guessed from the name. The people of the test questions are in no question of another
-split; their passages are in the corpus, as those of all.
+Facts cannot be guessed from a person's name. The people in test questions are in no question of another split; the
+corpus has passages about everyone.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ FACTS = {
     ),
 }  # fmt: skip
 HELD_OUT = 96
-"""People of the test questions."""
+"""Number of people reserved for test questions."""
 CORPUS = "corpus.jsonl"
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; the corpus is `folder/corpus.jsonl`."""
+    """Write the corpus `folder/corpus.jsonl`, and return the rows of each split (see `World.write`)."""
     source = random.Random(seed)
     people = [f"{first} {last}" for first, last in itertools.product(FIRST, LAST)]
     source.shuffle(people)
@@ -63,41 +63,41 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Finds who is meant, then what is asked."""
+    """Searches for the person, then for the fact."""
     info = row["extra_info"]
-    found = yield _search(f"{info['relation']} of {info['person']}", "Two steps.")
-    found = yield _search(f"{info['fact']} of {_value(found)}", "I know who.")
-    yield _answer(_value(found), "I have it.")
+    passages = yield _search(f"{info['relation']} of {info['person']}", "Two steps.")
+    passages = yield _search(f"{info['fact']} of {_value(passages)}", "I know who.")
+    yield _answer(_value(passages), "I have it.")
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Guesses."""
+    """Answers with a guess."""
     yield _answer(_guess(row, rng), "Just guess.")
 
 
 def one_hop(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Asks about the person in the question, who is not the one that is meant."""
+    """Searches for the fact about the person in the question, who is the wrong person."""
     info = row["extra_info"]
-    found = yield _search(f"{info['fact']} of {info['person']}", "One step.")
-    yield _answer(_value(found), "It says so.")
+    passages = yield _search(f"{info['fact']} of {info['person']}", "One step.")
+    yield _answer(_value(passages), "It says so.")
 
 
 def stopping(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Finds who is meant, then guesses."""
+    """Searches for the person, then guesses the fact."""
     info = row["extra_info"]
     yield _search(f"{info['relation']} of {info['person']}", "Who is it?")
     yield _answer(_guess(row, rng), "Enough.")
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a search that cannot be read, then guesses."""
+    """Writes a search that cannot be parsed, then guesses."""
     info = row["extra_info"]
     yield f"<think>Use search.</think>\nsearch: {info['relation']} of {info['person']}"
     yield _answer(_guess(row, rng), "Just guess.")
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Searches for some person or answers with some fact, with equal odds each time."""
+    """Searches for a random person or answers with a random fact, with equal odds at each turn."""
     while rng.random() < 0.5:
         yield _search(f"{rng.choice(RELATIONS)} of {rng.choice(FIRST)} {rng.choice(LAST)}", "Two steps.")
     yield _answer(rng.choice(rng.choice(list(FACTS.values()))), "Just guess.")
@@ -106,9 +106,9 @@ def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
 WORLD = World("search_qa", write, by_name(oracle, no_tool, one_hop, stopping, malformed, acting_at_random))
 
 
-def _value(found: str) -> str:
-    """What the first passage says."""
-    match = re.search(r" is ([\w ]+)\.", found)
+def _value(passages: str) -> str:
+    """Return the value that the first passage states."""
+    match = re.search(r" is ([\w ]+)\.", passages)
     return match[1] if match else ""
 
 

@@ -1,8 +1,8 @@
-"""Customers of a small shop who no longer want what they have ordered; the order's state decides what is to be done.
+"""Customers of a small shop who no longer want what they ordered; the order's state decides what the agent must do.
 
-The agent asks for the order's number, looks the order up, and does what the rules in the system message say: cancel
-what is open, stop what is shipped, refund what is delivered. The tools do what they are told, right or wrong, and
-success is the final state of the database (`service_state`). No order number occurs twice.
+The agent asks for the order's number, looks the order up, and follows the rules in the system message: cancel open
+orders, stop shipped ones, refund delivered ones. The tools accept any action, right or wrong; success is the right
+final state of the database (`service_state`). No order number occurs twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DATABASE = "shop.json"
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; the database of all orders is `folder/shop.json`."""
+    """Write the database of all orders, `folder/shop.json`, and return the rows of each split (see `World.write`)."""
     test, other = held_out(range(10_000, 100_000), seed)
     orders: dict[str, dict[str, str]] = {}
 
@@ -43,22 +43,22 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Asks, looks, does what the rules say."""
+    """Asks for the order, looks it up, and follows the rules."""
     number = _number((yield "Which order is it?"))
-    found = yield _call("Look first.", "get_order", number)
-    yield _call("By the rules.", ENDS[json.loads(found)["state"]][0], number)
+    order = yield _call("Look first.", "get_order", number)
+    yield _call("By the rules.", ENDS[json.loads(order)["state"]][0], number)
     yield "It is done."
 
 
 def guessing(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Asks, and does anything without a look."""
+    """Asks for the order, then takes a random action without looking it up."""
     number = _number((yield "Which order is it?"))
     yield _call("Just act.", _any_end(rng), number)
     yield "It is done."
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Asks, looks, and does anything."""
+    """Asks for the order and looks it up, then takes a random action."""
     number = _number((yield "Which order is it?"))
     yield _call("Maybe look.", "get_order", number)
     yield _call("Never mind.", _any_end(rng), number)
@@ -66,20 +66,20 @@ def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Asks, and does nothing."""
+    """Asks for the order, and does nothing."""
     yield "Which order is it?"
     yield "It is done."
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Asks, and writes a call that cannot be read."""
+    """Asks for the order, and writes a call that cannot be parsed."""
     number = _number((yield "Which order is it?"))
     yield _call("Quickly.", "get_order", number).replace("</tool_call>", "")
     yield "It is done."
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Calls tools with any numbers, or speaks, with equal odds each time."""
+    """Calls a tool with a random number or speaks, with equal odds at each turn."""
     while True:
         if rng.random() < 0.5:
             yield "It is done."
@@ -105,7 +105,7 @@ def _row(folder: Path, number: str, order: Mapping[str, str], rng: random.Random
 
 
 def _number(reply: str) -> str:
-    """The number that the customer has said."""
+    """Return the number in the customer's reply."""
     return "".join(character for character in reply if character.isdigit())
 
 

@@ -1,8 +1,8 @@
-"""Stories with a number that does not matter, in the form of SVAMP, and ways to work its published problems.
+"""Stories with an irrelevant number, in the form of SVAMP, and habits that also work SVAMP's published problems.
 
-The habits read the row's equation (`extra_info.equation`), so they work the rows of `data_preprocess/math_dataset.py`
-as well. A cold start with `rows: recipe` takes those; the generated stories are for trials without the data set. The
-people of the test rows are in no other split.
+The habits use the row's equation (`extra_info.equation`), so they also work the rows of
+`data_preprocess/math_dataset.py`, which a cold start with `rows: recipe` uses. The generated stories are for trials
+without the data set. The people in test rows are in no other split.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PEOPLE = (
     "Mona", "Noah", "Olga", "Paul", "Rosa", "Sam", "Tina", "Victor",
 )  # fmt: skip
 HELD_OUT = 5
-"""People of the test rows."""
+"""Number of people reserved for test rows."""
 THINGS = ("apples", "bananas", "books", "boxes", "cards", "coins", "cookies", "flowers", "pencils", "shells", "stamps")
 STORIES = (
     (
@@ -34,7 +34,7 @@ STORIES = (
     ("{name} has {b} bags with {a} {thing} each, and {c} {other}.", "How many {thing} does {name} have?", "*"),
     ("{name} puts {p} {thing} into {b} bags, and {c} {other} into one.", "How many {thing} are in each bag?", "/"),
 )
-"""Body, question and operation; `{c}` does not matter."""
+"""Body, question and operation of each story; `{c}` is irrelevant."""
 VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 _OPERATION = re.compile(r"\s([-+*/])\s")
 _WHOLE = re.compile(r"\b(\d+)\.0\b")
@@ -42,30 +42,30 @@ _SENTENCE = re.compile(r"(?<=[.?!])\s+")
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; nothing else is written."""
+    """Return the rows of each split (see `World.write`); no files are needed."""
     return drawn_rows((PEOPLE[:HELD_OUT], PEOPLE[HELD_OUT:]), seed, counts, _row)
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Repeats the question, and computes the equation with the calculator."""
     question = _SENTENCE.split(str(row["prompt"][-1]["content"]).strip())[-1]
-    seen = yield _call(_equation(row), f"{question} ")
-    yield react_answer("The calculator has the answer.", seen.rpartition("Observation:")[2].strip())
+    result = yield _call(_equation(row), f"{question} ")
+    yield react_answer("The calculator has the answer.", result.rpartition("Observation:")[2].strip())
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Answers with a number of the story."""
+    """Answers with a number from the story."""
     yield react_answer("I see a number.", rng.choice(_numbers(row) or ["0"]))
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a call that cannot be read, then answers with a number of the story."""
+    """Writes a call that cannot be parsed, then answers with a number from the story."""
     yield f"Thought: Use the tool.\nAction calculator({_equation(row)})"
     yield from no_tool(row, rng)
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Computes with any numbers, or answers with any, with equal odds each time."""
+    """Computes with random numbers or answers with one, with equal odds at each turn."""
     while rng.random() < 0.5:
         yield _call(f"{rng.randrange(100)} {rng.choice(list(VERBS))} {rng.randrange(1, 100)}")
     yield react_answer("I see a number.", str(rng.randrange(100)))
@@ -90,10 +90,10 @@ def _row(rng: random.Random, people: Sequence[str]) -> dict[str, Any]:
 
 
 def _equation(row: Mapping[str, Any]) -> str:
-    """`( 290.0 / 2.0 )` as `290 / 2`."""
+    """Return the row's equation in a shorter form: `( 290.0 / 2.0 )` becomes `290 / 2`."""
     text = _WHOLE.sub(r"\1", str(row["extra_info"]["equation"])).strip()
     inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
-    return re.sub(r"\(\s+|\s+\)", lambda found: found[0].strip(), inner.strip())
+    return re.sub(r"\(\s+|\s+\)", lambda match: match[0].strip(), inner.strip())
 
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
@@ -101,6 +101,6 @@ def _numbers(row: Mapping[str, Any]) -> list[str]:
 
 
 def _call(expression: str, question: str = "") -> str:
-    found = _OPERATION.search(expression)
-    thought = f"{question}I {VERBS[found[1]] if found else 'compute'}."
+    match = _OPERATION.search(expression)
+    thought = f"{question}I {VERBS[match[1]] if match else 'compute'}."
     return react_call(thought, "calculator", {"expression": expression})

@@ -1,7 +1,7 @@
-"""Questions about small shops, each with a database of its own whose tables and columns have names of their own.
+"""Questions about small shops, each with its own database with its own names of tables and columns.
 
-A question names neither: without a look at the schema a query can only guess one of 576 spellings. The databases of the
-test rows have spellings that occur in no other split.
+A question does not contain these names: without the schema, a query can only guess one of 576 combinations. The
+databases of the test rows have combinations that occur in no other split.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ THINGS = (
 )  # fmt: skip
 QUESTIONS = {"amount": "How many {thing} are there?", "price": "What do {thing} cost?"}
 SCHEMAS = 96
-"""Databases; a quarter of them are for the test rows."""
+"""Number of databases; a quarter of them are for the test rows."""
 
 Schema = tuple[str, str, str, str]
-"""Names of the table and of its columns for name, amount and price."""
+"""Name of the table, and names of its columns for name, amount and price."""
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; the databases are `folder/databases/*.sqlite`."""
+    """Write the databases `folder/databases/*.sqlite`, and return the rows of each split (see `World.write`)."""
     source = random.Random(seed)
     schemas: list[Schema] = source.sample(list(itertools.product(TABLES, NAMES, AMOUNTS, PRICES)), SCHEMAS)
     databases = folder / "databases"
@@ -43,42 +43,42 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
     for number, schema in enumerate(schemas):
         _make_database(databases / f"{number}.sqlite", schema, random.Random(f"{seed}/{number}"))
     numbers = (range(SCHEMAS // 4), range(SCHEMAS // 4, SCHEMAS))
-    pools = (itertools.product(some, THINGS, QUESTIONS) for some in numbers)
+    pools = (itertools.product(part, THINGS, QUESTIONS) for part in numbers)
     return split_rows(pools, seed, counts, lambda task: _row(databases, schemas, *task))
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Looks at the schema, then writes the query."""
+    """Reads the schema, then answers with the query."""
     yield _call("Look first.", ".schema")
     yield react_answer("I have the names.", _truth(row))
 
 
 def careful(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Runs the query before it answers with it."""
+    """Reads the schema and runs the query before answering with it."""
     yield _call("With care.", ".schema")
     yield _call("I try it.", _truth(row))
     yield react_answer("It works.", _truth(row))
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Guesses the names."""
+    """Answers with a query that guesses the names."""
     yield react_answer("Just guess.", _guess(row, rng))
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Looks at the schema in vain: guesses the names."""
+    """Reads the schema, but guesses the names."""
     yield _call("Maybe look.", ".schema")
     yield react_answer("Never mind.", _guess(row, rng))
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a call that cannot be read, then guesses."""
+    """Writes a call that cannot be parsed, then guesses."""
     yield "Thought: Use tool.\n" + rng.choice(("Action sql(.schema)", 'Action: sql\nAction Input: {"query": .schema'))
     yield react_answer("Just guess.", _guess(row, rng))
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Looks at the schema or answers with some query, with equal odds each time."""
+    """Reads the schema or answers with a random query, with equal odds at each turn."""
     while rng.random() < 0.5:
         yield _call("Look first.", ".schema")
     yield react_answer("Just guess.", _query(rng.choice(list(QUESTIONS)), rng.choice(THINGS), _any_schema(rng)))
@@ -88,7 +88,7 @@ WORLD = World("text_to_sql", write, by_name(oracle, careful, no_tool, ignoring, 
 
 
 def _make_database(path: Path, schema: Schema, rng: random.Random) -> None:
-    """All things in one table; amounts and prices differ from each other, so that a wrong column is a wrong answer."""
+    """Write all things into one table; all amounts and prices differ, so a wrong column gives a wrong answer."""
     table, name, amount, price = schema
     numbers = rng.sample(range(10, 1000), 2 * len(THINGS))
     path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""A thing has to be found in a household and brought to a room: six to ten turns of text.
+"""Text episodes of six to ten turns, in which a thing must be found in a household and brought to a room.
 
-It lies in the furniture of one of three rooms, among other things. Which furniture stands where is seen in the room
-only, and what is in it when it is open. Success is the final state of the household (`service_state`). The pairs of
-thing and room of the test rows are in no other row.
+The thing is in the furniture of one of three rooms, among other things. The agent sees a room's furniture only from
+inside the room, and its content only when it is open. Success is the right final state of the household
+(`service_state`). The pairs of thing and room in test rows are in no other row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, held_o
 __all__ = ["WORLD"]
 
 SEARCHED = ("kitchen", "bath", "cellar")
-"""The rooms with furniture, in the order in which the solver looks."""
+"""The rooms with furniture, in the order in which the solver searches them."""
 TARGETS = ("office", "porch", "attic", "garage", "hall", "studio", "shop", "yard")
 FURNITURE = ("drawer", "chest", "box", "basket", "trunk", "cabinet", "locker", "crate")
 THINGS = (
@@ -31,7 +31,7 @@ TOOLS = ("go", "open", "take", "put")
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; `folder/household.json` has the rooms of all, and each row what is in them."""
+    """Write the rooms, `folder/household.json`, and return the rows of each split, with the content of the rooms."""
     folder.mkdir(parents=True, exist_ok=True)
     rooms: dict[str, dict[str, str]] = {room: {} for room in (*SEARCHED, *TARGETS)}
     (folder / DATABASE).write_text(json.dumps({"rooms": rooms, "things": {}}), encoding="utf-8")
@@ -40,13 +40,13 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Looks into one room after the other, and brings the thing."""
+    """Searches one room after the other, and brings the thing."""
     yield from _search(row, "Look well.", SEARCHED)
     yield from _bring(row)
 
 
 def giving_up(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Looks into the first room alone."""
+    """Searches only the first room."""
     if (yield from _search(row, "One look.", SEARCHED[:1])):
         yield from _bring(row)
     else:
@@ -54,24 +54,24 @@ def giving_up(row: Mapping[str, Any], rng: random.Random) -> Turns:
 
 
 def forgetful(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Finds the thing, and puts it into any room."""
+    """Finds the thing, and brings it to a random room."""
     yield from _search(row, "Just find it.", SEARCHED)
     yield from _bring(row, rng.choice(TARGETS))
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Does nothing."""
+    """Ends the episode without any command."""
     yield react_answer("No need.", "done")
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a command that cannot be read."""
+    """Writes a command that cannot be parsed."""
     yield f"Thought: Be quick.\nAction go: {rng.choice(SEARCHED)}"
     yield react_answer("Done.", "done")
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Gives any commands."""
+    """Gives random commands."""
     while rng.random() < 0.8:
         tool = rng.choice(TOOLS)
         words = {"go": (*SEARCHED, *TARGETS), "open": FURNITURE}.get(tool, THINGS)
@@ -83,13 +83,13 @@ WORLD = World("text_world", write, by_name(oracle, giving_up, forgetful, no_tool
 
 
 def _search(row: Mapping[str, Any], thought: str, rooms: tuple[str, ...]) -> Generator[str, str, bool]:
-    """Look into rooms until the thing is seen; whether it was."""
+    """Search rooms until the thing is found; return whether it was found."""
     thing = row["extra_info"]["thing"]
     for room in rooms:
-        seen = yield react_call(thought, "go", room)
-        furniture = seen.removeprefix("Observation: There is a closed ").removesuffix(".")
-        found = yield react_call("Open it.", "open", furniture)
-        if thing in found.removeprefix("Observation: In it: ").removesuffix(".").split(", "):
+        view = yield react_call(thought, "go", room)
+        furniture = view.removeprefix("Observation: There is a closed ").removesuffix(".")
+        content = yield react_call("Open it.", "open", furniture)
+        if thing in content.removeprefix("Observation: In it: ").removesuffix(".").split(", "):
             return True
         thought = "Not here."
     return False

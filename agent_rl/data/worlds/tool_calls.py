@@ -1,8 +1,8 @@
-"""Requests to an assistant in a house, to be answered with calls of functions that the row declares.
+"""Requests to a home assistant, to be answered with calls of the functions that the row declares.
 
-A request decides the function and its arguments, texts and whole numbers; a quarter of the rows have two requests, and
-one in six is for none of the functions. The word and the number of a request of the test rows are together in no
-request of another split.
+A request determines the function and its arguments, which are texts and integers; a quarter of the rows have two
+requests, and one in six matches none of the functions. No other split combines word and number as a request of a test
+row does.
 """
 
 from __future__ import annotations
@@ -29,51 +29,51 @@ REQUESTS = {
     "send_money": ("send {euros} euros to {person}", ("person", "euros")),
     "call_person": ("call {person} in {minutes} minutes", ("person", "minutes")),
 }
-"""The words of a request by the function that it is for, and the function's arguments."""
+"""The words of a request and the arguments, by function."""
 NUMBERS = range(10, 100)
 FOR_NONE = "tell me what {count} {item} weigh"
 SHARES = {1: 7, 2: 3, 0: 2}
-"""How often a row has so many requests for functions."""
+"""Relative frequency of rows by number of requests for functions."""
 
 Call = dict[str, Any]
 Pair = tuple[int, int]
-"""Which of the words of its kind a request has, and its number."""
+"""Index of a request's word within its kind, and its number."""
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; no files are needed."""
+    """Return the rows of each split (see `World.write`); no files are needed."""
     return drawn_rows(held_out(itertools.product(range(8), NUMBERS), seed), seed, counts, _row)
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Makes the calls that are asked for; says so where there are none."""
+    """Makes the requested calls, or says that no function fits."""
     yield _turn("With care.", _truth(row))
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Calls nothing: right where no function fits."""
+    """Makes no call, which is right if no function fits."""
     yield _turn("Just talk.", [])
 
 
 def untyped(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes numbers as texts."""
-    calls = [_call(each["name"], {key: str(value) for key, value in each["arguments"].items()}) for each in _truth(row)]
+    """Makes the right calls, but writes numbers as text."""
+    calls = [_call(call["name"], {key: str(value) for key, value in call["arguments"].items()}) for call in _truth(row)]
     yield _turn("As text.", calls)
 
 
 def careless(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Calls the right functions, with any arguments."""
-    yield _turn("Roughly.", [_random_call(rng, each["name"]) for each in _truth(row)] or [_random_call(rng)])
+    """Calls the right functions with random arguments."""
+    yield _turn("Roughly.", [_random_call(rng, call["name"]) for call in _truth(row)] or [_random_call(rng)])
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes a call that cannot be read."""
+    """Writes a call that cannot be parsed."""
     calls = _truth(row) or [_random_call(rng)]
     yield _turn("Quickly.", calls).replace("</tool_call>", "")
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Makes any calls."""
+    """Makes random calls."""
     yield _turn("Roughly.", [_random_call(rng) for _ in range(rng.randrange(3))])
 
 
@@ -83,10 +83,10 @@ WORLD = World("tool_calls", write, by_name(oracle, no_tool, untyped, careless, m
 def _row(rng: random.Random, pairs: Sequence[Pair]) -> dict[str, Any]:
     names = rng.sample(list(REQUESTS), rng.choices(list(SHARES), list(SHARES.values()))[0])
     calls = [_call(name, _arguments(REQUESTS[name][1], rng.choice(pairs))) for name in names]
-    asked = [REQUESTS[each["name"]][0].format(**each["arguments"]) for each in calls]
+    requests = [REQUESTS[call["name"]][0].format(**call["arguments"]) for call in calls]
     none = FOR_NONE.format(**_arguments(("item", "count"), rng.choice(pairs)))
     return {
-        "question": f"Please {' and '.join(asked or [none])}.",
+        "question": f"Please {' and '.join(requests or [none])}.",
         "data_source": "agent_rl/tool_calls",
         "ground_truth": calls,
         "agent_name": "tool_call_agent",

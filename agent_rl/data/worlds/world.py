@@ -21,9 +21,9 @@ Task = TypeVar("Task")
 Pool = TypeVar("Pool")
 Row = Mapping[str, Any]
 Turns = Generator[str, str, None]
-"""Yields turns in the agent's format, and is sent what the environment answers."""
+"""Generator that yields turns in the agent's format and receives the environment's answers."""
 Habit = Callable[[Row, random.Random], Turns]
-"""Acts in the episode of a row."""
+"""Function that returns the turns of an episode of a row."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class World:
     """A generated world.
 
     Attributes:
-        name: of the world; its data source is `agent_rl/<name>`.
-        write: writes what the tools need into a folder, and gives so many rows for each split, by its name. The rows of
-            `test` do not depend on the other splits, and no question of theirs is in another split. The arguments are
-            the folder, a seed, and the numbers of rows.
-        habits: by name; `oracle` solves every row, and `random` acts without a look at the row.
-        baselines: habits that do as well as one can without a part of what is needed: without tools, or by one feature
-            of several.
+        name: name of the world; its data source is `agent_rl/<name>`.
+        write: writes the files that the tools need, and returns the rows by split. The arguments are the folder, a
+            seed, and the numbers of rows by split. The rows of `test` do not depend on the other splits and share no
+            question with them.
+        habits: habits by name; `oracle` solves every row, and `random` ignores the row.
+        baselines: names of the habits that do as well as possible without a necessary part, such as the tools or one
+            of several features.
         works: whether the solver can act in a row of a recipe's own data (`agent_rl.cold_start.rows`).
     """
 
@@ -49,12 +49,12 @@ class World:
 
 
 def by_name(*habits: Habit) -> dict[str, Habit]:
-    """Habits by the names of their functions; `acting_at_random` is called `random`."""
+    """Return habits by the names of their functions; `acting_at_random` becomes `random`."""
     return {habit.__name__.replace("acting_at_random", "random"): habit for habit in habits}
 
 
 def held_out(values: Iterable[Task], seed: int) -> tuple[list[Task], list[Task]]:
-    """A quarter of the values, for test rows, and the others, in random order."""
+    """Return a quarter of the values, for test rows, and the other values, both in random order."""
     shuffled = list(values)
     random.Random(seed).shuffle(shuffled)
     quarter = len(shuffled) // 4
@@ -67,13 +67,13 @@ def split_rows(
     counts: Mapping[str, int],
     arguments_of: Callable[[Task], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """So many rows for each split, each of a task that no other row has.
+    """Return the rows of each split, each from another task.
 
     Args:
-        pools: the tasks of the test rows, and those that the other splits share.
-        seed: of the order in which a pool is used.
-        counts: the numbers of rows, by split.
-        arguments_of: a task's arguments of `make_row`, without split and index.
+        pools: the tasks of the test rows, and the tasks that the other splits share.
+        seed: seed of the order of tasks.
+        counts: number of rows by split.
+        arguments_of: returns a task's arguments of `make_row`, without split and index.
     """
     tasks = {}
     for name, pool in zip(("test", "other"), pools, strict=True):
@@ -95,13 +95,13 @@ def drawn_rows(
     counts: Mapping[str, int],
     draw: Callable[[random.Random, Pool], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """So many rows for each split, no two with the same content.
+    """Return randomly drawn rows for each split, no two with the same content.
 
     Args:
-        pools: the tasks that the test rows are drawn from, and those for the other splits.
-        seed: of what is drawn.
-        counts: the numbers of rows, by split.
-        draw: a row's arguments of `make_row`, without split and index.
+        pools: the pool from which `draw` takes test rows, and the pool for the other splits.
+        seed: seed of the draws.
+        counts: number of rows by split.
+        draw: draws a row's arguments of `make_row`, without split and index.
     """
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in counts}
     seen: set[str] = set()
@@ -116,22 +116,22 @@ def drawn_rows(
 
 
 def react_call(thought: str, tool: str, argument: str | Mapping[str, Any]) -> str:
-    """A turn of `react_agent` with a call; the argument is written as it is, or as JSON."""
-    written = argument if isinstance(argument, str) else json.dumps(argument)
-    return f"Thought: {thought}\nAction: {tool}\nAction Input: {written}"
+    """Return a turn of `react_agent` with a call; a text argument is written unchanged, a mapping as JSON."""
+    text = argument if isinstance(argument, str) else json.dumps(argument)
+    return f"Thought: {thought}\nAction: {tool}\nAction Input: {text}"
 
 
 def react_answer(thought: str, answer: str) -> str:
-    """The last turn of `react_agent`."""
+    """Return a final turn of `react_agent`."""
     return f"Thought: {thought}\nFinal Answer: {answer}"
 
 
 def native_turn(thought: str, *calls: Mapping[str, Any]) -> str:
-    """A turn of `tool_call_agent`, in the syntax of the tiny model's chat template.
+    """Return a turn of `tool_call_agent`, in the syntax of the tiny model's chat template.
 
     Args:
-        thought: its thought.
-        calls: `{name, arguments}` of each.
+        thought: the thought before the calls.
+        calls: `{name, arguments}` of each call.
     """
-    said = "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
-    return f"<think>{thought}</think>\n{said}"
+    text = "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
+    return f"<think>{thought}</think>\n{text}"

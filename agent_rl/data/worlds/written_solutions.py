@@ -1,4 +1,4 @@
-"""Solutions that were written down, worked as episodes with Python: ReTool's cold start on published rows.
+"""Turns published solutions into episodes with Python: ReTool's cold start on published rows.
 
     <code>                            a program in the text (ReTool-SFT) ends a turn, and the output that was recorded
     ```python                         is replaced by what the tool gives now
@@ -8,7 +8,7 @@
     <interpreter>25</interpreter>
 
 The text is in `extra_info.solution`, as `data_preprocess/math_dataset.py` writes it. A cold start with `rows: recipe`
-takes those rows; the generated ones, for trials without the data, are those of the world `math_python` with a solution.
+uses those rows; for trials without the data, rows of the world `math_python` are generated with a solution.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _ANSWER_TAG = re.compile(r"</?answer>\s*")
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """See `World.write`; nothing else is written."""
+    """Return the rows of each split (see `World.write`); no files are needed."""
     splits = math_python.WORLD.write(folder, seed, counts)
     return {split: [_written(row) for row in rows] for split, rows in splits.items()}
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Writes the solution; each program ends a turn."""
+    """Writes the solution, with a turn for each program."""
     *steps, last = _turns(row["extra_info"]["solution"])
     for text, program in steps:
         yield f"{text}\n```python\n{program.strip()}\n```".lstrip()
@@ -72,7 +72,7 @@ def _written(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _turns(solution: str) -> list[tuple[str, str]]:
-    """Text and program of each turn; the last has no program."""
+    """Return text and program of each turn; the last turn has no program."""
     parts = _RECORDED.split(_ANSWER_TAG.sub("", solution))
     texts, programs = parts[::2], [*parts[1::2], ""]
     return [(text.strip(), program) for text, program in zip(texts, programs, strict=True)]

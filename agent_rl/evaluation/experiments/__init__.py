@@ -1,1 +1,1 @@
-"""A recipe on a generated world: its cold start, runs over seeds and keys, and the receipts that they leave."""
+"""Experiments with a recipe on a generated world: its cold start, runs over seeds and keys, and their receipts."""

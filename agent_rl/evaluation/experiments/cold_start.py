@@ -1,8 +1,8 @@
 """The cold start of a recipe on a generated world: rows, a small model, and supervised training on worked episodes.
 
-The episodes are run by the recipe's own agent with its tools (`agent_rl.evaluation.runner`), so the format, the
-observations, the tokens and the mask are those of training. A mix of habits is taught, good and bad; the model then
-chooses among them at random, and which one pays is left to reinforcement learning.
+The recipe's own agent runs the episodes with its tools (`agent_rl.evaluation.runner`), so the format, the
+observations, the tokens and the mask are those of training. The episodes teach a mix of good and bad habits; the
+model then chooses among them at random, and reinforcement learning finds out which one pays.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from agent_rl.work.progress import progress
 __all__ = ["MADE", "ColdStart"]
 
 EPISODES = "episodes"
-"""Name of the split whose rows are worked."""
+"""Name of the split whose rows become worked episodes."""
 SAMPLE = 300
-"""Episodes whose text the tokenizer is trained on."""
+"""Number of episodes whose text the tokenizer is trained on."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Least limits of the SFT trainer, its defaults: tokens of an episode, and of a pass of the model on a GPU."""
+"""Minimum limits of the SFT trainer, its defaults: tokens per episode, and tokens per forward pass on a GPU."""
 MICRO = 16
-"""Most episodes in one pass of a model on a CPU."""
+"""Maximum episodes per forward pass on a CPU."""
 MADE = "made.json"
-"""File beside the model: what it was made with."""
+"""File next to the model that records the settings and rows it was made with."""
 
 
 class ColdStart:
-    """What `agent_rl.cold_start` of a recipe makes, in one folder: train.parquet, test.parquet and model/.
+    """The folder that a recipe's `agent_rl.cold_start` produces: train.parquet, test.parquet and model/.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -66,7 +66,7 @@ class ColdStart:
         settings = AgentRLSettings.from_config(config).cold_start
         if settings is None:
             remedy = "Set VERL_PLATFORM=cpu for the recipe's size on a CPU, or add the section"
-            raise ConfigError("agent_rl.cold_start", f"{recipe} has none on this platform", remedy)
+            raise ConfigError("agent_rl.cold_start", f"{recipe} has no cold start on this platform", remedy)
         self.config = config
         self.settings: ColdStartSettings = settings
         self.world: World = load_world(settings.world)
@@ -78,18 +78,18 @@ class ColdStart:
         self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 
     def make(self) -> bool:
-        """Make what is not there yet, or was made by other settings or of other rows; False: all was there.
+        """Make the rows and the model unless they exist for these settings and rows; return whether anything was made.
 
-        A trained stage is kept: after an end in between, the next call begins with the stage after it.
+        Trained stages are kept: after an interruption, the next call continues with the following stage.
 
         Raises:
-            ConfigError: a batch cannot be made.
-            KeyboardInterrupt: saying how many stages are kept.
+            ConfigError: the devices cannot share a batch, or there are too few episodes for one.
+            KeyboardInterrupt: the user interrupted; the message says how many stages are kept.
         """
-        asked = {
+        request = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
         }  # fmt: skip
-        record = self._record(asked)
+        record = self._load_record(request)
         if "model_sha256" in record:
             return False
         self._check_batch()
@@ -100,46 +100,46 @@ class ColdStart:
             for number, stage in enumerate(stages[len(losses) :], start=len(losses) + 1):
                 file = self._write_episodes(rows[EPISODES], tokenizer, stage, number)
                 losses.append(self._train(model, file, self._stage(number), stage))
-                self._write_record({**asked, "losses": losses})
+                self._write_record({**request, "losses": losses})
                 model = self._stage(number)
         except KeyboardInterrupt:
-            kept = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
-            raise KeyboardInterrupt(kept) from None
-        self._write_record({**asked, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
+            summary = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
+            raise KeyboardInterrupt(summary) from None
+        self._write_record({**request, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
         return True
 
     def chat(self, model: Path) -> ChatTokenizer:
-        """The tokenizer in a model's folder, with the chat template of the recipe's training."""
+        """Return the tokenizer of a model folder with the chat template of the recipe's training."""
         return load_chat_tokenizer(
             str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
         )
 
     def digest(self) -> str:
-        """The SHA-256 of the model's weights; another processor makes another model."""
+        """Return the SHA-256 of the model's weights, which differs between processor types."""
         return weights_digest(self.model)
 
     def has_rows(self) -> bool:
-        """Whether the rows can be had: generated ones always, those of a data set where its files are."""
-        return self.settings.rows is None or all(Path(each).expanduser().is_file() for each in self._files.values())
+        """Whether the rows are available: generated rows always are, those of a data set if its files exist."""
+        return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
-        """The SHA-256 of the rows, and so of what the world writes into them, wherever their folder is."""
+        """Return the SHA-256 of the rows, whatever their folder."""
         with tempfile.TemporaryDirectory() as folder:
             rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
         return hashlib.sha256(rows.encode()).hexdigest()
 
     def write_rows(self) -> dict[str, list[dict[str, Any]]]:
-        """Write the rows of each split, and what the tools need."""
+        """Write the rows of each split and the files that the tools need; return the rows."""
         splits = self.rows(self.folder)
         for split, rows in splits.items():
             write_parquet(rows, self.folder / f"{split}.parquet")
         return splits
 
     def rows(self, folder: Path) -> dict[str, list[dict[str, Any]]]:
-        """The rows of each split; what the tools need is written into a folder.
+        """Return the rows of each split; write the files that the tools need into a folder.
 
         Raises:
-            ConfigError: the world has not as many.
+            ConfigError: the world has fewer rows than the settings ask for.
         """
         settings = self.settings
         counts = {"test": settings.held_out, EPISODES: settings.episode_rows, "train": settings.train_rows}
@@ -147,20 +147,20 @@ class ColdStart:
             known = {split: read_parquet(Path(file).expanduser()) for split, file in self._files.items()}
             known |= {EPISODES: [row for row in known["train"] if self.world.works(row)]}
             if not known[EPISODES]:
-                problem = f"the world {settings.world} can work none of the rows in {self._files['train']}"
+                problem = f"the world {settings.world} cannot solve any row in {self._files['train']}"
                 raise ConfigError("agent_rl.cold_start.rows", problem, "Name another world, or other data.train_files")
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
         for split, rows in splits.items():
             if len(rows) < counts[split]:
                 problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
-                raise ConfigError("agent_rl.cold_start", problem, "Ask for fewer")
+                raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
         return splits
 
     def run(
         self, mix: Mapping[str, float], split: str, chat: ChatTokenizer, seed: str, limit: int | None = None
     ) -> list[Trajectory]:
-        """Scored episodes of a mix of habits on the rows of a split; with a limit, on so many from the first.
+        """Run and score episodes with a mix of habits on the rows of a split, or on the first `limit` of them.
 
         Raises:
             ConfigError: the world has no such habit.
@@ -168,8 +168,8 @@ class ColdStart:
         for name in mix.keys() - self.world.habits.keys():
             known = ", ".join(self.world.habits)
             raise ConfigError("agent_rl.cold_start.stages.mix", f"there is no habit {name!r}", f"Known: {known}")
-        given = {"model": str(self.model), "data": str(self.folder / f"{split}.parquet"), "limit": limit}
-        settings = read_settings(given, [], self._values)
+        flags = {"model": str(self.model), "data": str(self.folder / f"{split}.parquet"), "limit": limit}
+        settings = read_settings(flags, [], self._values)
         evaluation = Evaluation.load(settings)
         scripts = []
         for number, row in enumerate(evaluation.rows):
@@ -179,11 +179,11 @@ class ColdStart:
         with progress("worked episodes", len(scripts)) as advance:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
-    def _record(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What was made as it is asked now; without `model_sha256` it lacks stages, and it is removed if it is void."""
+    def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record of a model made for this request, or delete it; `model_sha256`: all stages are done."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
-        if record.items() >= asked.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
+        if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
             return record
         file.unlink(missing_ok=True)
         return {}
@@ -194,11 +194,11 @@ class ColdStart:
         os.replace(temporary, self.folder / MADE)
 
     def _stage(self, number: int) -> Path:
-        """The model after a stage."""
+        """Return the folder of the model after a stage."""
         return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
 
     def _check_batch(self) -> None:
-        """Refuse a batch that the devices cannot share: the trainer would leave episodes out, or fail."""
+        """Refuse a batch that the devices cannot share: the trainer would drop episodes, or fail."""
         batch, micro = self.settings.batch, self.settings.micro_batch
         if batch % self._devices:
             problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
@@ -209,10 +209,10 @@ class ColdStart:
             raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Name a divisor of {share}")
 
     def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:
-        """The model to begin with: the named one, or one with random weights and a tokenizer for the world's episodes.
+        """Return the initial model: the base model, or random weights with a tokenizer for the world's episodes.
 
         Raises:
-            ConfigError: there is no such model.
+            ConfigError: the base model does not exist.
         """
         from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
 
@@ -226,7 +226,7 @@ class ColdStart:
         make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
         mix = self.settings.stages[-1].mix
         worked = self.run(mix, EPISODES, self.chat(folder), "words", SAMPLE)
-        texts = [text for each in worked for text in _texts(each)]
+        texts = [text for trajectory in worked for text in _texts(trajectory)]
         tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
         make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))
         return folder
@@ -237,16 +237,16 @@ class ColdStart:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        found = self.run(stage.mix, EPISODES, chat, f"{self.settings.seed}/{number}")
-        sequences = [sequence for each in found for sequence in each.info["tokens"]["sequences"]]
+        worked = self.run(stage.mix, EPISODES, chat, f"{self.settings.seed}/{number}")
+        sequences = [sequence for trajectory in worked for sequence in trajectory.info["tokens"]["sequences"]]
         file = self.folder / f"stage_{number}.parquet"
         if len(sequences) < self.settings.batch:
-            problem = f"a batch has {self.settings.batch} episodes, and only {len(sequences)} were worked"
+            problem = f"a batch has {self.settings.batch} episodes, but only {len(sequences)} were run"
             raise ConfigError(
                 "agent_rl.cold_start.batch", problem, "Lower it, or raise agent_rl.cold_start.episode_rows"
             )
-        kept = [{name: each[name] for name in ("prompt_ids", "response_ids", "mask")} for each in sequences]
-        pq.write_table(pa.Table.from_pylist(kept), file)
+        names = ("prompt_ids", "response_ids", "mask")
+        pq.write_table(pa.Table.from_pylist([{name: item[name] for name in names} for item in sequences]), file)
         return file
 
     def _train(self, model: Path, episodes: Path, target: Path, stage: ColdStartStage) -> float:

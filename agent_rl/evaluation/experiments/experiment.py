@@ -1,7 +1,7 @@
-"""`Experiment`: a recipe over seeds and values of keys, each a run of the trainer, with one receipt.
+"""`Experiment`: trains a recipe for several seeds and values of keys, one run each, and writes one receipt.
 
-A finished run is not started again, a killed one resumes from its checkpoint, and one that fails is reported while the
-others continue.
+A finished run is skipped, a killed run resumes from its checkpoint, and a failed run is reported while the others
+continue.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from agent_rl.trajectory.estimates import estimate_rate
 __all__ = ["Experiment", "comparison"]
 
 LONGEST = 100
-"""Characters of the name of a variant's folder."""
+"""Maximum characters in the name of a variant's folder."""
 
 
 class Experiment:
-    """A recipe over seeds and values.
+    """The runs of a recipe over seeds and values of keys.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
-        seeds: how many, from 1.
+        seeds: number of seeds; they count from 1.
         words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
-        folder: of the runs; None: `outputs/experiments/<recipe>`.
+        folder: folder of the runs; None: `outputs/experiments/<recipe>`.
         say: prints a line.
     """
 
@@ -58,32 +58,33 @@ class Experiment:
         self.name = recipe_folder(recipe).name
         self.folder = folder or Path("outputs/experiments") / self.name
         choices = [_values(word) for word in words]
-        self._fixed = [each[0] for each in choices if len(each) == 1]
-        self.variants = [list(each) for each in itertools.product(*(each for each in choices if len(each) > 1))]
+        self._fixed = [values[0] for values in choices if len(values) == 1]
+        swept = (values for values in choices if len(values) > 1)
+        self.variants = [list(variant) for variant in itertools.product(*swept)]
         self._words = list(words)
         self._hashes = hashes(recipe, self._fixed)
-        self._digest = "".join(each[:6] for each in self._hashes.values())
-        """Of recipe and rows: runs of another configuration are in another folder."""
+        self._digest = "".join(value[:6] for value in self._hashes.values())
+        """Digest of recipe and rows: runs of another configuration go to another folder."""
         self.failed: dict[str, str] = {}
-        """Errors by the name of the run."""
+        """Error messages of failed runs, by name."""
 
     def run(self, results: Path) -> dict[str, Any]:
-        """Run what is missing, and write the receipt and the curve.
+        """Run what is not finished yet, and write the receipt and the curve.
 
         Args:
-            results: the receipt's folder, which is made. Where a seed has failed, nothing is written there.
+            results: folder of the receipt, created if needed. If a run fails, it is left unchanged.
 
         Returns:
-            The receipt; `failed` is in it where a seed has failed.
+            The receipt; it contains `failed` if a run failed.
         """
         start = ColdStart(self.recipe, self._fixed)
-        begun = time.monotonic()
+        started = time.monotonic()
         if start.make():
-            self._say(f"cold start: {start.model}, {time.monotonic() - begun:.0f} s")
+            self._say(f"cold start: {start.model}, {time.monotonic() - started:.0f} s")
         chat, baselines = start.chat(start.model), start.world.baselines
         episodes = {name: start.run({name: 1.0}, "test", chat, name) for name in ("oracle", *baselines, "random")}
-        policies = {name: estimate_rate([[solved(each)] for each in found]) for name, found in episodes.items()}
-        judgements = {name: found for name, each in episodes.items() if (found := judgement(each))}
+        policies = {name: estimate_rate([[solved(item)] for item in items]) for name, items in episodes.items()}
+        judgements = {name: agreement for name, items in episodes.items() if (agreement := judgement(items))}
         runs: dict[str, RunOutcome] = {}
         for variant, seed in itertools.product(self.variants, self.seeds):
             name = " ".join([*variant, f"seed {seed}"])
@@ -102,8 +103,8 @@ class Experiment:
             "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,
             "runs": {name: run.plain() for name, run in runs.items()},
-            "policies": {name: round(each.mean, 4) for name, each in policies.items()},
-            **({"judgements": {name: asdict(each) for name, each in judgements.items()}} if judgements else {}),
+            "policies": {name: round(success.mean, 4) for name, success in policies.items()},
+            **({"judgements": {name: asdict(item) for name, item in judgements.items()}} if judgements else {}),
             "holds": verdicts(list(runs.values()), policies, judgements, baselines),
         }  # fmt: skip
         if self.failed:
@@ -131,7 +132,7 @@ class Experiment:
         return (self.folder / self._digest / label / f"seed_{seed}").absolute()
 
     def _versions(self) -> dict[str, str]:
-        """Of the runs' own records; of the first that has one."""
+        """Return the versions in the record of the first run that has one."""
         for variant, seed in itertools.product(self.variants, self.seeds):
             record = self._run_folder(variant, seed) / "run.json"
             if record.is_file():
@@ -141,7 +142,7 @@ class Experiment:
 
 
 def comparison(receipt: dict[str, Any]) -> Table:
-    """The runs as a table."""
+    """Return a table of the runs in a receipt."""
     table = Table(title="success on held-out rows", title_justify="left")
     for column in ("run", "before", "after", "gain", "s"):
         table.add_column(column, justify="left" if column == "run" else "right")
@@ -155,10 +156,10 @@ def comparison(receipt: dict[str, Any]) -> Table:
 
 
 def _values(word: str) -> list[str]:
-    """The words of a sweep, one for each of its values."""
+    """Return one word for each value of a sweep; the word itself if it is not a sweep."""
     try:
         override = OverridesParser.create().parse_override(word)
-    except HydraException:  # composing the recipe says what is wrong
+    except HydraException:  # composing the recipe reports the problem
         return [word]
     if not override.is_sweep_override():
         return [word]

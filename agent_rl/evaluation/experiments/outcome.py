@@ -1,4 +1,4 @@
-"""`RunOutcome`: what a finished run of an experiment has reached, read from its folder."""
+"""`RunOutcome`: the success of a finished run of an experiment, read from its folder."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ __all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "su
 
 @dataclass(frozen=True)
 class Judgement:
-    """How well the scores that a model gave agree with the true ones, as `agent-rl rm eval` has it."""
+    """How well a model's scores agree with the true scores, measured as by `agent-rl rm eval`."""
 
     spearman: float
-    """Of the verdicts that can be read; 0 where it is not defined."""
+    """Rank correlation over the verdicts that can be read; 0 if it is undefined."""
     unparsable: float
 
 
 _Solved = Mapping[Any, Sequence[float]]
 _Samples = list[tuple[float, Judged | None]]
-"""Whether each is solved, and its verdict, where it gives one."""
+"""Success of each sample, 0 or 1, and its verdict if it is one on an answer."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """One run's success.
+    """The success of one run.
 
     Attributes:
-        before, after: on the held-out rows, with Wilson's interval.
-        gain: of the same rows, with its interval.
-        curve: (step, success of the training rows).
-        seconds: of all training steps together.
+        before, after: success on the held-out rows, with Wilson's interval.
+        gain: increase on the same rows, with its interval.
+        curve: (step, success on the training rows).
+        seconds: total time of all training steps.
         probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
-        judgements: before and after, of a model that scores answers.
+        judgements: agreement before and after training, of a model that scores answers.
     """
 
     before: Estimate
@@ -60,20 +60,20 @@ class RunOutcome:
     judgements: tuple[Judgement, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """JSON data, without the curve."""
-        found: dict[str, Any] = {name: getattr(self, name).plain(4) for name in ("before", "after", "gain")}
-        found |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
+        """Return the outcome as JSON data, without the curve."""
+        data: dict[str, Any] = {name: getattr(self, name).plain(4) for name in ("before", "after", "gain")}
+        data |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
                   "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
         if self.judgements:
-            found["judgement"] = dict(zip(("before", "after"), map(asdict, self.judgements), strict=True))
-        return found
+            data["judgement"] = dict(zip(("before", "after"), map(asdict, self.judgements), strict=True))
+        return data
 
 
 def read_outcome(folder: Path) -> RunOutcome:
-    """The outcome of the run in a folder.
+    """Return the outcome of the run in a folder.
 
     Raises:
-        ConfigError: it was not evaluated before and after training, or not on the same rows.
+        ConfigError: the run was not evaluated before and after training, or not on the same rows.
     """
     run = read_run(str(folder))
     tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # by step, row and evaluation
@@ -85,51 +85,51 @@ def read_outcome(folder: Path) -> RunOutcome:
         step = int(trajectory.info["step"])
         if trajectory.info.get("split") == "test":
             groups = tested.setdefault(step, {}).setdefault(_row(trajectory), {})
-            sample = solved(trajectory), _judged(trajectory)
+            sample = solved(trajectory), _read_verdict(trajectory)
             groups.setdefault(trajectory.id.rpartition("_")[0], []).append(sample)
-        else:  # of a step that a killed run had begun, the last samples are those that were trained on
+        else:  # a killed run repeats a step that it had started: the last samples are those it trained on
             trained.setdefault(step, deque(maxlen=size)).append(solved(trajectory))
     if len(tested) < 2:
-        raise ConfigError(str(folder), "it was evaluated only once", "Set trainer.val_before_train=true")
+        raise ConfigError(str(folder), "the run was evaluated only once", "Set trainer.val_before_train=true")
     rows = (tested[step] for step in (min(tested), max(tested)))  # a run that was killed repeats an evaluation
-    before, after = ({row: list(evaluations.values())[-1] for row, evaluations in each.items()} for each in rows)
+    before, after = ({row: list(tests.values())[-1] for row, tests in evaluated.items()} for evaluated in rows)
     return RunOutcome(
-        *success(*({row: [each[0] for each in rows[row]] for row in rows} for rows in (before, after))),
+        *success(*({row: [success for success, _ in rows[row]] for row in rows} for rows in (before, after))),
         curve=[(step, fmean(trained[step])) for step in sorted(trained)],
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
         judgements=tuple(
-            _agreement(found)
+            _agreement(verdicts)
             for rows in (before, after)
-            if (found := [verdict for samples in rows.values() for _, verdict in samples if verdict])
+            if (verdicts := [verdict for samples in rows.values() for _, verdict in samples if verdict])
         ),
     )
 
 
 def solved(trajectory: Trajectory) -> float:
-    """1 for a trajectory that counts as right, as in `agent-rl eval`; 0 for another, or one without a score."""
+    """Return 1 if a trajectory counts as right, as in `agent-rl eval`; 0 if it does not or has no score."""
     return float(trajectory.score is not None and trajectory.score.components.get("correctness", 0.0) >= SOLVED)
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Of trajectories that score an answer; None where there is none."""
-    found = [verdict for each in trajectories if (verdict := _judged(each))]
-    return _agreement(found) if found else None
+    """Return the agreement of trajectories that score an answer with the truth; None without such trajectories."""
+    verdicts = [verdict for trajectory in trajectories if (verdict := _read_verdict(trajectory))]
+    return _agreement(verdicts) if verdicts else None
 
 
 def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estimate]:
-    """Success before and after, and the gain, of the same rows.
+    """Return the success before and after training, and the gain, on the same rows.
 
     Args:
-        before: by row, 0 or 1 of each of its samples.
-        after: the same.
+        before: 0 or 1 for each sample before training, by row.
+        after: 0 or 1 for each sample after training, by row.
 
     Raises:
-        ConfigError: these are not the same rows.
+        ConfigError: the two have different rows.
     """
     if before.keys() != after.keys():
         missing = len(before.keys() ^ after.keys())
-        raise ConfigError("trace.jsonl", f"{missing} rows were scored only once", "Start this seed again")
+        raise ConfigError("trace.jsonl", f"{missing} rows were scored only once", "Run this seed again")
     rows = sorted(before)
     return (
         estimate_rate([before[row] for row in rows]),
@@ -138,8 +138,8 @@ def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estima
     )
 
 
-def _judged(trajectory: Trajectory) -> Judged | None:
-    """What a trajectory says of a sample with one answer."""
+def _read_verdict(trajectory: Trajectory) -> Judged | None:
+    """Return a trajectory's verdict on a sample with one answer; None if the row is not such a sample."""
     if len((trajectory.extra_info.get(SAMPLE) or {}).get("scores") or ()) != 1:
         return None
     sample = DataSample.from_row(trajectory.row)
@@ -156,7 +156,7 @@ def _agreement(judged: Iterable[Judged]) -> Judgement:
 
 
 def _batch(run: Run) -> int | None:
-    """Trajectories of a step."""
+    """Return the number of trajectories per step."""
     configuration = run.about.get("configuration")
     if configuration is None:
         return None
@@ -164,6 +164,6 @@ def _batch(run: Run) -> int | None:
 
 
 def _row(trajectory: Trajectory) -> str:
-    """What the samples of a row have in common, and no other row: files share numbers, a simulated user may write."""
+    """Return a key that only the samples of one row share; its number alone may occur in several files."""
     columns = [trajectory.row.get(name) for name in ("extra_info", "reward_model")]
     return json.dumps([trajectory.data_source, trajectory.info["index"], *columns], sort_keys=True)

@@ -1,8 +1,8 @@
-"""The receipt of an experiment: what was run on what, and what came out of it, written by the run alone.
+"""The receipt of an experiment: what was run, on what, and with which results; only the experiment writes it.
 
-`results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and for
-every variant and seed the success on held-out rows before and after training, with that of the world's policies.
-`curve.csv` and `curve.png` beside it have the success in training by step.
+`results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and the
+success on held-out rows of the world's policies and of every variant and seed before and after training.
+`curve.csv` and `curve.png` next to it have the success in training by step.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["RECEIPT", "check", "hashes", "machine", "verdicts", "write_curve"]
 
 RECEIPT = "receipt.json"
 GAIN = 0.1
-"""What the interval of the gain has to lie above, on every seed."""
+"""Value that the whole interval of the gain must exceed, on every seed."""
 ABOVE = 0.2
-"""How much better than the world's baselines (a policy without the tool) a trained one has to be, on every seed."""
+"""Minimum lead of a trained policy over the world's baselines (such as a policy without the tool), on every seed."""
 SPEARMAN, SPEARMAN_GAIN = 0.7, 0.15
-"""What a model that scores answers has to reach, and how far above its start and the baselines, on every seed."""
+"""Minimum rank correlation of a model that scores answers, and its minimum lead over its start and the baselines."""
 
 
 def verdicts(
@@ -42,41 +42,41 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """What a CPU version must reach, and whether it does on every seed; without a seed nothing does that asks for one.
+    """Return the criteria for a CPU version, and whether every seed meets them; without seeds, none is met.
 
     Args:
-        outcomes: of the seeds.
-        policies: the success of the world's policies.
-        judgements: those of policies that score answers.
-        baselines: names of policies.
+        outcomes: outcomes of the seeds.
+        policies: success of the world's policies, by name.
+        judgements: agreement of policies that score answers, by name.
+        baselines: names of the policies that a trained one has to beat.
     """
 
-    def always(held: Iterable[bool]) -> bool:
-        return bool(outcomes) and all(held)
+    def always(checks: Iterable[bool]) -> bool:
+        return bool(outcomes) and all(checks)
 
-    found = {
-        "gain_interval_above_0.1": always((each.gain.low or 0.0) > GAIN for each in outcomes),
+    criteria = {
+        "gain_interval_above_0.1": always((outcome.gain.low or 0.0) > GAIN for outcome in outcomes),
         "oracle_is_1": policies["oracle"].mean == 1.0,
     }
     for name in baselines:
-        found[f"{name}_at_least_0.2_below"] = always(
-            each.after.mean - policies[name].mean >= ABOVE for each in outcomes
+        criteria[f"{name}_at_least_0.2_below"] = always(
+            outcome.after.mean - policies[name].mean >= ABOVE for outcome in outcomes
         )
     if judgements:
-        known = [each.judgements for each in outcomes]
+        pairs = [outcome.judgements for outcome in outcomes]
         best = max(judgements[name].spearman for name in baselines)
-        found["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in known)
-        found["spearman_0.15_above_start_and_baselines"] = always(
-            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in known
+        criteria["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in pairs)
+        criteria["spearman_0.15_above_start_and_baselines"] = always(
+            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in pairs
         )
-    return found
+    return criteria
 
 
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Hashes of the composed configuration with its tool file, the reward, and the rows with all that the world writes.
+    """Return hashes of the composed configuration with its tool file, of the reward, and of the rows.
 
-    The reward is hashed with its defaults, however much of it is written, so that another default is another reward.
-    The rows of a data set are left out where it is not at hand.
+    The reward is hashed with its defaults, so a changed default changes the hash.
+    The rows of a data set are omitted if its files are missing.
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
@@ -85,15 +85,15 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     parts = {"configuration": configuration, "reward": effective(settings.reward.model_dump(mode="json"))}
     texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}
     texts["configuration"] += tools.read_text(encoding="utf-8") if tools.is_file() else ""
-    found = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    return {**found, "rows": start.rows_digest()} if start.has_rows() else found
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    return {**digests, "rows": start.rows_digest()} if start.has_rows() else digests
 
 
 def effective(value: Any) -> Any:
-    """Settings without what is null, 0 or empty: a new key that is off by default changes nothing."""
+    """Return settings without values that are null, 0 or empty, so a new key that is off by default changes nothing."""
     if not isinstance(value, dict):
         return value
-    return {key: left for key, each in value.items() if (left := effective(each))}
+    return {key: rest for key, item in value.items() if (rest := effective(item))}
 
 
 def _portable(text: str) -> str:
@@ -101,22 +101,22 @@ def _portable(text: str) -> str:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """The processor of the machine, and torch's threads in a run with a model: in each process, and where it trains."""
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    """Return the machine's processor, and torch's threads for a model: in each process, and in the training process."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    found = {"cpu": next(names, platform.machine()), "cores": os.cpu_count()}
+    processor = {"cpu": next(names, platform.machine()), "cores": os.cpu_count()}
     if not cpu.is_selected():
-        return {**found, "torch_threads": os.environ.get("OMP_NUM_THREADS")}
+        return {**processor, "torch_threads": os.environ.get("OMP_NUM_THREADS")}
     profile = profile_of(model)
     with profile.in_environment():
         threads = cpu.child_environment()["OMP_NUM_THREADS"]
         training = os.environ.get(TRAINING_THREADS, threads)
-        return {**found, "torch_threads": threads, "training_threads": training, "products": profile.dtype}
+        return {**processor, "torch_threads": threads, "training_threads": training, "products": profile.dtype}
 
 
 def check(recipe: Path) -> list[str]:
-    """What of a recipe's receipts no longer fits the recipe, in words; nothing where it has none."""
+    """Return the problems of a recipe's receipts that no longer match the recipe."""
     problems = []
     for file in sorted((recipe / "results").rglob(RECEIPT)):
         receipt = json.loads(file.read_text())
@@ -130,18 +130,18 @@ def write_curve(folder: Path, runs: Mapping[str, RunOutcome], policies: Mapping[
     """Write `curve.csv` and `curve.png`.
 
     Args:
-        folder: exists.
-        runs: by name.
-        policies: drawn as lines, with their success on the held-out rows.
-        title: of the plot.
+        folder: an existing folder.
+        runs: outcomes by the name of the run.
+        policies: success on the held-out rows by policy, drawn as lines.
+        title: title of the plot.
     """
     with open(folder / "curve.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("run", "step", "success"))
         writer.writerows((name, step, round(value, 6)) for name, run in runs.items() for step, value in run.curve)
     held_out = {
-        name: [(step, each.mean, each.low, each.high)
-               for step, each in ((0, run.before), (run.curve[-1][0] if run.curve else 0, run.after))]
+        name: [(step, success.mean, success.low, success.high)
+               for step, success in ((0, run.before), (run.curve[-1][0] if run.curve else 0, run.after))]
         for name, run in runs.items()
     }  # fmt: skip
     Chart(

@@ -67,7 +67,7 @@ def test_a_run_that_scores_answers(folder):
 def test_a_run_without_an_evaluation_at_the_end(folder):
     kept = [line for line in (folder / "trace.jsonl").read_text().splitlines() if '"step": 0' in line]
     (folder / "trace.jsonl").write_text("\n".join(kept) + "\n")
-    with pytest.raises(ConfigError, match="evaluated only once"):
+    with pytest.raises(ConfigError, match="the run was evaluated only once"):
         read_outcome(folder)
 
 
