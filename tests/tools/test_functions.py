@@ -199,7 +199,9 @@ def test_a_function_that_cannot_be_a_tool_is_named_with_its_line(
 
 
 def test_a_tool_needs_a_description(load: Any) -> None:
-    with pytest.raises(ConfigError, match=r"description: my_tools\.py:no_docstring has no description\. Write .* docstring"):
+    with pytest.raises(
+        ConfigError, match=r"description: my_tools\.py:no_docstring has no description\. Write .* docstring"
+    ):
         load("function: my_tools.py:no_docstring")
     (spec,) = load("{function: my_tools.py:no_docstring, description: The weather.}")
     assert spec.description == "The weather."

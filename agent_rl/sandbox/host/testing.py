@@ -68,8 +68,8 @@ async def grade_by_tests(
         stop_at_first_failure: skip all tests after the first failure.
 
     Raises:
-        UnscoredError: a test needs an object that cannot be sent to the program, there are no tests, the sandbox failed,
-            or the machine was twice too busy to tell whether the program is too slow.
+        UnscoredError: a test needs an object that cannot be sent to the program, no test exists, the sandbox failed, or
+            the machine was twice too busy to tell whether the program is too slow.
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)

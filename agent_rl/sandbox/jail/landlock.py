@@ -35,10 +35,10 @@ _DESCRIPTOR_OFFSET = 8  # in a rule's attributes
 class Ruleset:
     """Read access to some paths, prepared once; missing or unreachable paths are skipped.
 
-    Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its own scratch directory.
+    Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
     Rules for about two hundred paths would cost half the time of a program: the paths are in one ruleset for all
-    children, and a child's own ruleset only has their topmost directories without scratch directories. Access needs the
-    permission of both.
+    children, and a child's own ruleset has only their topmost directories without scratch directories. Both must permit
+    an access.
 
     Args:
         readable: the readable paths.

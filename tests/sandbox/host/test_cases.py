@@ -23,7 +23,7 @@ def test_null_columns_count_as_absent():
 @pytest.mark.parametrize(
     ("tests", "expected"),
     [
-        ([], "there are none"),
+        ([], "the list is empty"),
         (3, r"tests: expected a list, or a mapping with inputs and outputs, got int 3.*Known forms"),
         ("check(add)", "text that is not JSON"),
         ({"inputs": ["1"], "outputs": []}, "not two lists of the same length"),
