@@ -1,7 +1,7 @@
-"""Running untrusted Python: programs, sessions that keep their variables, and grading by test cases.
+"""Runs untrusted Python: programs, sessions that keep their variables, and grading by test cases.
 
-Owns isolation (`jail`) and the processes outside of it (`host`); must not know tools, rewards or verl. `fusion` is a
-client of a server that does the same.
+Contains the isolation (`jail`) and the processes outside of it (`host`); must not import tools, rewards or verl.
+`fusion` is a client of a server with the same purpose.
 """
 
 from agent_rl.sandbox.host.cases import Case, FunctionCase, StdioCase, read_cases

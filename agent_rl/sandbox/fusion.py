@@ -1,6 +1,6 @@
 """Sandbox Fusion (https://github.com/bytedance/SandboxFusion): programs on a server instead of on this machine.
 
-`run_remotely` runs one program; `grade_remotely` is `grade` there. Isolation is up to the server.
+`run_remotely` runs one program, `grade_remotely` grades one. Isolation is up to the server.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, g
 __all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "limits_for", "run_remotely"]
 
 TRIES = 3
-"""Runs of one program while the server answers with its own error."""
+"""Maximum runs of one program if the server reports an internal error."""
 SLACK_S = 10.0
-"""Seconds that the server may take beside running the program."""
+"""Extra seconds for the server besides running the program."""
 _PAUSE_S = 0.5
 
 _HEADER = "import bisect, collections, functools, heapq, itertools, math, random, re, string\nfrom typing import *\n"
@@ -59,14 +59,14 @@ class FusionAnswer(BaseModel):
 
 @dataclass(frozen=True)
 class FusionServer:
-    """Where programs are graded, with the keys of verl's `reward.sandbox_fusion`.
+    """A server that grades programs, with the keys of verl's `reward.sandbox_fusion`.
 
     Attributes:
         url: address, with or without /run_code.
-        memory_limit_mb: MiB of one case.
-        timeout_s: seconds of one case.
-        max_concurrent: cases at one time, for each process.
-        semaphore: what else is held while a case runs, with `acquire` and `release`: verl's, which its processes share.
+        memory_limit_mb: memory limit of one case, in MiB.
+        timeout_s: time limit of one case, in seconds.
+        max_concurrent: concurrent cases per process.
+        semaphore: held while a case runs, with `acquire` and `release`; verl's processes share one.
     """
 
     url: str
@@ -77,15 +77,15 @@ class FusionServer:
 
 
 async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> FusionAnswer:
-    """The server's answer for one program.
+    """Run one program on the server and return its answer.
 
     Args:
-        remote: what sends the requests.
-        url: of the server, with or without /run_code.
-        payload: the request, as the server's API has it.
+        remote: sends the requests.
+        url: the server's address, with or without /run_code.
+        payload: the request, in the format of the server's API.
 
     Raises:
-        RemoteError: it gives none.
+        RemoteError: the server does not answer.
     """
     url = url.rstrip("/").removesuffix("/run_code") + "/run_code"
     host = url.split("/")[2].rpartition("@")[2]
@@ -99,17 +99,17 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
             raise RemoteError(host, f"not an answer of Sandbox Fusion: {field}: {first['msg']}") from None
         if answer.status != "SandboxError":
             return answer
-    raise RemoteError(host, "Sandbox Fusion reports an error of its own", 200, TRIES)
+    raise RemoteError(host, "Sandbox Fusion reports an internal error", 200, TRIES)
 
 
 async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_tolerance: float = 0.0) -> GradeReport:
-    """Run `code` on each case, as `grade` does; what is expected stays here.
+    """Run `code` on each case, as `grade` does; the expected values stay on this machine.
 
     Args:
         code: the program, in Python.
-        tests: in one of the forms of `read_cases`.
-        server: where.
-        float_tolerance: as for `grade`.
+        tests: the cases, in one of the forms of `read_cases`.
+        server: the server that runs it.
+        float_tolerance: see `grade`.
 
     Raises:
         ConfigError: the tests cannot be read.
@@ -150,20 +150,20 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
     if answer.status == "Failed" or result.return_code:
         return CaseResult(False, ExecutionStatus.ERROR, f"exit status {result.return_code}")
     stdout = result.stdout or ""
-    _, found, value = stdout.rpartition(mark)
-    reason = difference(case, stdout, value if found else None, tolerance)
+    _, mark_found, value = stdout.rpartition(mark)
+    reason = difference(case, stdout, value if mark_found else None, tolerance)
     return CaseResult(not reason, ExecutionStatus.OK, reason, result.execution_time or 0.0)
 
 
 def limits_for(run_s: float, **limits: int) -> RemoteLimits:
-    """The limits of requests to a server.
+    """Return the limits of requests to a server.
 
     Args:
-        run_s: seconds that a program may be compiled and run.
-        limits: further ones, such as `max_concurrent`.
+        run_s: time limit for compiling and running a program, in seconds.
+        limits: other limits, such as `max_concurrent`.
     """
     attempt_s = run_s + SLACK_S
-    # The server sends up to 1 MiB of each stream, which JSON may lengthen six times.
+    # The server sends up to 1 MiB per stream, which JSON can make six times as long.
     return RemoteLimits(timeout_s=attempt_s, total_s=3 * attempt_s + 30, max_bytes=16 * 1024 * 1024, **limits)
 
 

@@ -1,11 +1,11 @@
-"""`Workers`: processes that answer requests, for work whose time this process cannot bound.
+"""`Workers`: processes that answer requests, for work whose time this process cannot limit.
 
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
-input ends. It is started when it is needed and kept for the next request; one that exceeds a request's time is killed.
-As many run as there are requests at once. Of the environment it gets what a program needs to be found and to run, and
+input ends. It starts on demand and stays for the next request; a worker that exceeds a request's time is killed. There
+are as many workers as concurrent requests. They inherit only the environment variables that a program needs to run, and
 no keys. Seconds in which a worker waits for a core do not count, up to twenty times a request's limit.
 
-What this does not promise: after this process was killed, a worker ends at its next line, and not before.
+If this process is killed, a worker ends only at its next line.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE, run_queue
 __all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
 
 START_S = 60.0
-"""Seconds until a worker is ready."""
+"""Time limit for the start of a worker, in seconds."""
 _READ_BYTES = 1 << 16
-_LOOK_S = 0.005  # between two looks at a worker whose time seems to be over
+_LOOK_S = 0.005  # between two checks of a worker whose time seems to be over
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
@@ -45,7 +45,7 @@ class WorkerDied(Exception):
     """A worker ended before its answer.
 
     Args:
-        status: as `subprocess` gives it: minus the number of a signal.
+        status: exit status as in `subprocess`: minus the number of a signal.
     """
 
     def __init__(self, status: int) -> None:
@@ -54,40 +54,40 @@ class WorkerDied(Exception):
 
 
 def bare_environment() -> dict[str, str]:
-    """The variables that tell where programs, libraries and modules are: nothing that may hold a key."""
+    """Return the variables that locate programs, libraries and modules; none of them contains a key."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
 
 
 class Workers:
-    """Processes of one command, for all threads of this process; a fork of it starts its own.
+    """Processes of one command, for all threads of this process; a fork of this process starts its own.
 
     Args:
-        what: they do, for errors.
-        command: starts one.
-        kept: how many are kept without work.
-        idle_s: seconds without work after which one is not used again.
+        what: what the workers do, for errors.
+        command: command that starts a worker.
+        kept: maximum number of idle workers.
+        idle_s: idle seconds after which a worker is not reused.
     """
 
     def __init__(self, what: str, command: Sequence[str], *, kept: int = 8, idle_s: float = 3600.0) -> None:
         self._what, self._command = what, [*command]
         self._kept, self._idle_s = kept, idle_s
-        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # its append and pop need no lock
+        self.idle: deque[tuple[float, subprocess.Popen[bytes]]] = deque()  # append and pop are atomic
         _all.add(self)
 
     def ask(self, request: Any, timeout_s: float, may_be_kept: Callable[[Any], bool] | None = None) -> Any:
-        """The answer to `request`, both as JSON data; blocks for at most `timeout_s` and a worker's start.
+        """Return the answer to `request`, both JSON data; blocks for at most `timeout_s` plus a worker's start.
 
         A worker that waits for a core may take longer.
 
         Args:
-            request: what is asked.
-            timeout_s: until the whole answer is there.
-            may_be_kept: whether the worker can be used again after this answer; None: after any.
+            request: the request.
+            timeout_s: time limit for the whole answer, in seconds.
+            may_be_kept: whether the worker can be reused after this answer; None: always.
 
         Raises:
             WorkerTimeout: no answer in time.
-            WorkerDied: the worker ended instead.
-            UnscoredError: none can be started, or it waited for a core for most of the time.
+            WorkerDied: the worker ended before its answer.
+            UnscoredError: no worker can start, or it spent most of the time waiting for a core.
             ValueError: the request cannot be written as JSON.
         """
         data = json.dumps(request).encode() + b"\n"
@@ -104,7 +104,7 @@ class Workers:
         return answer
 
     def close(self) -> None:
-        """End those without work."""
+        """End the idle workers."""
         while process := self._take():
             _end(process)
 
@@ -141,7 +141,7 @@ class Workers:
 
 
 def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -> bytes:
-    """Write `data` and read one line, whichever is possible first."""
+    """Write `data` and read one line, in any order."""
     assert process.stdin is not None
     assert process.stdout is not None
     began, (ran_before, waited_before, _) = time.monotonic(), run_queue(process.pid)
@@ -162,7 +162,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:
-                    with contextlib.suppress(BrokenPipeError):  # which its output's end shows as well
+                    with contextlib.suppress(BrokenPipeError):  # the end of its output shows it too
                         rest = rest[os.write(key.fd, rest) :]
                         if rest:
                             continue
@@ -194,7 +194,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """In a forked child: the pipes are the parent's."""
+    """Forget the workers in a forked child, because the pipes belong to the parent."""
     for workers in list(_all):
         workers.idle.clear()
 

@@ -1,4 +1,4 @@
-"""Tools: the contract (`base`), YAML loading (`loading`), dispatch for one trajectory (`runtime`), one file a tool.
+"""Tools: the contract (`base`), YAML loading (`loading`), dispatch for one trajectory (`runtime`), one file per tool.
 
 Nothing here imports torch, verl, ray or transformers, so a tool can be written and tested anywhere.
 """

@@ -1,8 +1,8 @@
-"""`checked`: the arguments of a call, coerced and validated where they hold nobody else up.
+"""`checked`: coerces and validates the arguments of a call without blocking other trajectories.
 
-Most schemas take a time in proportion to the arguments, and small arguments are checked at once. A pattern can take
-forever for thirty characters, and references much longer than their length says: those, and large arguments, are
-checked in a worker process, which is killed when the time is over.
+With most schemas the time grows linearly with the arguments, and small arguments are checked in the event loop. A
+regular expression can take forever for thirty characters, and references much longer than their length suggests: those,
+and large arguments, are checked in a worker process, which is killed after the time limit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from agent_rl.work.concurrency import gate, in_thread
 __all__ = ["CHECK_S", "MAX_SIZE", "checked"]
 
 CHECK_S = 5.0
-"""Most seconds of one check; a tool's own limit may be less."""
+"""Longest time for one check, in seconds; a tool's own limit may be shorter."""
 MAX_SIZE = 1_000_000
-"""Characters of all arguments of a call, as JSON."""
-_SMALL = 10_000  # characters that are checked in the event loop
+"""Maximum size of a call's arguments, in characters of JSON."""
+_SMALL = 10_000  # characters; larger arguments go to a worker process
 _AT_ONCE = 8
-# Without the rest of the package, which takes three times as long to import.
+# Skips the rest of the package, which takes three times as long to import.
 _START = """
 import sys, types
 package = types.ModuleType("agent_rl.tools")
@@ -41,17 +41,17 @@ _workers = Workers("checks the arguments of tools", [sys.executable, "-c", _STAR
 
 
 async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, Any]:
-    """A copy of the arguments, coerced where that loses nothing.
+    """Return a copy of the arguments, coerced to the types of the schema where that loses nothing.
 
     Args:
         spec: the tool.
-        arguments: what the policy wrote, from JSON.
-        limit_s: seconds of a call of the tool.
+        arguments: the policy's arguments, parsed from JSON.
+        limit_s: time limit of one call of the tool, in seconds.
 
     Raises:
-        InvalidArgumentsError: with a text that says which argument is wrong and what was expected.
-        ToolTimeoutError: checking them takes too long.
-        UnscoredError: no process can be started.
+        InvalidArgumentsError: its text names the wrong argument and what was expected.
+        ToolTimeoutError: the check takes too long.
+        UnscoredError: no worker process can be started.
     """
     limit_s = min(limit_s, CHECK_S)
     problem = f"{spec.name} did not finish within {limit_s:g} s: checking its arguments takes too long"
@@ -63,7 +63,7 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
             return check_arguments(spec.name, spec.validator, arguments)
         request = [spec.name, json.dumps(spec.parameters, default=str), arguments, limit_s]
         async with gate("agent_rl.tools.argument_check", _AT_ONCE):
-            fine, result = await in_thread(_workers.ask, request, limit_s)
+            is_valid, result = await in_thread(_workers.ask, request, limit_s)
     except WorkerTimeout:
         raise ToolTimeoutError(problem) from None
     except WorkerDied as died:
@@ -72,9 +72,9 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
         raise InvalidArgumentsError(f"the arguments of {spec.name} cannot be checked: {died}") from None
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {spec.name}: nested too deeply") from None
-    except (TypeError, ValueError) as error:  # what JSON cannot express, such as a number of thousands of digits
+    except (TypeError, ValueError) as error:  # not expressible in JSON, such as a number with thousands of digits
         raise InvalidArgumentsError(f"the arguments of {spec.name} cannot be read: {shown(error)}") from None
-    if not fine:
+    if not is_valid:
         raise InvalidArgumentsError(result)
-    found: dict[str, Any] = result
-    return found
+    coerced: dict[str, Any] = result
+    return coerced

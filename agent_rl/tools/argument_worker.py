@@ -1,4 +1,4 @@
-"""The process that checks arguments: one request after the other, until its input ends. It imports little."""
+"""The worker process that checks arguments, one request per line, until its input ends. It imports little."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _KEPT_SCHEMAS = 64
 
 
 def main() -> None:
-    """Check one request after the other, in a process of its own."""
+    """Answer requests from standard input until it ends."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     validators: dict[str, Any] = {}
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         name, parameters, arguments, limit_s = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, limit_s)  # its signal ends the process, also where nobody waits any more
+        signal.setitimer(signal.ITIMER_REAL, limit_s)  # SIGALRM ends the process, even if its parent is gone
         if parameters not in validators:
             if len(validators) >= _KEPT_SCHEMAS:
                 validators.clear()

@@ -1,4 +1,4 @@
-"""Arguments of a call: checking a schema once, then coercing and validating what the policy wrote. Pure functions.
+"""Checks a tool's JSON schema once, then coerces and validates the arguments of its calls. Pure functions.
 
 Coercion is lossless only: `"3"` becomes 3 where the schema says integer, `"3.7"` does not. A value that already has an
 allowed type is never touched.
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _MAX_ERRORS = 3
-_MAX_SHOWN = 120  # characters of a value that are repeated to the policy
+_MAX_SHOWN = 120  # characters of a value that a message to the policy quotes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -73,7 +73,7 @@ _SLOW = (
 
 
 def schema_problem(parameters: Any) -> tuple[str, str] | None:
-    """(problem, remedy) of a tool's `parameters`, or None when they can be used."""
+    """Return (problem, remedy) if a tool's `parameters` cannot be used, otherwise None."""
     if not isinstance(parameters, Mapping):
         return f"expected a JSON schema of type object, got {parameters!r}", "Write a mapping with type and properties"
     if parameters.get("type") != "object":
@@ -90,42 +90,42 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
 
 
 def full_schema(parameters: Any) -> Any:
-    """A JSON schema for a mapping of each argument to its type, `{query: string, top_k: {type: integer}}`.
+    """Return the JSON schema for a mapping of each argument to its type, `{query: string, top_k: {type: integer}}`.
 
-    Every argument is required, unless it has a default or says `required: false`. A schema stays as it is, and so does
-    what is neither.
+    Every argument is required, unless it has a default or `required: false`. A schema, or a value that is neither, is
+    returned unchanged.
     """
     if not isinstance(parameters, Mapping) or not parameters or "properties" in parameters:
         return parameters
-    if parameters.get("type") in _JSON_TYPES or not all(isinstance(each, str | dict) for each in parameters.values()):
+    if parameters.get("type") in _JSON_TYPES or not all(isinstance(part, str | dict) for part in parameters.values()):
         return parameters
-    given = {name: {"type": each} if isinstance(each, str) else dict(each) for name, each in parameters.items()}
+    properties = {key: {"type": part} if isinstance(part, str) else dict(part) for key, part in parameters.items()}
     required = []
-    for name, each in given.items():
-        wanted = each.pop("required") if isinstance(each.get("required"), bool) else "default" not in each
-        required += [name] if wanted else []
-        if isinstance(kind := each.get("type"), str):
-            each["type"] = _SHORT_TYPES.get(kind, kind)
-    return {"type": "object", "properties": given, "required": required}
+    for name, schema in properties.items():
+        is_required = schema.pop("required") if isinstance(schema.get("required"), bool) else "default" not in schema
+        required += [name] if is_required else []
+        if isinstance(kind := schema.get("type"), str):
+            schema["type"] = _SHORT_TYPES.get(kind, kind)
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A copy of a JSON schema with `change` applied to each schema in it, the innermost first."""
+    """Return a copy of a JSON schema with `change` applied to each schema in it, the innermost first."""
     if isinstance(schema, list):
         return [rewritten(part, change) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    made: dict[str, Any] = {}
+    copied: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("properties", "patternProperties", "dependentSchemas", "$defs"):
-            made[key] = {str(name): rewritten(part, change) for name, part in value.items()}
+            copied[key] = {str(name): rewritten(part, change) for name, part in value.items()}
         else:
-            made[key] = value if key in _DATA else rewritten(value, change)
-    return change(made)
+            copied[key] = value if key in _DATA else rewritten(value, change)
+    return change(copied)
 
 
 def unique_items(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """The keyword `uniqueItems` in linear time; jsonschema's own takes quadratic time for objects."""
+    """Check the keyword `uniqueItems` in linear time; jsonschema needs quadratic time for objects."""
     if wanted and validator.is_type(instance, "array"):
         items = json.loads(json.dumps(instance, default=str), parse_float=_number)
         if len(set(map(_CANONICAL.encode, items))) < len(items):
@@ -141,29 +141,29 @@ _Validator: Any = extend(Draft202012Validator, {"uniqueItems": unique_items})  #
 
 
 def make_validator(parameters: Mapping[str, Any]) -> Validator:
-    """A validator that fetches nothing from the network."""
+    """Return a validator that fetches nothing from the network."""
     return _Validator(parameters, registry=Registry())  # type: ignore[no-any-return]
 
 
 def is_quick(schema: Any) -> bool:
-    """Whether validating takes a time in proportion to the length of the arguments, whatever they are.
+    """Whether validation time is linear in the length of the arguments, for any arguments.
 
-    A property that is named like a keyword makes a schema slow as well.
+    A schema with a property that has the name of a slow keyword counts as slow too.
     """
     text = json.dumps(schema, default=str)
     return not any(f'"{keyword}":' in text for keyword in _SLOW)
 
 
 def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
-    """A copy of the arguments, coerced where that loses nothing.
+    """Return a copy of the arguments, coerced to the types of the schema where that loses nothing.
 
     Args:
         name: the tool's name, for the message.
         validator: from `make_validator`.
-        arguments: what the policy wrote. The trajectory keeps it, so a tool gets a copy that it may change.
+        arguments: the policy's arguments. The trajectory keeps them, so a tool gets a copy that it may change.
 
     Raises:
-        InvalidArgumentsError: with a text that says which argument is wrong and what was expected.
+        InvalidArgumentsError: its text names the wrong argument and what was expected.
     """
     schema: Any = validator.schema
     try:
@@ -174,14 +174,14 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
         problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
     except RecursionError:
         raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    except ValueError as error:  # a number of thousands of digits, for example
+    except ValueError as error:  # for example a number with thousands of digits
         problem = f"{type(error).__name__}: {str(error)[:200]}"
         raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from error
     raise InvalidArgumentsError(f"invalid arguments for {name}: {problems}. {_signature(name, schema)}")
 
 
 def coerce(schema: Any, value: Any) -> Any:
-    """`value` in the type that `schema` gives where nothing is lost by it, otherwise `value` itself."""
+    """Convert `value` to the type in `schema` if the conversion loses nothing, otherwise return it unchanged."""
     if not isinstance(schema, Mapping):
         return value
     if kinds := _kinds(schema):
@@ -195,18 +195,18 @@ def coerce(schema: Any, value: Any) -> Any:
 
 
 def _kinds(schema: Any) -> list[str]:
-    """The JSON types that a schema allows, also where it lists them as alternatives; none when it does not say."""
+    """Return the JSON types that a schema allows, alternatives included; empty if it does not restrict the type."""
     if not isinstance(schema, Mapping):
         return []
     if kinds := schema.get("type"):
         return [kinds] if isinstance(kinds, str) else list(kinds)
-    found: dict[str, None] = {}
+    types: dict[str, None] = {}
     for alternative in schema.get("anyOf") or schema.get("oneOf") or ():
         kinds = _kinds(alternative)
         if not kinds:
             return []
-        found.update(dict.fromkeys(kinds))
-    return list(found)
+        types.update(dict.fromkeys(kinds))
+    return list(types)
 
 
 def _coerce_type(kinds: list[str], value: Any) -> Any:
@@ -227,7 +227,7 @@ def _coerce_type(kinds: list[str], value: Any) -> Any:
 
 
 def _read(kind: str, text: str) -> Any:
-    """`text` as a value of the JSON type `kind`; None when it is not one, or not without loss."""
+    """Convert `text` to the JSON type `kind`; None if it is not such a value or the conversion would lose digits."""
     if kind == "integer" and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "number" and _NUMBER.fullmatch(text):
@@ -251,7 +251,7 @@ def _has_type(kind: str, value: Any) -> bool:
 
 
 def _explain(error: ValidationError) -> str:
-    """One problem, in words for the policy. Values are cut, because jsonschema's own messages repeat them in full."""
+    """Describe one problem to the policy. Values are shortened; jsonschema's own messages repeat them in full."""
     where = f"argument '{_path(error)}'" if error.absolute_path else "the arguments"
     rule = error.validator
     expected: Any = error.validator_value
@@ -259,9 +259,9 @@ def _explain(error: ValidationError) -> str:
     if rule == "required":
         missing = [name for name in expected if name not in got]
         keys = ", ".join(shortened(str(key), _MAX_SHOWN) for key in islice(got, 8))
-        given = f"given: {keys}" if got else "none given"
+        names = f"given: {keys}" if got else "none given"
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
-        return f"missing {', '.join(repr(name) for name in missing)}{inside} ({given})"
+        return f"missing {', '.join(repr(name) for name in missing)}{inside} ({names})"
     if rule in ("anyOf", "oneOf") and error.context:
         types = _kinds(error.schema)
         if types and not any(_has_type(kind, got) for kind in types):
@@ -276,8 +276,8 @@ def _explain(error: ValidationError) -> str:
         return f"{where}: expected {kinds}, got {_kind(got)} {_shown(got)}"
     if rule == "enum":
         is_short = isinstance(got, str) and len(got) <= _MAX_SHOWN
-        near = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
-        hint = f" (did you mean '{shortened(near[0], _MAX_SHOWN)}'?)" if near else ""
+        matches = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
+        hint = f" (did you mean '{shortened(matches[0], _MAX_SHOWN)}'?)" if matches else ""
         return f"{where}: expected one of {_shown(expected)}, got {_shown(got)}{hint}"
     return f"{where}: expected {rule} {_shown(expected)}, got {_shown(got)}"
 
@@ -307,12 +307,12 @@ def _shown(value: Any) -> str:
 
 
 def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:
-    """A `$ref` that leads nowhere would otherwise be found only by the first call that needs it."""
+    """Return the problem of a `$ref` without a target, which would otherwise fail in the first call that needs it."""
     resource = Resource.from_contents(parameters, default_specification=DRAFT202012)
     resolver = Registry().resolver_with_root(resource)
     for reference in re.findall(r'"\$ref": "([^"]*)"', json.dumps(parameters, ensure_ascii=False, default=str)):
         try:
             resolver.lookup(reference)
         except Unresolvable:
-            return f"$ref {reference!r} leads nowhere", "Put the definition below $defs and refer to '#/$defs/<name>'"
+            return f"$ref {reference!r} has no target", "Put the definition below $defs and refer to '#/$defs/<name>'"
     return None

@@ -46,7 +46,7 @@ class ToolConfig(Section):
 
 @dataclass(slots=True)
 class ToolOutput:
-    """The result of a call that is more than a text."""
+    """The result of a call, with more than its text."""
 
     text: str
     reward: float | None = None
@@ -54,9 +54,9 @@ class ToolOutput:
     metrics: dict[str, Any] = field(default_factory=dict)
     """JSON data for the trace; the policy does not see it."""
     answer: str | None = None
-    """When given, the episode ends with this as its final answer."""
+    """Final answer; if set, the episode ends with it."""
     images: list[Any] = field(default_factory=list)
-    """PIL images that a vision model is shown before the text; a result with images is not cached."""
+    """PIL images that a vision model sees before the text; a result with images is not cached."""
 
 
 class Tool(ABC):
@@ -64,35 +64,35 @@ class Tool(ABC):
 
     Args:
         config: the YAML entry's `config`, read-only, the same for all trajectories.
-        create_kwargs: this row's `extra_info.tools_kwargs[name]["create_kwargs"]`, the trajectory's own copy.
+        create_kwargs: the row's `extra_info.tools_kwargs[name]["create_kwargs"]`, copied for this trajectory.
 
-    `__init__` should be quick, because it runs on the event loop; work that takes time belongs in `start`.
+    `__init__` should be quick, because it runs on the event loop; slow work belongs in `start`.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
-    """For the policy: what the tool does and when it helps."""
+    """Text for the policy: what the tool does and when it helps."""
     parameters: ClassVar[dict[str, Any]]
     """JSON schema (draft 2020-12) of type object."""
     Config: ClassVar[type[BaseModel] | None] = None
-    """Model of `config`, which is then checked when the file is loaded and is there as `settings`; None: any keys."""
+    """Model that validates `config` when the file is loaded; the result is `settings`. None: any keys are allowed."""
     timeout_s: ClassVar[float | None] = None
     """Seconds that one call may take; None: the run's default."""
     max_concurrency: ClassVar[int | None] = None
-    """Calls that run at once in one worker process, unless the tool's entry says otherwise; None: no limit."""
+    """Calls that run at once in one worker process, unless the tool's entry sets it; None: no limit."""
     idempotent: ClassVar[bool] = False
-    """Whether a call may be sent twice: it then has the effect of one. Only such a tool is retried when its
-    infrastructure fails."""
+    """Whether sending a call twice has the same effect as sending it once. Only such a tool is retried after an
+    infrastructure failure."""
     retries: ClassVar[int] = 2
-    """How often an idempotent tool's call is repeated, unless its entry says so; 0 where the tool itself retries."""
+    """Retries of an idempotent tool's call, unless its entry sets them; 0 if the tool retries by itself."""
     reusable: ClassVar[bool] = False
-    """Whether the same arguments give the same text, whatever was called before: a pure function, or a search in what
-    nobody changes. Only then is a result reused instead of calling again; the tool's entry may say otherwise."""
+    """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
+    in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
     answers: ClassVar[bool] = False
-    """Whether a call hands in the final answer: it is run in an episode's last turn too, and no budget counts it."""
+    """Whether a call submits the final answer: it also runs in an episode's last turn, and no budget counts it."""
 
     scope: TrajectoryScope
-    """Resources that the tools of this trajectory share; set before `start`."""
+    """Resources shared by the tools of this trajectory; set before `start`."""
 
     def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
         self.config = config
@@ -101,12 +101,12 @@ class Tool(ABC):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse a `config` that cannot work by raising ValueError; called once, when the YAML file is loaded."""
+        """Raise ValueError for a `config` that cannot work; called once, when the YAML file is loaded."""
         if cls.Config is not None:
             validated(cls.Config, config)
 
     async def start(self) -> None:
-        """Prepare the trajectory's state; awaited once, before the first call and within that call's time limit."""
+        """Prepare the trajectory's state; awaited once, before the first call and within its time limit."""
         return None
 
     @abstractmethod
@@ -117,25 +117,25 @@ class Tool(ABC):
         trajectories. Calls of one turn may overlap: a tool with state that does not allow this takes a lock.
 
         Raises:
-            ToolError: for what the tool cannot do; the policy reads the text.
-            UnscoredError: when the infrastructure failed and the trajectory must not be scored.
-            FatalError: when the run must stop.
+            ToolError: the tool cannot do what was asked; the policy reads the text.
+            UnscoredError: the infrastructure failed and the trajectory must not be scored.
+            FatalError: the run must stop.
 
-        A timeout or a failed connection leaves the trajectory unscored too. Any other exception is a bug of the tool:
+        A timeout or a failed connection leaves the trajectory unscored too. Any other exception is a bug in the tool:
         it is logged with its traceback, the trajectory is unscored, and the eighth of its kind stops the run
-        (`agent_rl.tools.on_error=observe`: the policy is shown the exception in one line instead).
+        (with `agent_rl.tools.on_error=observe` the policy sees the exception in one line instead).
         """
 
     async def close(self) -> None:
-        """Release the trajectory's state; awaited once for every instance, also when `start` failed."""
+        """Release the trajectory's state; awaited once for every instance, even if `start` failed."""
         return None
 
 
 class TrajectoryScope:
-    """What several tools of one trajectory share, for example one connection: resources by key.
+    """Resources that several tools of one trajectory share, such as a connection, each under a key.
 
     A resource is opened at its first use, and closed once when the trajectory ends, in the reverse order of opening.
-    Opening and closing may happen in different tasks: a context manager that does not allow that runs in its own task.
+    Opening and closing may happen in different tasks; a context manager that cannot handle that needs its own task.
     """
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ class TrajectoryScope:
         self._open: dict[Hashable, tuple[AbstractAsyncContextManager[Any], Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> T:
-        """The resource of this key; `make` gives the context manager that opens it, unless it is already open.
+        """Return the resource of this key, and open it with the context manager from `make` if it is not open yet.
 
         Raises:
-            Exception: what opening raises; the next `get` tries again.
+            Exception: opening failed; the next `get` tries again.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             if key not in self._open:
@@ -156,7 +156,7 @@ class TrajectoryScope:
             return value
 
     async def close(self) -> None:
-        """Close everything that is open."""
+        """Close all open resources."""
         while self._open:
             _, (manager, _) = self._open.popitem()
             try:

@@ -1,8 +1,8 @@
 """Results of reusable tools, kept so that equal calls are executed once.
 
-In memory the least recently used is forgotten. In a file, results outlive the process and are shared with other
-processes on this machine. It promises neither that two processes never execute one call twice, nor that a file forgets
-anything: delete it when a tool's code or data changes.
+In memory, the least recently used result is dropped. In a file, results outlive the process and are shared with other
+processes on this machine. Two processes may still execute the same call twice, and a file never drops a result: delete
+it when a tool's code or data changes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ResultCache", "canonical_json", "digest", "shared_cache"]
 
 
 def canonical_json(value: Any) -> str:
-    """One text for equal JSON data, whatever the order of its keys; arrays and mappings of other kinds count as JSON.
+    """Return the same text for equal JSON data, regardless of key order; numpy arrays and other mappings count as JSON.
 
     Raises:
         ValueError: for a value that is not JSON.
@@ -31,12 +31,12 @@ def canonical_json(value: Any) -> str:
 
 
 def digest(text: str) -> str:
-    """A short name of `text`."""
+    """Return a short hash of `text`."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class ResultCache:
-    """Results by key; the argument is that of `Cache`."""
+    """Tool results by key, in memory or in the file `path`."""
 
     def __init__(self, path: str | None = None) -> None:
         self._cache = Cache(path, "agent_rl.tools.cache_path", "tool results")
@@ -44,12 +44,12 @@ class ResultCache:
     async def get(
         self, key: str, result: ToolResult, patience_s: float, execute: Callable[[], Awaitable[ToolOutput]]
     ) -> ToolOutput:
-        """What is kept under `key`, or else what `execute` returns, which is kept when it may be.
+        """Return the result stored under `key`, otherwise execute the call and store its result if that is allowed.
 
         Args:
-            key: the same for equal calls.
-            result: the call's; cache hits and the seconds of waiting are noted in it.
-            patience_s: seconds to wait for equal calls that are being executed.
+            key: equal for equal calls.
+            result: the call's result, in which cache hits and waiting time are recorded.
+            patience_s: seconds to wait for an equal call that is already running.
             execute: executes the call.
 
         Raises:
@@ -61,26 +61,26 @@ class ResultCache:
             executed.append(await execute())
             return _encode(executed[0])
 
-        found = await self._cache.get(key, make, patience_s)
-        result.queue_seconds += found.waited_s
+        entry = await self._cache.get(key, make, patience_s)
+        result.queue_seconds += entry.waited_s
         if executed:
             return executed[0]
         result.metrics["cached"] = True
-        return ToolOutput(*json.loads(found.text))
+        return ToolOutput(*json.loads(entry.text))
 
 
 @cache
 def shared_cache(path: str | None) -> ResultCache:
-    """The cache that all trajectories of this process share, one for each file.
+    """Return the cache that all trajectories of this process share, one per file.
 
     Raises:
-        ConfigError: when the file cannot be used.
+        ConfigError: the file cannot be used.
     """
     return ResultCache(path)
 
 
 def _encode(output: ToolOutput) -> str | None:
-    """JSON; None for a result that is not kept: one that ends the episode, or has images."""
+    """Encode a result as JSON; None if it must not be stored, because it ends the episode or has images."""
     if output.answer is not None or output.images:
         return None
     return json.dumps([output.text, output.reward, output.metrics])

@@ -1,4 +1,4 @@
-"""Checks what a tool file names: a class's `call` can be called, and what should give the policy a text returns one."""
+"""Checks the classes and functions of a tool file: `call` takes all arguments, and returns a value for the policy."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["call_problem", "is_verls", "may_return"]
 
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 _VALUES = ("str", "int", "float", "bool", "list")
-"""Annotations of one argument's value, where `call` gets all arguments."""
+"""Annotations that fit a single argument, although `call` gets a dict of all arguments."""
 
 
 def is_verls(cls: Any) -> bool:
-    """Whether something is a class with the methods of verl's `BaseTool`."""
+    """Whether `cls` is a class with the methods of verl's `BaseTool`."""
     return isinstance(cls, type) and all(callable(getattr(cls, method, None)) for method in _VERL_METHODS)
 
 
 def call_problem(cls: type[Tool]) -> tuple[str, str] | None:
-    """(problem, remedy) of a `call` that gives no text, or takes one argument for all of them; None: it does not."""
+    """Return (problem, remedy) if `call` returns no text or takes a single argument's value, otherwise None."""
     function = inspect.unwrap(cls.call)
     parameter = list(inspect.signature(function).parameters.values())[1]
     what = f"{cls.__qualname__}.call ({defined_at(function)})"
@@ -41,10 +41,10 @@ def call_problem(cls: type[Tool]) -> tuple[str, str] | None:
 
 
 def may_return(function: Any) -> bool:
-    """Whether a function may return a value: it has a `return` with one, or only raises."""
+    """Whether a function may return a value: it has a `return` with a value, or only raises."""
     try:
         body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
-    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # without a source: a run will tell
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume that it does
         return True
     if isinstance(body[-1], ast.Raise):
         return True

@@ -1,10 +1,10 @@
-"""Functions that a row declares and nothing executes: a turn that calls them is the answer.
+"""Functions that a row declares without an implementation: a turn that calls them is the answer.
 
     extra_info:
       functions: '[{"name": "set_timer", "description": "...", "parameters": {"type": "object", "properties": ...}}]'
 
-Data sets of function calls (BFCL, xLAM) have functions of their own in every row. The agent shows them to the policy
-as its tools. The scorer gets the calls as JSON and compares them; arguments are not checked against the schema before.
+In data sets of function calls (BFCL, xLAM), every row has its own functions. The agent offers them to the policy as
+tools. The scorer gets the calls as JSON and compares them; their arguments are not validated against the schema first.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ __all__ = ["FUNCTIONS_KEY", "DeclaredFunction", "as_answer", "declared_functions
 
 FUNCTIONS_KEY = "extra_info.functions"
 _KEPT = 200
-"""Rows whose functions stay in memory: the samples of a row share them."""
+"""Number of rows whose functions stay in memory, where the samples of a row share them."""
 
 
 class DeclaredFunction(Tool):
     """A function without an implementation."""
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Never answers."""
+        """Raise ToolError: the function cannot be executed."""
         raise ToolError("this function is only declared")
 
 
 def declared_functions(value: Any) -> list[ToolSpec]:
-    """The specs of a row's functions.
+    """Return the specs of a row's functions.
 
     Args:
-        value: of `extra_info.functions`: a list of `{name, description, parameters}`, or its JSON; None: none.
+        value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None: no functions.
 
     Raises:
-        ConfigError: it is no such list, or a schema cannot be used.
+        ConfigError: `value` is not such a list, or a schema cannot be used.
     """
     if not value:
         return []
     try:
         return list(_specs(value if isinstance(value, str) else json.dumps(value)))
     except (TypeError, ValueError) as error:
-        problem = f"it is no list of functions ({error})"
+        problem = f"not a list of functions ({error})"
         raise ConfigError(FUNCTIONS_KEY, problem, "Write [{name, description, parameters}, ...]") from error
 
 
 def as_answer(calls: Sequence[ToolCall]) -> str:
-    """Calls as the scorer `tool_match` reads them."""
+    """Encode calls as JSON for the scorer `tool_match`."""
     return json.dumps([{"name": call.name, "arguments": call.arguments} for call in calls], ensure_ascii=False)
 
 
@@ -63,7 +63,7 @@ def _specs(text: str) -> tuple[ToolSpec, ...]:
     functions = json.loads(text)
     if not isinstance(functions, list):
         raise ValueError(f"got a {type(functions).__name__}")
-    return tuple(_spec(each) for each in functions)
+    return tuple(_spec(function) for function in functions)
 
 
 def _spec(function: Any) -> ToolSpec:

@@ -1,9 +1,9 @@
 """A Python function as a tool: `- function: my_tools.py:weather` in a tool file.
 
-The schema comes from the type hints, which must be there, and from the docstring: its text before the first section is
-the description, and its section `Args` describes the arguments. The function may be `async def`; any other runs in a
-thread. It returns text, or data that the policy reads as JSON, a `ToolOutput`, or as in verl a tuple of one of these
-with a reward and metrics. It keeps no state for a trajectory: that is what a class is for.
+The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
+the description, and its section `Args` describes the arguments. An `async def` function is awaited; a plain one runs in
+a thread. It returns text, data that the policy reads as JSON, a `ToolOutput`, or as in verl a tuple of one of these
+with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FunctionConfig(ToolConfig):
     """The `config` of a function tool, which the loader writes."""
 
     function: str
-    """`package.module.function`, or `file.py:function` with the file's whole path."""
+    """`package.module.function`, or `file.py:function` with the file's absolute path."""
 
 
 class FunctionTool(Tool):
@@ -54,28 +54,28 @@ class FunctionTool(Tool):
         self._function, self._arguments = _function(self.settings.function)
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
-        """The function's result."""
+        """Call the function and return its result."""
         call = partial(self._function, **self._converted(arguments))
         result = call() if inspect.iscoroutinefunction(self._function) else await in_thread(call)
         return _output(await result if inspect.isawaitable(result) else result)
 
     def _converted(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the type hints want them: a date for a text, an object for a mapping."""
+        """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object."""
         if self._arguments is None:
             return arguments
         try:
-            made = self._arguments.model_validate(arguments)
+            converted = self._arguments.model_validate(arguments)
         except ValidationError as error:
-            said = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
-            raise InvalidArgumentsError(said) from error
-        return {name: getattr(made, name) for name in made.model_fields_set}
+            problem = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3])
+            raise InvalidArgumentsError(problem) from error
+        return {name: getattr(converted, name) for name in converted.model_fields_set}
 
 
 def check_function(function: Any, place: Place) -> None:
-    """Refuse what cannot be called as a tool.
+    """Raise an error for an object that cannot be called as a tool.
 
     Raises:
-        ConfigError: it is no function, or returns nothing.
+        ConfigError: it is not a function, or returns nothing.
     """
     if isinstance(function, type):
         raise place.error(f"{function.__qualname__} is a class, not a function", "Write class_name: instead")
@@ -87,39 +87,39 @@ def check_function(function: Any, place: Place) -> None:
 
 
 def describe(function: Callable[..., Any], place: Place, *, parameters: bool) -> dict[str, Any]:
-    """Name, description and parameters of a function.
+    """Return the name, the description and the parameters of a function.
 
     Args:
         function: the function.
-        place: of its name in the tool file.
-        parameters: whether the parameters are needed; the tool file may have them.
+        place: where the tool file names the function.
+        parameters: whether to derive the parameters; not needed if the tool file has them.
 
     Raises:
-        ConfigError: a parameter has no type hint, or one that no JSON schema expresses; with the function's line.
+        ConfigError: a parameter has no type hint, or one without a JSON schema; names the function's line.
     """
     text, about = _documentation(function)
-    found: dict[str, Any] = {"name": function.__name__, "description": text or None}
+    description: dict[str, Any] = {"name": function.__name__, "description": text or None}
     if parameters:
         with place.around("See docs/guides/tools.md"):
             schema = _model(function, about).model_json_schema()
-        schema.pop("additionalProperties")  # an argument too many is answered without it
-        found["parameters"] = {"type": "object", **rewritten(schema, _plain)}
-    return found
+        schema.pop("additionalProperties")  # the answer to an unknown argument does not need it
+        description["parameters"] = {"type": "object", **rewritten(schema, _plain)}
+    return description
 
 
 def file_of(name: str, folder: Path | None) -> str:
-    """The name of a function with its file's whole path, so that a worker in another folder finds it."""
+    """Return a function's name with the absolute path of its file, so that a worker in another folder finds it."""
     location, colon, attribute = name.rpartition(":")
     if not location.endswith(".py"):
         return name
     path = Path(location).expanduser()
-    places = (base.resolve() for base in ((folder or Path.cwd()) / path, Path.cwd() / path))
-    return f"{next(each for each in places if each.is_file())}{colon}{attribute}"
+    candidates = (base.resolve() for base in ((folder or Path.cwd()) / path, Path.cwd() / path))
+    return f"{next(candidate for candidate in candidates if candidate.is_file())}{colon}{attribute}"
 
 
 @cache
 def _function(name: str) -> tuple[Callable[..., Any], type[BaseModel] | None]:
-    """The function, and the model of its arguments; None for one whose parameters the tool file has."""
+    """Return the function and the model of its arguments; None instead of a model if the hints give no schema."""
     function = find_object(name, Place("function"))
     try:
         return function, _model(function, {})
@@ -128,26 +128,26 @@ def _function(name: str) -> tuple[Callable[..., Any], type[BaseModel] | None]:
 
 
 def _model(function: Callable[..., Any], about: Mapping[str, str]) -> type[BaseModel]:
-    """A pydantic model of the arguments.
+    """Return a pydantic model of the function's arguments.
 
     Raises:
-        InvalidValueError: the function cannot be called by name with arguments of known types.
+        InvalidValueError: a parameter cannot be passed by keyword, or its type has no JSON schema.
     """
-    own = inspect.unwrap(function)
-    where = f"{function.__name__} ({defined_at(own)})"
+    unwrapped = inspect.unwrap(function)
+    where = f"{function.__name__} ({defined_at(unwrapped)})"
     fields: dict[str, Any] = {}
     try:
-        hints = get_type_hints(own, include_extras=True)
-    except Exception as error:  # whatever evaluating the user's hints raises
+        hints = get_type_hints(unwrapped, include_extras=True)
+    except Exception as error:  # evaluating the user's hints can raise anything
         raise InvalidValueError(f"{where}: a type hint cannot be read: {error}", "Import what it names") from error
-    for name, each in inspect.signature(function).parameters.items():
-        if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
-            problem = f"{where}: {each} has no name of its own for the policy to use"
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            problem = f"{where}: {parameter} has no name that the policy could use"
             raise InvalidValueError(problem, "Give the function named parameters only")
         if name not in hints:
             remedy = f"Write for example `{name}: str`, or `parameters:` in the tool file"
             raise InvalidValueError(f"{where}: the parameter {name!r} has no type hint", remedy)
-        default = ... if each.default is each.empty else each.default
+        default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], Field(default, description=about.get(name)))
     try:
         return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
@@ -157,16 +157,16 @@ def _model(function: Callable[..., Any], about: Mapping[str, str]) -> type[BaseM
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The docstring's text before its sections, and what it says about each argument, in Google's form or reST's."""
+    """Return a docstring's text before its sections, and each argument's description, in Google's form or reST's."""
     text: list[str] = []
     about: dict[str, str] = {}
     section, last = "", ""
     for line in (inspect.getdoc(function) or "").splitlines():
         if header := _SECTION.fullmatch(line):
             section = header[1] or header[2]
-        if section in ("Args", "Arguments", "Parameters", "param") and (found := _ARGUMENT.fullmatch(line)):
-            last = found["name"]
-            about[last] = found["text"].strip()
+        if section in ("Args", "Arguments", "Parameters", "param") and (match := _ARGUMENT.fullmatch(line)):
+            last = match["name"]
+            about[last] = match["text"].strip()
         elif section in ("Args", "Arguments", "Parameters", "param") and last and line.startswith(" "):
             about[last] = f"{about[last]} {line.strip()}".strip()
         elif not section:
@@ -175,28 +175,28 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema of pydantic without the title that it makes of a name, and without `null` where a default is."""
-    found = {key: value for key, value in schema.items() if (key, value) != ("default", None) and key != "title"}
-    choices = [each for each in found.get("anyOf", ()) if each != {"type": "null"}]
-    if "default" in schema and len(choices) == 1 and len(found["anyOf"]) == 2:
-        del found["anyOf"]
-        found = {**choices[0], **found}
-    return found
+    """Return a pydantic schema without generated titles, and without `null` for arguments that have a default."""
+    kept = {key: value for key, value in schema.items() if (key, value) != ("default", None) and key != "title"}
+    choices = [choice for choice in kept.get("anyOf", ()) if choice != {"type": "null"}]
+    if "default" in schema and len(choices) == 1 and len(kept["anyOf"]) == 2:
+        del kept["anyOf"]
+        kept = {**choices[0], **kept}
+    return kept
 
 
 def _output(result: Any) -> ToolOutput:
-    """What a function returned as a `ToolOutput`.
+    """Convert a function's return value to a `ToolOutput`.
 
     Raises:
-        TypeError: it returned nothing, or a tuple that is not (result, reward, metrics).
+        TypeError: it is None, or a tuple that is not (result, reward, metrics).
     """
     if isinstance(result, tuple):
         if not 1 <= len(result) <= 3:
             raise TypeError(f"a tuple must be (result, reward, metrics) or shorter, not {result!r}")
-        made, (reward, metrics) = _output(result[0]), (*result[1:], None, None)[:2]
-        made.reward = made.reward if reward is None else float(reward)
-        made.metrics |= metrics or {}
-        return made
+        output, (reward, metrics) = _output(result[0]), (*result[1:], None, None)[:2]
+        output.reward = output.reward if reward is None else float(reward)
+        output.metrics |= metrics or {}
+        return output
     if result is None:
         raise TypeError("the function returned None; it must return text for the policy")
     if isinstance(result, ToolOutput):

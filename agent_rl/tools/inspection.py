@@ -1,4 +1,4 @@
-"""Help with writing a tool file: the built-in tools, their signatures, the result of one call."""
+"""Helps to write a tool file: lists the built-in tools and their signatures, and makes a single call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["built_in", "call", "expand", "signature"]
 
 
 def built_in() -> list[tuple[str, str, str]]:
-    """Name, kind (tool or toolset) and one sentence for each built-in tool."""
+    """Return the name, the kind (tool or toolset) and a one-sentence summary of each built-in tool."""
     rows = []
     for name in built_in_names():
         cls = built_in_class(name)
@@ -31,7 +31,7 @@ def built_in() -> list[tuple[str, str, str]]:
 
 
 def signature(spec: ToolSpec) -> str:
-    """A tool in one line: `search(query: string, top_k: integer = optional)`."""
+    """Format a tool in one line: `search(query: string, top_k?: integer)`."""
     required = spec.parameters.get("required", [])
     arguments = []
     for name, schema in spec.parameters.get("properties", {}).items():
@@ -44,27 +44,27 @@ def signature(spec: ToolSpec) -> str:
 def call(
     specs: Sequence[ToolSpec], name: str, arguments: dict[str, Any], create_kwargs: Mapping[str, Any]
 ) -> ToolResult:
-    """One call in a trajectory of its own, as the policy would make it.
+    """Make one call in a new trajectory, as the policy would.
 
     Raises:
-        ConfigError: for a name that is not in the file.
-        UnscoredError: when the tool's infrastructure failed.
+        ConfigError: the file has no tool of this name.
+        UnscoredError: the tool's infrastructure failed.
     """
     if name not in (names := [spec.name for spec in specs]):
         raise ConfigError("NAME", f"there is no tool {name!r} in this file", did_you_mean(name, names))
 
-    async def one() -> ToolResult:
+    async def run_once() -> ToolResult:
         kwargs = {name: {"create_kwargs": create_kwargs}}
         timeout_s = BudgetSettings().tool_timeout_s
         async with ToolSession(specs, tools_kwargs=kwargs, default_timeout_s=timeout_s) as session:
             (result,) = await session.run([ToolCall(name, arguments)])
         return result
 
-    return asyncio.run(one())
+    return asyncio.run(run_once())
 
 
 def expand(specs: Sequence[ToolSpec]) -> str:
-    """The file with everything written out: what `load_tools` reads without a server or a class's defaults."""
+    """Return a tool file with every field filled in, which needs neither a server nor the classes' defaults."""
     return dump_tools({"tools": [_entry(spec) for spec in specs]})
 
 
@@ -85,7 +85,7 @@ def _entry(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _class_name(cls: type) -> str:
-    """As the entry would write it: a class in the user's own file is named by the file."""
+    """Return the `class_name` of an entry; a class in the user's own file is named by its file."""
     if cls.__module__.startswith("agent_rl_user_"):
         return f"{inspect.getfile(cls)}:{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"

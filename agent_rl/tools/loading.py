@@ -1,19 +1,19 @@
-"""A YAML file of tools, read into `ToolSpec`s. Every mistake in it is a `ConfigError` that says where and what to do.
+"""Reads a YAML file of tools into `ToolSpec`s. Each mistake raises a `ConfigError` with its place and a remedy.
 
     tools:
       - name: calculator                        # a built-in tool, or a built-in toolset such as mcp
       - function: my_tools.py:weather           # a function (agent_rl.tools.functions)
-      - class_name: my_package.tools.Search     # or my_tools.py:Search, beside this file
+      - class_name: my_package.tools.Search     # or my_tools.py:Search, next to this file
         config: {top_k: 3}
-        timeout_s: 5                            # of one call
-        max_concurrency: 8                      # calls at once in a worker process
-        retries: 2                              # for a class that is idempotent
-        reusable: true                          # the same arguments give the same text, whatever was called before
-        cache: trajectory                       # for a reusable tool: off, trajectory, or shared by a worker process
+        timeout_s: 5                            # seconds of one call
+        max_concurrency: 8                      # concurrent calls in one worker process
+        retries: 2                              # only for an idempotent class
+        reusable: true                          # the same arguments always give the same text
+        cache: trajectory                       # off, trajectory, or shared by a worker process
 
 `name`, `description` and `parameters` (a JSON schema, or a mapping of each argument to its type) override what the
-class or the function says. verl's form (`class_name`, `config` with `type: native`, `tool_schema`) is read as well, and
-so are verl's own `BaseTool` classes.
+class or the function defines. verl's form (`class_name`, `config` with `type: native`, `tool_schema`) and verl's
+`BaseTool` classes work too.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
-    """The tools of one YAML file, in its order.
+    """Load the tools of a YAML file, in its order.
 
     Args:
         path: the file; omegaconf interpolations such as `${oc.env:INDEX}` are resolved.
 
     Raises:
-        ConfigError: naming the file, the entry, the field, the value and the remedy.
+        ConfigError: names the file, the entry, the field, the value and the remedy.
     """
     place = Place(file=Path(path))
     specs: list[ToolSpec] = []
@@ -69,8 +69,8 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
 
 
 def dump_tools(content: Mapping[str, Any]) -> str:
-    """The text of a tool file that `load_tools` reads as `content`: nothing in it is taken for an interpolation."""
-    from omegaconf import OmegaConf  # as in `read_yaml`: only who writes or reads a tool file waits for it
+    """Return the text of a tool file that `load_tools` reads as `content`; `${` in it is escaped."""
+    from omegaconf import OmegaConf  # slow to import, so not at the top
 
     return OmegaConf.to_yaml(OmegaConf.create(_escaped(content)))
 
@@ -126,11 +126,11 @@ class _Entry:
     """One entry of the list.
 
     Args:
-        place: of the entry in its file; relative paths of classes start in the file's folder.
-        content: what YAML gave.
+        place: the entry's place in its file; paths of classes are relative to the file's folder.
+        content: the entry, parsed from YAML.
 
     Raises:
-        ConfigError: for a key or a value that cannot be used.
+        ConfigError: a key or a value cannot be used.
     """
 
     def __init__(self, place: Place, content: Any) -> None:
@@ -146,10 +146,10 @@ class _Entry:
         self.fields = validated(_Fields, content, self.place)
 
     def specs(self) -> list[ToolSpec]:
-        """The entry's tools: one, unless it names a toolset.
+        """Return the entry's tools: one, or those of a toolset.
 
         Raises:
-            ConfigError: for the first field that cannot be used.
+            ConfigError: a field cannot be used; reports the first one.
         """
         declared = self._declared()
         if self.fields.function is not None:
@@ -170,20 +170,20 @@ class _Entry:
         raise (place / field).error(problem, remedy)
 
     def _declared(self) -> dict[str, Any]:
-        """Name, description and parameters as the entry itself gives them."""
+        """Return the name, description and parameters that the entry itself sets."""
         fields, function = self.fields, self.fields.tool_schema
         if function is None:
             if fields.name is None and fields.class_name is None and fields.function is None:
                 remedy = (
                     f"Write `name:` with a built-in tool ({', '.join(built_in_names())}), `class_name:` or `function:`"
                 )
-                raise self.place.error("neither name nor class_name nor function", remedy)
-            return _given(fields)
+                raise self.place.error("has no name, class_name or function", remedy)
+            return _set_fields(fields)
         if fields.class_name is None:
-            self._fail("class_name", "missing beside tool_schema", "Name the class that answers the calls")
-        for key in _given(fields):
-            self._fail(key, "also given in tool_schema", "Keep one of them")
-        return _given(function.function)
+            self._fail("class_name", "required with tool_schema", "Name the class that answers the calls")
+        for key in _set_fields(fields):
+            self._fail(key, "also set in tool_schema", "Keep one of them")
+        return _set_fields(function.function)
 
     def _class(self) -> type:
         fields, place = self.fields, self.place / "class_name"
@@ -204,26 +204,26 @@ class _Entry:
         return cls
 
     def _function(self, name: str, declared: dict[str, Any]) -> ToolSpec:
-        """The function's schema, overridden by what the entry says."""
+        """Return the spec of a function; fields of the entry override the function's own."""
         for key in ("class_name", "config", "tool_schema"):
             if getattr(self.fields, key) is not None:
-                self._fail(key, "given beside function", "Remove one of them")
+                self._fail(key, "not allowed with function", "Remove one of them")
         place = self.place / "function"
         function = find_object(name, place, self.folder)
         check_function(function, place)
-        own = describe(function, place, parameters="parameters" not in declared)
+        described = describe(function, place, parameters="parameters" not in declared)
         config = {"function": file_of(name, self.folder)}
-        return self._spec(name, {**own, **declared}, FunctionTool, config, "write a docstring")
+        return self._spec(name, {**described, **declared}, FunctionTool, config, "write a docstring")
 
     def _tool(self, cls: type, declared: dict[str, Any]) -> ToolSpec:
-        """What the class says, overridden by what the entry says."""
-        own = _given(cls) if issubclass(cls, Tool) else _verl_function(cls)
-        return self._spec(cls.__qualname__, {**own, **declared}, cls, self._config(cls), "set it on the class")
+        """Return the spec of a class; fields of the entry override the class's own."""
+        defaults = _set_fields(cls) if issubclass(cls, Tool) else _verl_function(cls)
+        return self._spec(cls.__qualname__, {**defaults, **declared}, cls, self._config(cls), "set it on the class")
 
     def _spec(self, what: str, function: dict[str, Any], cls: type, config: dict[Any, Any], otherwise: str) -> ToolSpec:
         for key in ("name", "description"):
             if not isinstance(value := function.get(key), str) or not value.strip():
-                problem = f"{what} has none" if value is None else f"expected text, got {value!r}"
+                problem = f"{what} has no {key}" if value is None else f"expected text, got {value!r}"
                 self._fail(key, problem, f"Write `{key}:` here, or {otherwise}", in_function=True)
         parameters = function.get("parameters")
         if parameters is None:
@@ -231,8 +231,8 @@ class _Entry:
                 self._fail("parameters", f"{what} has no schema", f"Write `parameters:` here, or {otherwise}")
             parameters = {"type": "object"}  # as in verl: a tool without parameters
         parameters = full_schema(parameters)
-        if wrong := schema_problem(parameters):
-            self._fail("parameters", *wrong, in_function=True)
+        if problem_and_remedy := schema_problem(parameters):
+            self._fail("parameters", *problem_and_remedy, in_function=True)
         parameters = {**parameters, "properties": parameters.get("properties", {})}  # chat templates iterate over it
         limits = getattr(cls, "timeout_s", None), getattr(cls, "max_concurrency", None)
         return ToolSpec(function["name"], function["description"], parameters, cls, config, *limits)
@@ -260,19 +260,19 @@ class _Entry:
 
     def _limited(self, spec: ToolSpec) -> ToolSpec:
         fields = self.fields
-        given = {key: value for key in _Limits.model_fields if (value := getattr(fields, key)) is not None}
+        limits = {key: value for key in _Limits.model_fields if (value := getattr(fields, key)) is not None}
         if issubclass(spec.cls, Tool) and spec.cls.idempotent:
-            given.setdefault("retries", spec.cls.retries)
+            limits.setdefault("retries", spec.cls.retries)
         with self.place.around():
-            return replace(spec, **given)
+            return replace(spec, **limits)
 
 
-def _given(function: Any) -> dict[str, Any]:
+def _set_fields(function: Any) -> dict[str, Any]:
     return {key: value for key in _FUNCTION if (value := getattr(function, key, None)) is not None}
 
 
 def _check_keys(node: Any, place: Place) -> None:
-    """YAML reads an unquoted `on`, `no` or `1` as something else than text, and a schema would not have it."""
+    """Raise a ConfigError for keys that YAML does not read as text, such as an unquoted `on`, `no` or `1`."""
     if isinstance(node, dict):
         for key, value in node.items():
             if not isinstance(key, str):
@@ -284,10 +284,10 @@ def _check_keys(node: Any, place: Place) -> None:
 
 
 def _verl_function(cls: Any) -> dict[str, Any]:
-    """What a verl `BaseTool` says about itself, without constructing it, which prints and may need resources."""
+    """Return a verl `BaseTool`'s function schema without its constructor, which prints and may need resources."""
     try:
         schema = cls.get_openai_tool_schema(cls.__new__(cls))
-    except Exception:  # noqa: BLE001 - the base class's needs an instance; then the YAML file has to say it
+    except Exception:  # noqa: BLE001 - verl's default needs an instance; then the YAML file must have it
         return {}
     if hasattr(schema, "model_dump"):
         schema = schema.model_dump(exclude_unset=True, exclude_none=True)

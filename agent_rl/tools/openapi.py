@@ -1,12 +1,12 @@
-"""From an OpenAPI document to a YAML file of `http` tools, to be read and pruned by hand.
+"""Converts an OpenAPI document to a YAML file of `http` tools, to review and prune by hand.
 
     conversion = from_openapi(read_openapi("openapi.json"), base_url="https://api.example.com")
     Path("tools.yaml").write_text(to_yaml(conversion))
 
-An operation becomes an endpoint of the toolset `http`, and can do what an endpoint can: parameters in path, query and
-header in OpenAPI's default styles, a body of JSON, and the security schemes bearer, basic and API key in a header or
-the query, in OpenAPI 3.0 and 3.1. Any other operation is left out and named in `Conversion.skipped`. What this does not
-promise: that the document tells the truth about its server.
+An operation becomes an endpoint of the toolset `http`, with its features: parameters in path, query and header in
+OpenAPI's default styles, a JSON body, and the security schemes bearer, basic and API key in a header or the query, in
+OpenAPI 3.0 and 3.1. Any other operation is skipped and listed in `Conversion.skipped`. Whether the document matches its
+server is not checked.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ __all__ = ["Conversion", "from_openapi", "read_openapi", "to_yaml"]
 _METHODS = ("get", "post", "put", "patch", "delete")
 _WANTED = {"bearer": "a token", "basic": "user:password", "header": "a key", "query": "a key"}
 _STYLES = {"path": "simple", "query": "form", "header": "simple"}
-_IGNORED_HEADERS = ("accept", "authorization", "content-type")  # OpenAPI's rule: they are given elsewhere
+_IGNORED_HEADERS = ("accept", "authorization", "content-type")  # OpenAPI defines them elsewhere
 _JSON_TYPES = ("application/json", "application/*", "*/*")
 _SCHEMAS = "#/components/schemas/"
 _PLAIN_OBJECT = {"type", "properties", "required", "additionalProperties", "description", "default"}
 _UNUSED = frozenset(("title", "example", "examples", "xml", "externalDocs", "discriminator", "deprecated", "nullable"))
-"""Keywords of a schema that a validator does not know and a policy does not need."""
+"""Schema keywords that a validator ignores and a policy does not need."""
 
 
 class _Unsupported(Exception):
-    """Something that an endpoint of `http` cannot do; the text says what."""
+    """The document uses a feature that an endpoint of `http` does not support; the text names it."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A tool file's content, and what is not in it."""
+    """A tool file's content, and the parts of the document that were skipped."""
 
     content: dict[str, Any]
-    """`{"tools": [...]}`, one entry for each kind of credentials."""
+    """`{"tools": [...]}`, one entry per kind of credentials."""
     skipped: list[tuple[str, str]]
-    """(operation, what of it is left out and why)."""
+    """(operation, the skipped part and the reason)."""
 
 
 def read_openapi(path: str | Path) -> Mapping[str, Any]:
-    """The document of a JSON or YAML file.
+    """Read an OpenAPI document from a JSON or YAML file.
 
     Raises:
-        ConfigError: it cannot be read, or is no mapping.
+        ConfigError: the file cannot be read, or is not a mapping.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -72,23 +72,23 @@ def read_openapi(path: str | Path) -> Mapping[str, Any]:
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigError(str(path), f"neither JSON nor YAML: {error}", "Name an OpenAPI document") from error
     if not isinstance(document, Mapping):
-        raise ConfigError(str(path), "no mapping at the top level", "Name an OpenAPI document")
+        raise ConfigError(str(path), "not a mapping at the top level", "Name an OpenAPI document")
     return document
 
 
 def from_openapi(
     document: Mapping[str, Any], *, base_url: str | None = None, include: Collection[str] | None = None
 ) -> Conversion:
-    """The tools of a document.
+    """Convert the operations of a document to tools.
 
     Args:
-        document: for example from `read_openapi`.
-        base_url: where the API is, instead of the document's first server; when it has no path, the path of a server
-            that is given without a host is appended.
-        include: operations to convert: operationId, tool name or `GET /path`, with shell wildcards. None: all.
+        document: the OpenAPI document, for example from `read_openapi`.
+        base_url: URL of the API, instead of the document's first server; if it has no path, the path of a server
+            without a host is appended.
+        include: operations to convert, by operationId, tool name or `GET /path`, with shell wildcards. None: all.
 
     Raises:
-        ConfigError: it is not OpenAPI 3.0 or 3.1, names no host, or nothing of it can be converted.
+        ConfigError: it is not OpenAPI 3.0 or 3.1, has no host, or no operation can be converted.
     """
     version = document.get("openapi")
     if not str(version).startswith(("3.0", "3.1")):
@@ -97,7 +97,7 @@ def from_openapi(
     if not isinstance(paths := document.get("paths", {}), Mapping):
         raise ConfigError("paths", f"expected a mapping, got {paths!r}", "Fix the document")
     url = _server(document, base_url)
-    skipped = [(path, "is a reference to another place") for path, shared in paths.items() if "$ref" in shared]
+    skipped = [(path, "is a reference to another document") for path, shared in paths.items() if "$ref" in shared]
     entries: dict[str, dict[str, Any]] = {}
     for operation in _included(_operations(document), include):
         try:
@@ -106,7 +106,12 @@ def from_openapi(
         except _Unsupported as error:
             skipped.append((operation.label, str(error)))
             continue
-        except (AttributeError, TypeError, KeyError, RecursionError) as error:  # the others are still converted
+        except (
+            AttributeError,
+            TypeError,
+            KeyError,
+            RecursionError,
+        ) as error:  # the others are still converted
             skipped.append((operation.label, f"not valid OpenAPI ({error})"))
             continue
         skipped += [(operation.label, note) for note in operation.notes]
@@ -114,13 +119,13 @@ def from_openapi(
         entry = entries.setdefault(json.dumps(auth), {"name": "http", "config": config})
         entry["config"]["endpoints"].append(endpoint)
     if not entries:
-        reasons = "; ".join(f"{what}: {why}" for what, why in skipped[:3]) or "there is none"
+        reasons = "; ".join(f"{what}: {why}" for what, why in skipped[:3]) or "it has none"
         raise ConfigError("paths", f"no operation can be converted ({reasons})", "Write the endpoints by hand")
     return Conversion({"tools": list(entries.values())}, skipped)
 
 
 def to_yaml(conversion: Conversion) -> str:
-    """The tool file; comments at its top name the variables to set and what was left out."""
+    """Return the text of the tool file; comments at its top list the variables to set and the skipped parts."""
     lines = ["From an OpenAPI document. Remove what the policy should not have: every tool costs tokens in its prompt."]
     for entry in conversion.content["tools"]:
         if auth := entry["config"].get("auth"):
@@ -137,12 +142,12 @@ def _server(document: Mapping[str, Any], base_url: str | None) -> str:
         is_whole = urlsplit(url).netloc or urlsplit(base_url).path not in ("", "/")
         url = base_url if is_whole else urljoin(base_url, url)
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc or "{" in url:
-        raise ConfigError("servers[0].url", f"{url!r} names no host", "Give a base_url such as https://api.example.com")
+        raise ConfigError("servers[0].url", f"{url!r} has no host", "Give a base_url such as https://api.example.com")
     return url.rstrip("/")
 
 
 def _operations(document: Mapping[str, Any]) -> list[_Operation]:
-    """All of them; the names of their tools are unique."""
+    """Return all operations of a document, each with a unique tool name."""
     operations: dict[str, _Operation] = {}
     for path, shared in document.get("paths", {}).items():
         for key in _METHODS:
@@ -159,43 +164,43 @@ def _operations(document: Mapping[str, Any]) -> list[_Operation]:
 def _included(operations: list[_Operation], include: Collection[str] | None) -> list[_Operation]:
     if include is None:
         return operations
-    names = {one.name: (one.label, one.name, str(one.node.get("operationId", one.name))) for one in operations}
+    names = {item.name: (item.label, item.name, str(item.node.get("operationId", item.name))) for item in operations}
     chosen: set[str] = set()
     for pattern in include:
         matching = {key for key, labels in names.items() if any(fnmatchcase(label, pattern) for label in labels)}
         if not matching:
-            raise ConfigError("include", f"{pattern!r} fits no operation", did_you_mean(pattern, names))
+            raise ConfigError("include", f"{pattern!r} matches no operation", did_you_mean(pattern, names))
         chosen |= matching
-    return [one for one in operations if one.name in chosen]
+    return [operation for operation in operations if operation.name in chosen]
 
 
 class _Operation:
-    """A method of a path, which becomes an endpoint of `http`: its parameters and its body are one object of arguments.
+    """A method of a path, converted to an endpoint of `http` whose arguments are its parameters and its body.
 
     Args:
         document: the OpenAPI document.
-        name: of the tool.
-        method: for example `GET`.
-        path: a template.
-        node: what the document says, with the parameters of the path before its own.
+        name: the tool's name.
+        method: HTTP method, for example `GET`.
+        path: path template.
+        node: the operation in the document, with the parameters of its path before its own.
     """
 
     def __init__(self, document: Mapping[str, Any], name: str, method: str, path: str, node: Mapping[str, Any]) -> None:
         self._document, self._method, self._path, self.node = document, method, path, node
         self.name, self.label = name, f"{method} {path}"
         self._taken: set[tuple[str, str]] = set()
-        """(place, name) pairs that the credentials fill; such a parameter is no argument."""
+        """(place, name) pairs that the credentials fill; such a parameter is not an argument."""
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
         self._places: dict[str, str] = {}
         self.notes: list[str] = []
-        """The parts that the endpoint leaves out."""
+        """Parts of the operation that the endpoint omits."""
 
     def auth(self) -> dict[str, str] | None:
-        """The entry's `auth` for the first alternative that it can express.
+        """Return the entry's `auth` for the first supported alternative.
 
         Raises:
-            _Unsupported: it can express none.
+            _Unsupported: no alternative is supported.
         """
         alternatives = self.node.get("security", self._document.get("security")) or [{}]
         schemes = self._document.get("components", {}).get("securitySchemes", {})
@@ -214,16 +219,16 @@ class _Operation:
         raise _Unsupported(f"needs credentials of an unsupported kind: {json.dumps(alternatives)}")
 
     def endpoint(self, auth: Mapping[str, str] | None) -> dict[str, Any]:
-        """The endpoint of an entry with these credentials.
+        """Return the endpoint for an entry with these credentials.
 
         Raises:
-            _Unsupported: it cannot be called without what is missing.
+            _Unsupported: the operation requires an unsupported feature.
         """
         node = self.node
         if node.get("deprecated") is True:
             raise _Unsupported("deprecated")
         if node.get("servers"):
-            raise _Unsupported("has servers of its own")
+            raise _Unsupported("has its own servers")
         if auth is not None:
             name = auth.get("name", "authorization")
             self._taken = {("query", name) if auth["type"] == "query" else ("header", name.lower())}
@@ -249,8 +254,10 @@ class _Operation:
 
     def _read_parameters(self, nodes: list[Any]) -> None:
         resolved = [_resolved(self._document, node) for node in nodes]
-        parameters = {(str(node.get("in")), str(node.get("name"))): node for node in resolved}  # the operation's last
-        for place, name in sorted(parameters, key=lambda key: key[0] != "path"):  # the template has the names of these
+        parameters = {(str(node.get("in")), str(node.get("name"))): node for node in resolved}  # last wins
+        for place, name in sorted(
+            parameters, key=lambda key: key[0] != "path"
+        ):  # path names first: the template uses them
             wire = name.lower() if place == "header" else name
             if (place, wire) in self._taken or (place == "header" and wire in _IGNORED_HEADERS):
                 continue
@@ -262,7 +269,7 @@ class _Operation:
             if place not in _STYLES or "schema" not in node:
                 self._leave_out(f"parameter {name!r} is a {place}, or has no schema", required)
             elif style != _STYLES[place] or (is_array and place == "query" and node.get("explode") is False):
-                self._leave_out(f"parameter {name!r} has another style than {_STYLES[place]}, exploded", required)
+                self._leave_out(f"parameter {name!r} has a style other than {_STYLES[place]}, exploded", required)
             elif is_object or "properties" in schema:
                 self._leave_out(f"parameter {name!r} is an object", required)
             else:
@@ -278,7 +285,7 @@ class _Operation:
         schema = self._schema((content[media] or {}).get("schema", {}))
         needed = schema.get("required", [])
         members = {} if set(schema) - _PLAIN_OBJECT or schema.get("additionalProperties") else schema.get("properties")
-        if members and (required or not needed):  # else no body and an empty body are not the same
+        if members and (required or not needed):  # otherwise no body and an empty body differ
             for name, part in members.items():
                 self._add(name, "body", part, name in needed)
             return None
@@ -302,13 +309,13 @@ class _Operation:
             self._places[name] = place if name == wire else f"{place}:{wire}"
 
     def _schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """As a JSON schema of draft 2020-12; its top is never a reference."""
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        made: dict[str, Any] = rewritten({**_resolved(self._document, schema), **beside}, _modern)
-        return made
+        """Convert a schema to JSON schema draft 2020-12; the top level is never a reference."""
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        converted: dict[str, Any] = rewritten({**_resolved(self._document, schema), **siblings}, _modern)
+        return converted
 
     def _with_definitions(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """`parameters` with the schemas that they refer to."""
+        """Return `parameters` with the schemas that they refer to."""
         known = self._document.get("components", {}).get("schemas", {})
         definitions: dict[str, Any] = {}
         waiting: list[Any] = [parameters]
@@ -321,27 +328,27 @@ class _Operation:
 
 
 def _modern(schema: dict[str, Any]) -> dict[str, Any]:
-    """OpenAPI's dialect as draft 2020-12 says it, without `readOnly` properties, which a request may not contain."""
-    made = {key: value for key, value in schema.items() if key not in _UNUSED and not key.startswith("x-")}
-    if "$ref" in made:
-        made["$ref"] = made["$ref"].replace(_SCHEMAS, "#/$defs/")
-    hidden = [name for name, part in made.get("properties", {}).items() if part.get("readOnly") is True]
+    """Convert OpenAPI's schema dialect to draft 2020-12, without `readOnly` properties, which requests must omit."""
+    converted = {key: value for key, value in schema.items() if key not in _UNUSED and not key.startswith("x-")}
+    if "$ref" in converted:
+        converted["$ref"] = converted["$ref"].replace(_SCHEMAS, "#/$defs/")
+    hidden = [name for name, part in converted.get("properties", {}).items() if part.get("readOnly") is True]
     if hidden:
-        made["properties"] = {name: part for name, part in made["properties"].items() if name not in hidden}
-        made["required"] = [name for name in made.get("required", []) if name not in hidden]
+        converted["properties"] = {name: part for name, part in converted["properties"].items() if name not in hidden}
+        converted["required"] = [name for name in converted.get("required", []) if name not in hidden]
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if isinstance(made.get(exclusive), bool) and made.pop(exclusive) and bound in made:
-            made[exclusive] = made.pop(bound)
+        if isinstance(converted.get(exclusive), bool) and converted.pop(exclusive) and bound in converted:
+            converted[exclusive] = converted.pop(bound)
     if schema.get("nullable") is not True:
-        return made
-    if "type" not in made:
-        return {"anyOf": [made, {"type": "null"}]}
-    choices = {"enum": [*made["enum"], None]} if "enum" in made else {}
-    return {**made, "type": [made["type"], "null"], **choices}
+        return converted
+    if "type" not in converted:
+        return {"anyOf": [converted, {"type": "null"}]}
+    choices = {"enum": [*converted["enum"], None]} if "enum" in converted else {}
+    return {**converted, "type": [converted["type"], "null"], **choices}
 
 
 def _resolved(document: Mapping[str, Any], node: Any) -> Any:
-    """What `node` refers to, if it is a reference.
+    """Return the target of `node` if it is a reference, otherwise `node`.
 
     Raises:
         _Unsupported: the reference cannot be followed.
@@ -353,14 +360,14 @@ def _resolved(document: Mapping[str, Any], node: Any) -> Any:
         try:
             node = resolver.lookup(references[-1]).contents
         except Unresolvable:
-            raise _Unsupported(f"the reference {references[-1]!r} leads nowhere, or out of the document") from None
+            raise _Unsupported(f"the reference {references[-1]!r} has no target in the document") from None
         if references[-1] in references[:-1]:
-            raise _Unsupported(f"the reference {references[-1]!r} leads in a circle")
+            raise _Unsupported(f"the reference {references[-1]!r} is circular")
     return node
 
 
 def _free_name(name: str, taken: Collection[str]) -> str:
-    """The name itself, or the first of name_2, name_3, ... that is not taken."""
+    """Return the name itself, or the first of name_2, name_3, ... that is not taken."""
     if name not in taken:
         return name
     return next(free for number in count(2) if (free := f"{name}_{number}") not in taken)
@@ -371,7 +378,7 @@ def _one_line(text: str) -> str:
 
 
 class _Yaml12(yaml.SafeLoader):
-    """YAML as OpenAPI means it: `no` and `12:30` and 2020-01-01 are text."""
+    """YAML 1.2 as OpenAPI uses it: `no`, `12:30` and 2020-01-01 are text."""
 
 
 _Yaml12.yaml_implicit_resolvers = {}

@@ -1,16 +1,15 @@
 """`ToolSession`: the tools of one trajectory, from the first call to the release of their state.
 
-Every call is answered with a text that the policy can use, its own mistakes included. What leaves `run` is
-`UnscoredError`, for an outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
+Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
+outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
-The steps of a call: its arguments are checked, in another process and for a limited time where that may take long; the
-result of an equal call is taken from the cache, if the tool has one; it queues, if the tool has a limit on concurrency;
-then it runs, with retries if the tool has them, and its time starts to count. The result is cut to what the policy is
-shown.
+The steps of a call: its arguments are checked, in another process with a time limit if that may take long; the result
+of an equal call is taken from the cache, if the tool has one; the call queues, if the tool has a limit on concurrency;
+then its time starts and it runs, with retries if the tool has them. The result is cut to the policy's limit.
 
-What this does not promise: a thread cannot be stopped. A plain `def` call that runs past its limit is abandoned in its
-daemon thread, which goes on until it returns or the process exits, and no longer counts against the tool's concurrency;
-an `async def` call that never awaits blocks the event loop.
+A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned: its daemon thread continues until it
+returns or the process exits, and no longer counts towards the tool's concurrency. An `async def` call that never awaits
+blocks the event loop.
 """
 
 from __future__ import annotations
@@ -57,22 +56,22 @@ logger = logging.getLogger(__name__)
 class ToolSession:
     """The tools of one trajectory; use it as an async context manager.
 
-    A tool's instance is made and started at its first call, and closed once when the session ends, however it ends. A
-    tool that cannot be started is not tried again, and all its calls in this trajectory are answered so, unless the
-    failure was transient and the tool has retries.
+    A tool's instance is created and started at its first call, and closed once when the session ends, however it ends.
+    If a tool cannot start, all its calls in this trajectory get that error, unless the failure was transient and the
+    tool has retries.
 
     Args:
         specs: the tools that this row may use.
         tools_kwargs: the row's `extra_info.tools_kwargs`: tool name -> `{"create_kwargs": {...}}`.
-        default_timeout_s: seconds for one call, its tool's start included, where the tool has no limit of its own; also
-            for closing a tool.
-        max_parallel_calls: calls of one turn that are run; the others are answered as skipped. None: all.
-        result_limit: how much of a result the policy is shown. None: all.
-        settings: the section `agent_rl.tools`, of which `cache_path`, `on_error` and `reuse_results` are read. None:
-            its defaults, but no result is reused.
+        default_timeout_s: time limit of one call including its tool's start, and of closing a tool, in seconds; for
+            tools without their own limit.
+        max_parallel_calls: number of calls of one turn that run; the rest are skipped. None: all.
+        result_limit: how much of a result the policy sees. None: all.
+        settings: the section `agent_rl.tools`; `cache_path`, `on_error` and `reuse_results` are read. None: its
+            defaults, but without reuse of results.
 
     Raises:
-        ConfigError: for a file, or a row's `tools_kwargs`, that cannot be used.
+        ConfigError: the cache file or the row's `tools_kwargs` cannot be used.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class ToolSession:
             limit_s, created = spec.timeout_s or default_timeout_s, _create_kwargs(tools_kwargs or {}, spec.name)
             self._slots[spec.name] = Slot(spec, limit_s, self._scope, created, _cache(spec, settings))
         if len(self._slots) < len(specs):
-            raise FatalError(f"two tools have one name: {', '.join(spec.name for spec in specs)}")
+            raise FatalError(f"two tools have the same name: {', '.join(spec.name for spec in specs)}")
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
@@ -101,16 +100,16 @@ class ToolSession:
 
     @property
     def specs(self) -> list[ToolSpec]:
-        """The tools, in the order in which they were given."""
+        """The tools, in the order of the constructor's `specs`."""
         return [slot.spec for slot in self._slots.values()]
 
     def answers(self, name: str) -> bool:
-        """Whether a call of this tool hands in the final answer."""
+        """Whether a call of this tool submits the final answer."""
         slot = self._slots.get(name)
         return slot is not None and getattr(slot.spec.cls, "answers", False)
 
     def handed_over(self, calls: Sequence[ToolCall]) -> str | None:
-        """The calls as the final answer, if the row only declares its functions and one of these is not a tool."""
+        """Return the calls as the final answer if one of them calls a function that the row only declares."""
         executable = [name for name, slot in self._slots.items() if slot.spec.cls is not DeclaredFunction]
         if len(executable) == len(self._slots) or all(call.name in executable for call in calls):
             return None
@@ -131,14 +130,14 @@ class ToolSession:
         while True:
             try:
                 return await within(self._default_timeout_s, self._scope.close())
-            except OutOfTime:  # the resource that hangs is out of the scope's list: the next round closes the others
+            except OutOfTime:  # the scope has dropped the hanging resource; close the others
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Answer the calls of one turn, concurrently.
 
         Returns:
-            One result for each call, in the order of the calls.
+            One result per call, in the order of the calls.
 
         Raises:
             UnscoredError: a tool's infrastructure failed.
@@ -164,7 +163,7 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # to the tool's author the traceback, to the policy at most one line
+        except Exception as error:  # the log gets the traceback, the policy at most one line
             if self._on_error == "unscored":
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
@@ -181,7 +180,7 @@ class ToolSession:
         return result
 
     def _unscored(self, call: ToolCall, error: Exception) -> UnscoredError:
-        """The error for an exception that is neither for the policy nor raised on purpose; a bug is logged."""
+        """Return the error for an unexpected exception of a tool: an outage, or a bug, which is logged."""
         if is_outage(error):
             return UnscoredError(f"tool {call.name!r}: {shown(error)}")
         slot = self._slots[call.name]
@@ -191,7 +190,7 @@ class ToolSession:
         return bug
 
     async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        """Run the tool; attempts, cache hits and waiting time are noted in `result`."""
+        """Run the tool; record attempts, cache hits and waiting time in `result`."""
         slot = self._slots.get(call.name)
         if slot is None:
             name = call.name[:MAX_SHOWN]
@@ -208,13 +207,13 @@ class ToolSession:
 
 
 def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A tool's; None at both levels is what parquet gives for a row without them."""
+    """Return a tool's `create_kwargs`; parquet has None at either level for a row without them."""
     kwargs = tools_kwargs.get(name) or {}
-    created = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
-    if created is not None and not isinstance(created, Mapping):
+    create_kwargs = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
+    if create_kwargs is not None and not isinstance(create_kwargs, Mapping):
         key = f"extra_info.tools_kwargs.{name}"
         raise ConfigError(key, f"expected a mapping with `create_kwargs`, got {kwargs!r}", "Fix the row")
-    return created or {}
+    return create_kwargs or {}
 
 
 def _cache(spec: ToolSpec, settings: ToolsSettings) -> ResultCache | None:

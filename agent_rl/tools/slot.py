@@ -1,7 +1,7 @@
 """`Slot`: one tool in one trajectory, from its first call to its release.
 
-A call passes the cache, then the queue, then its repeats; each layer does nothing where the tool's entry does not ask
-for it.
+A call passes the cache, the queue and the retries, in this order; each layer is active only if the tool's entry
+enables it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, repeated, with
 __all__ = ["MAX_SHOWN", "Slot", "shown"]
 
 MAX_SHOWN = 200
-"""Characters of a foreign exception or name that are repeated to the policy."""
+"""Maximum characters of an exception or an unknown name that the policy sees."""
 
-_TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # a repeat may succeed
+_TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # a retry may succeed
 
 logger = logging.getLogger(__name__)
 
 
 class Slot:
-    """A tool's spec, and its instance from the first call on.
+    """A tool's spec, and its instance after the first call.
 
     Args:
-        spec: the tool as it is configured.
-        limit_s: seconds of one call, and of closing.
-        scope: the resources that the trajectory's tools share.
-        create_kwargs: the row's, for this tool.
-        cache: of its results; None: each call is executed.
+        spec: the configured tool.
+        limit_s: time limit of one call, and of closing, in seconds.
+        scope: resources that the trajectory's tools share.
+        create_kwargs: the row's values for this tool.
+        cache: cache of its results; None: every call is executed.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Slot:
         self._failure: str | None = None
 
     async def answer(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
-        """From the cache, or from the tool."""
+        """Answer a call from the cache or with the tool."""
         if self._cache is None:
             return await self._queued(arguments, result)
         try:
             key = digest(self._cache_prefix + canonical_json(arguments))
-        except (TypeError, ValueError, RecursionError):  # not JSON: equal calls cannot be recognised
+        except (TypeError, ValueError, RecursionError):  # not JSON, so equal calls cannot be recognised
             return await self._queued(arguments, result)
         return await self._cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
 
@@ -77,11 +77,11 @@ class Slot:
         return digest(canonical_json(owner))
 
     async def _queued(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
-        """Run the call when the limit on concurrency allows it."""
+        """Run the call once the limit on concurrency allows it."""
         if (limit := self.spec.max_concurrency) is None:
             return await self._repeated(arguments, result)
         waiting = time.perf_counter()
-        # the config's text: a spec may be made or unpickled again for every trajectory
+        # keyed by the config's text: a spec may be a new object in every trajectory
         async with gate((self.spec.name, self.spec.cls, repr(self.spec.config)), limit):
             result.queue_seconds += time.perf_counter() - waiting
             return await self._repeated(arguments, result)
@@ -106,7 +106,7 @@ class Slot:
                 output = await in_thread(tool.call, arguments)
                 if inspect.isawaitable(output):
                     output = await output
-        except SystemExit as error:  # it would end the worker process instead of the call
+        except SystemExit as error:  # would end the worker process instead of the call
             raise RuntimeError(f"the tool tried to exit ({error})").with_traceback(error.__traceback__) from error
         if isinstance(output, str):
             return ToolOutput(output)
@@ -116,20 +116,20 @@ class Slot:
             raise TypeError(f"the answer of a ToolOutput must be a str, not {type(output.answer).__name__}")
         output.reward = plain_reward("the reward of its ToolOutput", output.reward)
         output.metrics = {
-            str(key): plain(f"metrics[{key!r}] of its ToolOutput", each) for key, each in output.metrics.items()
+            str(key): plain(f"metrics[{key!r}] of its ToolOutput", value) for key, value in output.metrics.items()
         }
         return output
 
     async def _start(self) -> Tool:
-        """The instance, made once: concurrent first calls wait for it, and share its failure.
+        """Return the instance, started once: concurrent first calls wait for it, and share its failure.
 
-        After a transient failure of a tool with retries the next attempt makes another instance.
+        After a transient failure of a tool with retries, the next attempt creates a new instance.
         """
         async with self._starting:
             if self._failure is not None:
                 raise ToolError(f"{self.spec.name} is not available: {self._failure}")
             if self.tool is None:
-                self._failure = "it did not start in time"  # kept if this is cancelled below
+                self._failure = "it did not start in time"  # stays if the code below is cancelled
                 try:
                     self.tool = self.spec.create(self._create_kwargs)
                     self.tool.scope = self._scope
@@ -147,7 +147,7 @@ class Slot:
             return self.tool
 
     async def close(self) -> None:
-        """Release the instance, within the time of one call."""
+        """Release the instance, within the time limit of one call."""
         if self.tool is None or type(self.tool).close is Tool.close:
             return
         try:
@@ -159,5 +159,5 @@ class Slot:
 
 
 def shown(error: BaseException) -> str:
-    """A foreign exception as the policy may see it."""
+    """Format an exception of a tool for the policy, in one short line."""
     return shortened(one_line(error), MAX_SHOWN)

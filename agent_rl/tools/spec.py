@@ -1,4 +1,4 @@
-"""Tools as they are configured: `ToolSpec` for one tool, `Toolset` for an entry that stands for several."""
+"""Configured tools: `ToolSpec` for one tool, `Toolset` for an entry that defines several."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CacheScope = Literal["off", "trajectory", "shared"]
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool's name and schema as the policy sees them, and the class and config that answer its calls.
+    """A tool's name and schema for the policy, and the class and config that answer its calls.
 
-    All trajectories share it; each makes its own instance of the tool from it.
+    All trajectories share the spec; each creates its own instance of the tool.
 
     Raises:
-        ConfigError: for retries of a class that is not idempotent, or a cache for a tool that is not reusable.
+        ConfigError: retries for a class that is not idempotent, or a cache for a tool that is not reusable.
     """
 
     name: str
@@ -39,13 +39,13 @@ class ToolSpec:
     timeout_s: float | None = None
     """Seconds that one call may take; None: the session's default."""
     max_concurrency: int | None = None
-    """Calls that run at once in one worker process, over all trajectories; None: no limit."""
+    """Maximum concurrent calls in one worker process, over all trajectories; None: no limit."""
     retries: int = 0
-    """Repeats of a call, within its time, when the tool's infrastructure fails."""
+    """Retries of a call after an infrastructure failure, within its time limit."""
     cache: CacheScope = "off"
-    """Whether equal calls are answered from memory: in one trajectory, or in all trajectories of one worker process."""
+    """Where equal calls share a result: nowhere, in one trajectory, or in all trajectories of a worker process."""
     reusable: bool | None = None
-    """Whether the same arguments give the same text, whatever was called before; None: as the class says."""
+    """Whether the same arguments always give the same text, regardless of earlier calls; None: the class's value."""
 
     def __post_init__(self) -> None:
         name = self.cls.__qualname__
@@ -56,14 +56,14 @@ class ToolSpec:
             remedy = "Remove it, or write `reusable: true` if the arguments alone decide the result"
             raise ConfigError("cache", f"{name} is not reusable (value {self.cache!r})", remedy)
         if self.reusable and self.is_verl:
-            raise ConfigError("reusable", f"{name} is verl's, whose results are not kept", "Remove it, or write a Tool")
+            raise ConfigError("reusable", f"{name} is a verl class, which has no cache", "Remove it, or write a Tool")
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:
-        """The spec that a YAML entry with nothing but this class would give.
+        """Return the spec of a YAML entry that only names this class.
 
         Raises:
-            ConfigError: when the class's schema cannot be used.
+            ConfigError: the class's schema cannot be used.
         """
         for attribute in ("name", "description", "parameters"):
             if not hasattr(tool, attribute):
@@ -84,7 +84,7 @@ class ToolSpec:
         return getattr(self.cls, "reusable", False) if self.reusable is None else self.reusable
 
     def schema(self) -> dict[str, Any]:
-        """The OpenAI function dict, a copy that the caller may change."""
+        """Return the OpenAI function dict, a copy that the caller may change."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -93,14 +93,14 @@ class ToolSpec:
         return {"type": "function", "function": function}
 
     def create(self, create_kwargs: Mapping[str, Any] | None = None) -> Tool:
-        """A new instance for one trajectory.
+        """Create an instance for one trajectory.
 
         Args:
-            create_kwargs: the row's own values. They are copied: the samples of one row share them in memory, and a
-                tool that changed them would leak state from one trajectory into the next.
+            create_kwargs: the row's values. They are copied, because the samples of a row share them in memory, and a
+                tool that changed them would leak state into the next trajectory.
 
         Raises:
-            FatalError: for a verl `BaseTool`, which cannot be made without an adapter.
+            FatalError: the class is a verl `BaseTool`, which needs an adapter.
         """
         if self.is_verl:
             raise FatalError(f"tool {self.name!r}: {self.cls.__qualname__} is a verl BaseTool and needs verl's adapter")
@@ -109,20 +109,20 @@ class ToolSpec:
 
     @cached_property
     def validator(self) -> Validator:
-        """Validator of `parameters`; building one costs more than using it."""
+        """Validator of `parameters`, cached because building one costs more than using it."""
         return make_validator(self.parameters)
 
     @cached_property
     def is_checked_quickly(self) -> bool:
-        """Whether checking arguments takes a time in proportion to their length."""
+        """Whether the time to check arguments is linear in their length."""
         return is_quick(self.parameters)
 
-    def __getstate__(self) -> dict[str, Any]:  # without what is cached: a validator cannot be pickled
+    def __getstate__(self) -> dict[str, Any]:  # without cached values: a validator cannot be pickled
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 class Toolset(ABC):
-    """One YAML entry that stands for several tools, such as a server's; never instantiated.
+    """One YAML entry that defines several tools, such as those of a server; never instantiated.
 
         class Dice(Toolset):
             name = "dice"
@@ -131,22 +131,22 @@ class Toolset(ABC):
             def tools(cls, config):
                 return [ToolSpec(f"d{n}", "Roll a die.", NO_PARAMETERS, Die, {"sides": n}) for n in config["sides"]]
 
-    What the entry says beside `config` (`timeout_s`, `cache`, ...) holds for each of its tools.
+    The entry's other fields (`timeout_s`, `cache`, ...) apply to each of its tools.
     """
 
     name: ClassVar[str]
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse a `config` that cannot work by raising ValueError."""
+        """Raise ValueError for a `config` that cannot work."""
         return None
 
     @classmethod
     @abstractmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
-        """The tools; called once, when the YAML file is loaded, in each rollout worker. It may block.
+        """Return the tools; called once in each rollout worker, when the YAML file is loaded. It may block.
 
         Raises:
-            ValueError: for a `config` that cannot work; the loader names file, entry and field.
-            UnscoredError: a server that lists the tools cannot be reached; the run does not start.
+            ValueError: the `config` cannot work; the loader adds file, entry and field.
+            UnscoredError: the server that lists the tools cannot be reached; the run does not start.
         """

@@ -1,7 +1,7 @@
-"""Cutting a result for the policy: its head, its tail, and a note of how many characters were cut.
+"""Cuts a result for the policy: keeps its head, its tail or both, and notes how many characters were cut.
 
-A limit in tokens holds for the result's text alone, note included, as the given tokenizer counts it; what the chat
-template adds around the text is not counted. Cuts fall between characters, never inside one.
+A limit in tokens covers the result's text and the note, as counted by the tokenizer, but not what the chat template
+adds around them. Cuts fall between characters, never inside one.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ __all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "shortened",
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
-_CHARS_PER_TOKEN = 16  # of what is tokenized to find a cut; a text with longer tokens is cut shorter than it could be
+_CHARS_PER_TOKEN = 16  # tokenized to find a cut; a text with longer tokens is cut too short
 
 
 class Tokenizer(Protocol):
-    """What truncation needs of a tokenizer; those of transformers have it."""
+    """The tokenizer methods that truncation needs; those of transformers fit."""
 
     def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
-        """Token ids of `text`."""
+        """Return the token ids of `text`."""
 
     def decode(self, token_ids: Any) -> str:
-        """The text of token ids, with U+FFFD for an incomplete character."""
+        """Return the text of token ids, with U+FFFD for an incomplete character."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultLimit:
-    """How much of one result the policy is shown; with neither limit all of it."""
+    """How much of one result the policy sees; all of it without a limit."""
 
     chars: int | None = None
-    """Characters that are kept; the note of what was cut comes on top, as in verl."""
+    """Number of characters to keep, without the note of the cut, as in verl."""
     tokens: int | None = None
-    """Tokens of the whole, the note included; needs `tokenizer`."""
+    """Maximum tokens, including the note; needs `tokenizer`."""
     tokenizer: Tokenizer | None = None
     side: TruncateSide = "middle"
-    """What is cut, as verl's `tool_response_truncate_side`: `left` keeps the end, `right` the beginning."""
+    """The part that is cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` the beginning."""
 
     def __post_init__(self) -> None:
         if self.side not in _SIDES:
@@ -47,7 +47,7 @@ class ResultLimit:
             raise ValueError("a limit in tokens needs a tokenizer")
 
     def cut(self, text: str) -> str:
-        """`text` within both limits."""
+        """Cut `text` to both limits."""
         text = truncate(text, self.chars, self.side)
         if self.tokens is not None and self.tokenizer is not None:
             text = truncate_tokens(text, self.tokens, self.tokenizer, self.side)
@@ -55,12 +55,12 @@ class ResultLimit:
 
 
 def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
-    """At most `limit` characters of `text`, and a note of how many were cut.
+    """Return at most `limit` characters of `text`, plus a note of how many were cut.
 
     Args:
         text: the tool's result.
         limit: characters to keep; None: all.
-        side: what is cut: `left` keeps the end, `right` keeps the beginning, `middle` keeps both, as in verl.
+        side: the part that is cut: `left` keeps the end, `right` keeps the beginning, `middle` keeps both, as in verl.
     """
     if limit is None or len(text) <= limit:
         return text
@@ -69,13 +69,13 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 
 
 def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateSide = "middle") -> str:
-    """`text` within `limit` tokens, including a note of how many characters were cut.
+    """Cut `text` to `limit` tokens, including a note of how many characters were cut.
 
-    A text of any size costs the tokenization of at most about 40 characters for each token of the limit. The limit must
-    have room for the note; the setting is at least 32.
+    Tokenizes at most about 40 characters per token of the limit, however long the text is. The limit must have room for
+    the note; the setting is at least 32.
     """
     if len(text) < limit and len(text.encode()) < limit:
-        return text  # a token is at least a byte; the odd one is the space that some tokenizers put in front
+        return text  # a token is at least one byte; some tokenizers add one for a leading space
     window = limit * _CHARS_PER_TOKEN
     if len(text) <= 2 * window:
         head_ids = tail_ids = tokenizer.encode(text, add_special_tokens=False)
@@ -90,20 +90,20 @@ def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateS
         first = _characters(tokenizer, head_ids[:head])
         last = _characters(tokenizer, tail_ids[max(0, len(tail_ids) - tail) :])
         cut = _joined(text, first, last)
-        over = len(tokenizer.encode(cut, add_special_tokens=False)) - limit
-        if over <= 0:
+        excess = len(tokenizer.encode(cut, add_special_tokens=False)) - limit
+        if excess <= 0:
             return cut
-        budget -= over
+        budget -= excess
     return _joined(text, 0, 0)
 
 
 def shortened(text: str, limit: int) -> str:
-    """The first `limit` characters of a text that is only quoted, and dots where it continues."""
+    """Return the first `limit` characters of a quoted text, followed by dots if it is longer."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def encodable(text: str) -> str:
-    """Lone surrogates, which a tokenizer refuses, replaced."""
+    """Replace lone surrogates, which tokenizers refuse."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -113,7 +113,7 @@ def _shares(limit: int, side: TruncateSide) -> tuple[int, int]:
 
 
 def _characters(tokenizer: Tokenizer, ids: list[int]) -> int:
-    """About how many whole characters these tokens stand for; the caller counts the tokens of what it cuts."""
+    """Estimate how many whole characters the tokens hold; the caller counts the tokens of its cut."""
     return len(tokenizer.decode(ids).strip("\ufffd")) if ids else 0
 
 

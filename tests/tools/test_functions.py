@@ -178,7 +178,7 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
     ("function", "problem"),
     [
         ("no_hint", "no_hint ({file}:{line}): the parameter 'city' has no type hint. Write for example `city: str`"),
-        ("hidden", "hidden ({file}:{line}): *cities: 'str' has no name of its own"),
+        ("hidden", "hidden ({file}:{line}): *cities: 'str' has no name that the policy could use"),
         ("unknown", "unknown ({file}:{line}): a type hint cannot be read: name 'Nowhere' is not defined"),
         ("no_schema", "no_schema ({file}:{line}): a type hint that has no JSON schema"),
         ("silent", "silent ({file}:{line}) returns nothing. Return the text that the policy reads"),
@@ -199,14 +199,16 @@ def test_a_function_that_cannot_be_a_tool_is_named_with_its_line(
 
 
 def test_a_tool_needs_a_description(load: Any) -> None:
-    with pytest.raises(ConfigError, match=r"description: my_tools\.py:no_docstring has none\. Write .* docstring"):
+    with pytest.raises(
+        ConfigError, match=r"description: my_tools\.py:no_docstring has no description\. Write .* docstring"
+    ):
         load("function: my_tools.py:no_docstring")
     (spec,) = load("{function: my_tools.py:no_docstring, description: The weather.}")
     assert spec.description == "The weather."
 
 
 def test_a_function_has_no_config_and_no_state(load: Any) -> None:
-    with pytest.raises(ConfigError, match="config: given beside function"):
+    with pytest.raises(ConfigError, match="config: not allowed with function"):
         load("{function: my_tools.py:double, config: {a: 1}}")
     with pytest.raises(ConfigError, match="not a class"):
         load("{name: double, class_name: my_tools.py:double}")

@@ -209,7 +209,7 @@ BROKEN = [  # YAML, and what the message must say
     ("tools: [{name: calculator}]\nextra: 1", ["extra: unknown key"]),
     (entry("calculator"), ["tools[0]: expected a mapping, got 'calculator'", "Write `- name: calculator`"]),
     (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
-    (entry("{config: {a: 1}}"), ["tools[0]: neither name nor class_name"]),
+    (entry("{config: {a: 1}}"), ["tools[0]: has no name, class_name"]),
     (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
     (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
@@ -222,10 +222,10 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{class_name: 'own.py:function'}"), ["is a function, not a class"]),
     (entry("{class_name: 'own.py:Abstract'}"), ["Abstract' (", "own.py:17) does not define call"]),
     (entry("{class_name: 'own.py:SyncStart'}"), ["SyncStart.start (", "own.py:", ") is not `async def`"]),
-    (entry("{class_name: 'own.py:Bare'}"), [".name: Bare has none"]),
-    (entry("{name: bare, class_name: 'own.py:Bare'}"), [".description: Bare has none"]),
+    (entry("{class_name: 'own.py:Bare'}"), [".name: Bare has no name"]),
+    (entry("{name: bare, class_name: 'own.py:Bare'}"), [".description: Bare has no description"]),
     (entry("{name: bare, class_name: 'own.py:Bare', description: d}"), [".parameters: Bare has no schema"]),
-    (entry("{class_name: 'own.py:VerlTool'}"), [".name: VerlTool has none"]),
+    (entry("{class_name: 'own.py:VerlTool'}"), [".name: VerlTool has no name"]),
     (entry("{class_name: 'own.py:Picky', config: {top: 1}}"), [".config: no index"]),
     (entry("{name: calculator, config: {digits: 3}}"), ["yaml:2: tools[0] (calculator).config.digits: unknown key"]),
     (entry("{name: calculator, timeout_s: 0}"), [".timeout_s: expected a number above 0"]),
@@ -235,7 +235,7 @@ BROKEN = [  # YAML, and what the message must say
     (entry("{name: calculator, cache: shared, reusable: false}"), [".cache: Calculator is not reusable"]),
     (
         entry("{class_name: 'own.py:VerlOwnSchema', reusable: true}"),
-        [".reusable: VerlOwnSchema is verl's, whose results are not kept"],
+        [".reusable: VerlOwnSchema is a verl class, which has no cache"],
     ),
     (entry("{name: run_tests, cache: trajectory}"), [".cache: RunTests is not reusable", "reusable: true"]),
     (entry("{class_name: 'own.py:Search', retries: 2}"), [".retries", "idempotent = True"]),
@@ -261,11 +261,11 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (
         entry("{name: calculator, parameters: {type: object, properties: {a: {$ref: '#/$defs/a'}}}}"),
-        ["$ref '#/$defs/a' leads nowhere"],
+        ["$ref '#/$defs/a' has no target"],
     ),
     (entry("{name: calculator}\n  - name: calculator"), ["tools[1] (calculator).name", "already the name of tools[0]"]),
     (entry("{name: calculator, config: {a: '${oc.env:NOT_SET_AT_ALL}'}}"), ["tools[0].config.a", "NOT_SET_AT_ALL"]),
-    (entry("{tool_schema: {function: {}}}"), ["class_name: missing beside tool_schema"]),
+    (entry("{tool_schema: {function: {}}}"), ["class_name: required with tool_schema"]),
     (entry("{class_name: 'own.py:Bare', tool_schema: [a]}"), ["tool_schema: expected a mapping", "type, function"]),
     (entry("{class_name: 'own.py:Bare', tool_schema: {type: tool, function: {}}}"), ["tool_schema.type", "'tool'"]),
     (
@@ -274,11 +274,11 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (
         entry("{class_name: 'own.py:Bare', tool_schema: {function: {name: a}}}"),
-        ["tool_schema.function.description: Bare has none"],
+        ["tool_schema.function.description: Bare has no description"],
     ),
     (
         entry("{class_name: 'own.py:Bare', name: a, tool_schema: {function: {name: a}}}"),
-        ["name: also given in tool_schema"],
+        ["name: also set in tool_schema"],
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""What runs in the trainer's process: starting zygotes, handing programs to them, and grading.
+"""The code in the trainer's process: starts zygotes, sends them programs, and grades the results.
 
-Speaks to the jail by its protocol; must not run or unpickle anything that a program wrote, and must not know verl.
+Talks to the jail through its protocol; must not run or unpickle anything that a program wrote, nor import verl.
 """

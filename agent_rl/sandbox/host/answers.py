@@ -1,7 +1,7 @@
 """Compares the results of an untrusted program with the expected ones: pure functions on the trusted side.
 
-A result is text and stays text until `read_result` has made exact builtin types of it. Comparing walks
-along the expected value, so a hostile one cannot make it go deeper or take longer than the expected one.
+A result stays text until `read_result` converts it to exact builtin types. The comparison follows the
+expected value, so a hostile result cannot make it recurse deeper or take longer.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 __all__ = ["longest_text", "read_result", "same_output", "same_value"]
 
 _FRACTIONAL = re.compile(r"[.eE]")
-_LONGEST = 1000  # characters of a number with a point that is compared with a whole one
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # one way to match, whatever the text
+_LONGEST = 1000  # characters of a decimal number that is compared with a whole number
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # matches in only one way
 
 
 def read_result(text: str) -> Any:
-    """The value that a program wrote as JSON.
+    """Parse the value that a program wrote as JSON.
 
     Raises:
-        ValueError: it is not JSON, or nested too deep to be read.
+        ValueError: it is not JSON, or nested too deep.
     """
     try:
         return json.loads(text)
@@ -32,28 +32,28 @@ def read_result(text: str) -> Any:
 
 
 def longest_text(expected: Any) -> int:
-    """Characters of JSON beyond which nothing equals `expected`: reading more takes the event loop's time.
+    """Return the length of JSON beyond which a value cannot equal `expected` and is not read.
 
-    A number that equals another one, or is near it, may be written longer, but not endlessly.
+    A number that equals another one, or is close to it, may have more digits, up to a limit.
     """
     try:
         return 1024 + 16 * len(json.dumps(expected))
-    except ValueError:  # a whole number of more digits than Python writes; the child cannot write it either
+    except ValueError:  # too many digits for Python to write; the child cannot write it either
         return 1024
 
 
 def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
-    """Whether two values from JSON are equal: a bool is no number, 1 equals 1.0, NaN equals nothing.
+    """Whether two JSON values are equal: a bool is not a number, 1 equals 1.0, NaN equals nothing.
 
     Args:
-        got: from `read_result`.
-        expected: from `jail.call.plain`.
-        tolerance: how far apart a float and a number may be, absolutely and relative to the expected one.
+        got: the program's value, from `read_result`.
+        expected: the expected value, from `jail.call.plain`.
+        tolerance: allowed difference if one of them is a float, absolute and relative to the expected one.
     """
     if isinstance(expected, list):
         if not isinstance(got, list) or len(got) != len(expected):
             return False
-        return all(same_value(one, other, tolerance) for one, other in zip(got, expected, strict=True))
+        return all(same_value(item, wanted, tolerance) for item, wanted in zip(got, expected, strict=True))
     if isinstance(expected, dict):
         if not isinstance(got, dict) or got.keys() != expected.keys():
             return False
@@ -65,13 +65,13 @@ def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
 
 
 def same_output(got: str, expected: str, tolerance: float = 0.0) -> bool:
-    """Whether two outputs are equal but for white space at the ends of lines and empty lines at the end.
+    """Whether two outputs are equal, ignoring white space at line ends and empty lines at the end.
 
     Args:
-        got: standard output of the program.
-        expected: what it should be.
-        tolerance: above 0, words that are numbers with a point or an exponent may differ by this much, absolutely, and
-            where the expected one has it, relative to that. Whole numbers are equal or not.
+        got: the program's standard output.
+        expected: the expected output.
+        tolerance: allowed difference of words that are numbers with a point or an exponent, absolute and, if the
+            expected one has a point or an exponent, relative to it. Whole numbers must be equal.
     """
     got_lines, expected_lines = _trimmed(got), _trimmed(expected)
     if got_lines == expected_lines:
@@ -88,8 +88,9 @@ def _trimmed(text: str) -> list[str]:
 def _same_words(got: str, expected: str, tolerance: float) -> bool:
     got_words, expected_words = got.split(), expected.split()
     return len(got_words) == len(expected_words) and all(
-        one == other or bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and _near_words(one, other, tolerance))
-        for one, other in zip(got_words, expected_words, strict=True)
+        word == target
+        or bool(_NUMBER.fullmatch(word) and _NUMBER.fullmatch(target) and _near_words(word, target, tolerance))
+        for word, target in zip(got_words, expected_words, strict=True)
     )
 
 
@@ -108,5 +109,5 @@ def _is_number(value: Any) -> bool:
 def _near(got: float, expected: float, tolerance: float) -> bool:
     try:
         return tolerance > 0 and math.isclose(got, expected, rel_tol=0, abs_tol=tolerance * max(1.0, abs(expected)))
-    except OverflowError:  # a whole number beyond the floats
+    except OverflowError:  # a whole number beyond the range of floats
         return False

@@ -1,4 +1,4 @@
-"""The forms of tests in data sets, read into `FunctionCase` and `StdioCase`. Nothing here runs a program."""
+"""Reads the test formats of data sets into `FunctionCase` and `StdioCase`, without running a program."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KNOWN = (*_FUNCTION_KEYS, "metadata", "args", "kwargs", "stdin", "input", *_EXP
 
 @dataclass(frozen=True)
 class FunctionCase:
-    """One call and its value.
+    """One call and its expected value.
 
     Attributes:
-        function: a function of the module, or a method of its class `Solution`.
-        args: made of None, bool, int, float, str, bytes, list, tuple, dict and set.
-        expected: what JSON can express, with tuples read as lists and the keys of a dict as text.
-        kwargs: as `args`, by name.
-        or_element: a list of one element as `expected` also matches the element alone, as in APPS.
+        function: name of a function of the module, or of a method of its class `Solution`.
+        args: positional arguments, of None, bool, int, float, str, bytes, list, tuple, dict and set.
+        expected: expected value, as JSON data: tuples become lists, keys become text.
+        kwargs: keyword arguments, of the same types.
+        or_element: whether a one-element list in `expected` also matches its element, as in APPS.
     """
 
     function: str
@@ -46,7 +46,7 @@ class FunctionCase:
 
 @dataclass(frozen=True)
 class StdioCase:
-    """What the program reads from standard input, and what it has to print."""
+    """The program's standard input and its expected output."""
 
     stdin: str
     expected: str
@@ -56,26 +56,26 @@ Case = FunctionCase | StdioCase
 
 
 def read_cases(tests: Any, function: str | None = None) -> list[Case]:
-    """The cases of one problem.
+    """Read the cases of one problem.
 
     Args:
-        tests: any of these forms.
+        tests: the tests, in one of these forms.
 
             - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or this as JSON text.
               Without `fn_name`, inputs and outputs are texts or lists of lines. With it, an input is a list of
-              arguments, or text with one JSON value a line (its output is JSON text as well).
+              arguments, or text with one JSON value per line (its output is then JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
               one takes its function from `fn_name`, `metadata.func_name` or the argument `function`.
-            - DeepCoder: the same with `"type": "stdin_stdout" | "function_call"` and a list of arguments as input.
+            - DeepCoder: as LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
-            - A list of texts `assert f(literals) == literal`. Any other assert is refused: it would have to run
-              beside the program, which could read the expected value.
-        function: the function of cases that name none.
+            - A list of texts `assert f(literals) == literal`. Other asserts are refused: they would run in the
+              program's process, which could read the expected value.
+        function: function name for cases without one.
 
     Raises:
-        ConfigError: naming the case and what was expected there.
+        ConfigError: names the case and the expected form.
     """
     if isinstance(tests, str):
         tests = _from_json(tests, "tests")
@@ -86,16 +86,16 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
     else:
         _fail("tests", f"expected a list, or a mapping with inputs and outputs, got {_short(tests)}")
     if not cases:
-        _fail("tests", "there are none, so that nothing can be said about a program")
+        _fail("tests", "the list is empty, so a program cannot be graded")
     return cases
 
 
 def _read_columns(tests: Mapping[str, Any], function: str | None) -> list[Case]:
     inputs, outputs = tests["inputs"], tests["outputs"]
     if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or len(inputs) != len(outputs):
-        _fail("tests", "inputs and outputs are not two lists of one length")
+        _fail("tests", "inputs and outputs are not two lists of the same length")
     name = tests.get("fn_name") or function
-    rows = ({"input": given, "output": expected} for given, expected in zip(inputs, outputs, strict=True))
+    rows = ({"input": value, "output": expected} for value, expected in zip(inputs, outputs, strict=True))
     return [_read_mapping({**row, "fn_name": name}, f"tests.inputs[{n}]", None) for n, row in enumerate(rows)]
 
 
@@ -117,43 +117,43 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
         raise ConfigError(f"{place}.{unknown}", "unknown key", did_you_mean(str(unknown), _KNOWN))
     if not set(_EXPECTED_KEYS) & test.keys():
         _fail(place, "neither expected nor output")
-    given = {key: value for key, value in test.items() if value is not None}  # tables fill in what a row does not have
-    metadata = given.get("metadata") or {}
+    values = {key: value for key, value in test.items() if value is not None}  # tables fill missing keys with None
+    metadata = values.get("metadata") or {}
     if isinstance(metadata, str):
         metadata = _from_json(metadata, f"{place}.metadata")
-    expected = _first(given, _EXPECTED_KEYS)
-    own_name = _first(given, _FUNCTION_KEYS) or _first(metadata, _FUNCTION_KEYS)
+    expected = _first(values, _EXPECTED_KEYS)
+    own_name = _first(values, _FUNCTION_KEYS) or _first(metadata, _FUNCTION_KEYS)
     name = own_name or function
-    key = next((key for key in ("args", "stdin", "input") if key in given), None)
+    key = next((key for key in ("args", "stdin", "input") if key in values), None)
     if key is None:
         _fail(place, "no args, stdin or input")
-    kind = _first(given, _KIND_KEYS, "functional" if own_name or key == "args" else "stdin")
+    kind = _first(values, _KIND_KEYS, "functional" if own_name or key == "args" else "stdin")
     if kind not in _KINDS:
         _fail(f"{place}.testtype", f"expected one of {', '.join(_KINDS)}, got {kind!r}")
     if key != "args" and _KINDS[kind] == "stdin":
-        return StdioCase(_lines(given[key], f"{place}.{key}"), _lines(expected, f"{place}.expected"))
+        return StdioCase(_lines(values[key], f"{place}.{key}"), _lines(expected, f"{place}.expected"))
     if name is None:
         _fail(place, f"{key} without a function's name (fn_name, metadata.func_name or `function=`)")
     if key == "args":
-        return _checked(FunctionCase(name, given["args"], expected, given.get("kwargs", {})), place)
-    return _call_of(name, given[key], expected, place)
+        return _checked(FunctionCase(name, values["args"], expected, values.get("kwargs", {})), place)
+    return _call_of(name, values[key], expected, place)
 
 
-def _call_of(function: str, given: Any, expected: Any, place: str) -> FunctionCase:
-    """A call; its arguments are a list, or text with one JSON value a line (then its value is JSON text as well)."""
-    as_list = _is_list(given)
+def _call_of(function: str, arguments: Any, expected: Any, place: str) -> FunctionCase:
+    """Return a call whose arguments are a list, or text with one JSON value per line and an expected JSON text."""
+    as_list = _is_list(arguments)
     if not as_list:
-        if not isinstance(given, str):
-            _fail(place, f"expected a list of arguments or JSON text, got {_short(given)}")
-        given = [_from_json(line, place) for line in given.splitlines() if line.strip()]
+        if not isinstance(arguments, str):
+            _fail(place, f"expected a list of arguments or JSON text, got {_short(arguments)}")
+        arguments = [_from_json(line, place) for line in arguments.splitlines() if line.strip()]
         if isinstance(expected, str):
             expected = _from_json(expected, place)
-    args = [_whole_keys(value) for value in given]
+    args = [_whole_keys(value) for value in arguments]
     return _checked(FunctionCase(function, args, expected, or_element=as_list), place)
 
 
 def _read_assert(text: str, place: str) -> FunctionCase:
-    """`assert f(literals) == literal`, by its syntax tree."""
+    """Parse `assert f(literals) == literal`."""
     try:
         (statement,) = ast.parse(text).body
         match statement:
@@ -173,7 +173,7 @@ def _read_assert(text: str, place: str) -> FunctionCase:
 
 
 def _checked(case: FunctionCase, place: str) -> FunctionCase:
-    """The case with what it expects in JSON's terms, and its arguments known to survive the way to the child."""
+    """Check a case: its expected value becomes JSON data, and its arguments must be marshallable for the child."""
     if not isinstance(case.function, str) or not case.function.isidentifier():
         _fail(f"{place}.function", f"{case.function!r} is not a function's name")
     if not _is_list(case.args):
@@ -184,7 +184,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
     try:
         marshal.dumps((args, kwargs))
     except ValueError:
-        _fail(f"{place}.args", f"not made of plain values alone: {_short((args, kwargs))}")
+        _fail(f"{place}.args", f"not only plain values: {_short((args, kwargs))}")
     try:
         expected = plain(case.expected)
     except NotComparable as error:
@@ -193,7 +193,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
 
 
 def _whole_keys(value: Any) -> Any:
-    """Undo what JSON did to a dict with whole numbers as keys, as the graders of these data sets do."""
+    """Convert text keys back to whole numbers, as the graders of these data sets do."""
     if isinstance(value, dict) and value and all(isinstance(key, str) and key.isdecimal() for key in value):
         return {int(key): item for key, item in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""The outcome of running a program, and what isolation a machine offers: plain data."""
+"""Plain data: the outcome of running a program, and the isolation that a machine offers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class ExecutionStatus(str, Enum):
     Attributes:
         OK: it ran to its end.
         ERROR: an unhandled exception, a syntax error, or an exit code other than 0.
-        TIMEOUT: it ran past its limit in seconds, those of waiting for a core not counted.
+        TIMEOUT: it exceeded its time limit, excluding time spent waiting for a core.
         MEMORY: an unhandled MemoryError.
-        OUTPUT_LIMIT: it wrote more than it may.
+        OUTPUT_LIMIT: it wrote more than allowed.
         KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` says why.
         REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not given.
-        UNAVAILABLE: the sandbox itself failed. This says nothing about the program, and no program can cause it.
+        UNAVAILABLE: the sandbox itself failed, which a program cannot cause; the program was not judged.
     """
 
     OK = "ok"
@@ -39,15 +39,15 @@ class Execution:
 
     Attributes:
         status: how it ended.
-        stdout: standard output, undecodable bytes replaced; the head of it when there was too much.
-        stderr: the same for standard error, and the sandbox's own remark where it ended the program.
-        exit_code: as Python's `subprocess` gives it: minus the signal's number for a signal; None if the sandbox
-            ended the program or did not start it.
-        value: from `PythonSandbox.call` only: what the function returned, as JSON text that the program could have
-            forged.
-        wall_s: seconds from the fork to the end; waiting for a free place is not in it.
-        own_s: the same without those of waiting for a core, or its processor seconds where they are more; a TIMEOUT
-            with less than the limit proves nothing.
+        stdout: standard output, with undecodable bytes replaced; only the beginning if there was too much.
+        stderr: standard error, decoded and cut like `stdout`, plus the sandbox's remark if it ended the program.
+        exit_code: as in Python's `subprocess`: minus the signal's number for a signal; None if the sandbox ended the
+            program or did not start it.
+        value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
+            None otherwise.
+        wall_s: seconds from the fork to the end, without waiting for a free place.
+        own_s: `wall_s` without time spent waiting for a core, or the processor seconds if they are more; a TIMEOUT with
+            less than the limit proves nothing.
     """
 
     status: ExecutionStatus
@@ -61,12 +61,12 @@ class Execution:
 
 @dataclass(frozen=True)
 class IsolationReport:
-    """What a sandbox found out about the machine by trying forbidden acts on itself.
+    """The isolation that a sandbox measured on this machine by trying forbidden acts.
 
     Attributes:
-        isolated: whether what holds is enough to run untrusted code.
-        layers: the layers that hold.
-        missing: layer -> why it does not hold and how to get it.
+        isolated: whether the isolation suffices for untrusted code.
+        layers: the working layers.
+        missing: layer -> why it does not work and how to get it.
         acts: attempted act -> "denied" or "ALLOWED".
     """
 

@@ -3,13 +3,12 @@ r"""`grade`: which of a problem's tests an untrusted program passes.
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0
 
-Each case runs in a process of its own that is given the program and the case's input. What is expected stays here: a
-program can forge whatever it says about itself, but a forged answer has to be the right one. Leaving early, answering
-twice, or writing into someone else's stream is not passing, because an answer counts only from a process that went on
-to the end of its run.
+Each case runs in its own process, which gets the program and the case's input. The expected value stays outside: a
+program can forge its output, but a forged answer must still be right. Exiting early, answering twice, or writing into
+another process's stream does not pass a case, because an answer counts only if its process ran to the end.
 
-What this does not promise: tests with few possible answers can be passed by guessing, and nothing stops a program that
-was trained on these tests from knowing their answers.
+Tests with few possible answers can be passed by guessing, and a policy that was trained on these tests may know their
+answers.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from agent_rl.sandbox.host.shared import repeated_if_busy
 __all__ = ["CaseResult", "GradeReport", "difference", "grade", "grade_in_order"]
 
 _AT_ONCE = 64  # cases of one program
-_ROOM = 2  # bytes that a program may write for one that is expected: white space is ignored
-_MAX_SHOWN = 200  # characters of what a program wrote that go into a reason
+_ROOM = 2  # allowed bytes per expected byte, because white space is ignored
+_MAX_SHOWN = 200  # characters of a program's output in a reason
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,11 @@ class CaseResult:
     """The outcome of one case.
 
     Attributes:
-        passed: whether the program gave what was expected, and ended well.
-        status: how the program ended on it; None: it was not run.
-        reason: why it was not passed. What was expected is never in it, so the policy may read it.
+        passed: whether the program gave the expected result and ended normally.
+        status: how the program ended; None: it was not run.
+        reason: why it failed. It never contains the expected result, so the policy may read it.
         wall_s: seconds that the program ran.
-        own_s: the same without those of waiting for a core.
+        own_s: `wall_s` without time spent waiting for a core.
     """
 
     passed: bool
@@ -68,16 +67,16 @@ class GradeReport:
 
     @property
     def passed(self) -> int:
-        """Number of cases that were passed."""
+        """Number of passed cases."""
         return sum(case.passed for case in self.cases)
 
     @property
     def fraction(self) -> float:
-        """Share of the cases that were passed, 0 to 1."""
+        """Share of passed cases, 0 to 1."""
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
-        """`fraction`, or 1 only when every case was passed."""
+        """Return `fraction`; with `all_or_nothing`, 1 if every case passed, else 0."""
         return float(self.passed == self.total) if all_or_nothing else self.fraction
 
 
@@ -94,28 +93,27 @@ async def grade(
 ) -> GradeReport:
     """Run `code` on each case.
 
-    A function is called after the program ran under another name than `__main__`, with the usual imports made for it.
-    Its value is compared exactly (a bool is no number, 1 equals 1.0, a tuple equals a list). A program's standard
+    To call a function, the program runs as a module other than `__main__`, with the usual imports available. Its value
+    is compared exactly (a bool is not a number, 1 equals 1.0, a tuple equals a list). A program's standard
     output is compared without white space at the ends of lines and empty lines at the end, and its exit code has to
     be 0.
 
     Args:
         code: the program.
-        tests: in one of the forms of `read_cases`.
-        sandbox: where to run it; None: one is opened for this call, which takes about a second;
-            pass `await shared_sandbox()` where many programs are graded.
-        timeout_s: seconds for one case, those of waiting for a core not counted.
-        memory_mb: MiB for one case.
-        total_timeout_s: seconds for all, as if the program had all places to itself; cases that would not have ended by
-            then are not passed.
-        stop_at_first_failure: give up all cases after the first that is not passed.
-        float_tolerance: how far floats, and words of an output that are numbers, may be off, absolutely and relative to
-            what is expected.
+        tests: the cases, in one of the forms of `read_cases`.
+        sandbox: sandbox to run it in; None: a new one, which takes about a second;
+            pass `await shared_sandbox()` to grade many programs.
+        timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
+        memory_mb: memory limit of one case, in MiB.
+        total_timeout_s: time limit of all cases, in seconds, computed as if no other program ran; later cases fail.
+        stop_at_first_failure: skip all cases after the first failure.
+        float_tolerance: allowed difference of floats, and of numbers in an output, absolute and relative to the
+            expected value.
 
     Raises:
         ConfigError: the tests cannot be read.
-        UnscoredError: the sandbox failed, runs nothing on this machine, or was twice too busy to say whether the
-            program is too slow: nothing can be said about the program.
+        UnscoredError: the program cannot be judged: the sandbox failed, cannot run on this machine, or was twice too
+            busy to tell whether the program is too slow.
     """
     cases = read_cases(tests)
     limit_s = min(timeout_s, total_timeout_s or timeout_s)
@@ -151,25 +149,25 @@ async def grade_in_order(
     stop_at_first_failure: bool = False,
     at_once: int,
 ) -> GradeReport:
-    """The results of `run` for all cases, which run at the same time, independent of the order in which they end.
+    """Return the results of `run` for all cases, which run concurrently; the order in which they end does not matter.
 
     Args:
         run: runs one case.
-        cases: what to run.
-        total_timeout_s: as for `grade`.
-        stop_at_first_failure: as for `grade`.
-        at_once: cases that run at a time, if nothing else does; how many do is decided where they run.
+        cases: the cases to run.
+        total_timeout_s: see `grade`.
+        stop_at_first_failure: see `grade`.
+        at_once: maximum concurrent cases; the sandbox or the server may run fewer.
     """
     window = asyncio.Semaphore(at_once)
 
-    async def one(case: Case) -> CaseResult:
+    async def run_in_window(case: Case) -> CaseResult:
         async with window:
             return await run(case)
 
-    ends = [0.0] * at_once  # when each place would be free, if this program had them to itself
+    ends = [0.0] * at_once  # when each place would be free if no other program ran
     limit_s = math.inf if total_timeout_s is None else total_timeout_s
     too_late = CaseResult(False, None, f"not ended within {limit_s:g} s for all cases")
-    tasks = [asyncio.ensure_future(one(case)) for case in cases]
+    tasks = [asyncio.ensure_future(run_in_window(case)) for case in cases]
     results: list[CaseResult] = []
     try:
         for task in tasks:
@@ -191,17 +189,17 @@ async def grade_in_order(
 
 
 def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> str:
-    """Why a program's result is not the expected one; "" when it is.
+    """Return why a program's result differs from the expected one, or "" if it does not.
 
     Args:
-        case: what was run.
-        stdout: what the program wrote.
-        value: what the function returned, as JSON text; None: it has not returned.
-        tolerance: as `float_tolerance` of `grade`.
+        case: the case.
+        stdout: the program's standard output.
+        value: the function's return value, as JSON text; None: it did not return.
+        tolerance: `float_tolerance` of `grade`.
     """
     if isinstance(case, StdioCase):
-        same = same_output(stdout, case.expected, tolerance)
-        return "" if same else f"wrong output: {_cut(repr(stdout))}"
+        is_same = same_output(stdout, case.expected, tolerance)
+        return "" if is_same else f"wrong output: {_cut(repr(stdout))}"
     if value is None:
         return "the program ended before the function returned"
     choices = [case.expected]
@@ -218,7 +216,7 @@ def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> 
 
 
 def _failure(execution: Execution) -> str:
-    """Why a program did not end properly, in one line."""
+    """Return why a program failed, in one line, or ""."""
     if execution.status == ExecutionStatus.OK:
         return ""
     lines = [line for line in execution.stderr.strip().splitlines() if line.strip()]

@@ -1,10 +1,10 @@
-"""`Places`: how many programs, queries and comparisons run at a time, over all processes of a user on this node.
+"""`Places`: limits the programs, queries and comparisons that run at once, over all processes of a user on this node.
 
-A place is a lock on one byte of a file in the temporary folder; the kernel frees it with the process that has it. Tasks
-of one process get places in their order. Between processes chance decides, and none keeps all places: four times a
-second one that becomes free is left to whoever looks first.
+A place is a lock on one byte of a file in the temporary folder; the kernel frees it when its process ends. Tasks of one
+process get places in order. Between processes the order is random, and no process keeps all places: four times per
+second it leaves a free place to the first process that looks.
 
-What this does not promise: processes with another TMPDIR, or without locks there, have places of their own.
+Processes with another TMPDIR, or without locks there, have separate places.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["PLACES", "Places", "in_a_place"]
 T = TypeVar("T")
 
 PLACES = max(4, len(os.sched_getaffinity(0)))
-"""Places of a node: the cores that this process may use, but at least 4."""
+"""Number of places on a node: the cores that this process may use, but at least 4."""
 _KEEP_S = 0.25
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 
@@ -37,23 +37,23 @@ class Places:
     """Places for one event loop: an asynchronous context manager that many tasks may enter, as a semaphore.
 
     Args:
-        count: how many there are.
-        shared: with all processes of this node; otherwise they are this object's alone.
+        count: the number of places.
+        shared: whether all processes of this node share them; otherwise they belong to this object.
     """
 
     def __init__(self, count: int, *, shared: bool = True) -> None:
         self._file = -1
-        with contextlib.suppress(OSError):  # no folder to write to
+        with contextlib.suppress(OSError):  # the folder is not writable
             if shared:
                 path = f"{tempfile.gettempdir()}/agent_rl-{os.getuid()}-places.lock"
                 self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._free, self._taken = list(range(count)), list[int]()
         self._turn, self._freed = asyncio.Lock(), asyncio.Event()
         self._left_one = time.monotonic()
-        self._look_s = max(0.005, 0.0002 * count)  # a look takes a microsecond for each place
+        self._look_s = max(0.005, 0.0002 * count)  # a look takes a microsecond per place
 
     def take(self) -> bool:
-        """Take a place, if one is free."""
+        """Take a place if one is free; return whether it did."""
         place = next((place for place in reversed(self._free) if self._lock(place, fcntl.F_WRLCK)), None)
         if place is not None:
             self._free.remove(place)
@@ -61,7 +61,7 @@ class Places:
         return place is not None
 
     def pause_s(self) -> float:
-        """Seconds until the next look for a place."""
+        """Return the seconds until the next look for a place."""
         return self._look_s * random.uniform(0.5, 1.5)
 
     async def __aenter__(self) -> None:
@@ -83,8 +83,8 @@ class Places:
             self._left_one = time.monotonic()
 
     def close(self) -> None:
-        """Free all places; what still has one may give it back later."""
-        self._lock(0, fcntl.F_UNLCK, size=0)  # 0: all. A fork of this process may have the file open as well
+        """Free all places; a task that still has one may return it later."""
+        self._lock(0, fcntl.F_UNLCK, size=0)  # 0: all. A fork of this process may also have the file open
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -93,13 +93,13 @@ class Places:
         try:
             if self._file >= 0:
                 fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, place, size, 0))
-        except OSError as error:  # another one has it, unless the file system has no locks
+        except OSError as error:  # taken by another process, or the file system has no locks
             return error.errno not in (errno.EAGAIN, errno.EACCES)
         return True
 
 
 def in_a_place(work: Callable[[], T]) -> T:
-    """What `work` returns in a place of this node for the calling thread; once more if it raises UnscoredError."""
+    """Run `work` in a place of this node and return its result; retry once after an UnscoredError."""
     with contextlib.closing(Places(PLACES)) as places:
         while not places.take():
             time.sleep(places.pause_s())

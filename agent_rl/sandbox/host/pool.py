@@ -1,4 +1,4 @@
-"""What the programs and sessions of one open sandbox share: its event loop, its places, and its zygotes."""
+"""The event loop, places and zygotes that the programs and sessions of one open sandbox share."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "reasoning_gym": ("reasoning_gym",),  # three seconds to import
     "pytest": ("pytest", "_pytest.helpconfig", "_pytest.skipping", "_pytest.unittest", "pdb"),
 }
-"""What each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
+"""Modules that each kind of zygote has loaded. A fork copies page tables, so plain programs get a small parent."""
 
 KILLER = Execution(
     ExecutionStatus.KILLED, stderr="sandbox: the program was ended with the process that ran it, alone\n"
 )
-"""The outcome of a program that ran where nothing keeps it from killing its parent, and whose parent died."""
+"""Outcome of a program whose parent died, on a machine where a program can kill its parent."""
 LOST = Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
-"""The outcome of a program whose zygote died through no fault of its own."""
+"""Outcome of a program whose zygote died without its fault."""
 
 _WORDS = {
     "reasoning_gym": ("reasoning_gym",),
@@ -39,20 +39,20 @@ _WORDS = {
     "numpy": ("numpy", "scipy", "pandas", "sklearn"),
     "pytest": ("pytest", "unittest", "def test", "class Test"),
 }
-_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start one
+_PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start a zygote
 _BUSY = 4
-"""Children of one zygote before another of its kind is started."""
+"""Children of one zygote above which another of its kind is started."""
 
 logger = logging.getLogger(__name__)
 
 
 class Pool:
-    """Zygotes of one event loop: started when they are needed, several of a kind where there are many cores.
+    """Zygotes of one event loop, started on demand, several of a kind on machines with many cores.
 
     Args:
-        settings: what they may do.
-        places: of the programs that run at a time; closed with the pool.
-        output_bytes: what a program, or a cell, may write.
+        settings: the zygotes' settings.
+        places: places for running programs; closed with the pool.
+        output_bytes: maximum output of a program or a cell, in bytes.
     """
 
     def __init__(self, settings: ZygoteSettings, places: Places, output_bytes: int) -> None:
@@ -61,44 +61,44 @@ class Pool:
         self.output_bytes = output_bytes
         self.report: IsolationReport | None = None
         self._settings = settings
-        self._each = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # one process forks one child after the other
+        self._max_per_kind = min(4, 1 + len(os.sched_getaffinity(0)) // 8)  # one process forks one child at a time
         usable = [
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]
         self._members: dict[str, list[Zygote]] = {kind: [] for kind in usable}
-        self._alone: set[Zygote] = set()  # each with one program, which may have killed the one before
+        self._alone: set[Zygote] = set()  # each runs one suspect, which may have killed its previous zygote
         self._lock = asyncio.Lock()
         self._is_closed = self._warned = False
 
     def check_loop(self) -> None:
-        """Raise RuntimeError in another event loop than the one that it was opened in."""
+        """Raise RuntimeError in an event loop other than the one that opened this pool."""
         if asyncio.get_running_loop() is not self.loop:
             raise RuntimeError(
                 "a PythonSandbox belongs to the event loop that it was opened in; open one for each loop"
             )
 
     def kind_for(self, code: str) -> str:
-        """The kind that has loaded what `code` seems to use. Only looks for words: a wrong guess costs milliseconds."""
+        """Guess the kind that has loaded the packages of `code`, by its words; a wrong guess costs milliseconds."""
         for kind, words in _WORDS.items():
             if kind in self._members and any(word in code for word in words):
                 return kind
         return "lean"
 
     def ready(self, kind: str) -> Zygote | None:
-        """The least loaded zygote of `kind`, if no other has to be started first."""
+        """Return the least loaded zygote of `kind`, or None if another has to be started first."""
         members = [zygote for zygote in self._members[kind] if zygote not in self._alone]
         best = min(members, key=lambda zygote: zygote.load, default=None)
-        if best is None or not best.alive or (best.load >= _BUSY and len(members) < self._each):
+        if best is None or not best.alive or (best.load >= _BUSY and len(members) < self._max_per_kind):
             return None
         return best
 
     async def get(self, kind: str, *, alone: bool = False) -> Zygote:
-        """A zygote of `kind`, started if need be; with `alone` a new one, which nobody else is given yet.
+        """Return a zygote of `kind`, started if necessary; with `alone`, a new one that no other program gets yet.
 
         Raises:
-            NotRun: it could not be started, or this machine offers no isolation.
+            NotRun: it cannot start, or this machine offers no isolation.
         """
-        async with self._lock:  # the first one probes the machine; and several starts at a time would overload it
+        async with self._lock:  # the first start probes the machine, and concurrent starts would overload it
             if not alone and (ready := self.ready(kind)) is not None:
                 return ready
             members = self._members[kind]
@@ -112,10 +112,10 @@ class Pool:
             return zygote
 
     async def attempt(self, kind: str, run: Callable[[Zygote], Awaitable[Execution]]) -> Execution:
-        """The outcome of `run` with a zygote of `kind`; with another one where the first died before the program ran.
+        """Return the outcome of `run` with a zygote of `kind`, or with another if that died before the program ran.
 
-        Where nothing keeps programs from killing their zygote, one whose zygote died is run again alone: it has failed
-        if that dies as well.
+        If programs can kill their zygote, a program whose zygote died runs again alone, and fails if that zygote
+        dies too.
         """
         suspect = False
         for _ in range(2):
@@ -135,7 +135,7 @@ class Pool:
 
     @property
     def isolated(self) -> bool:
-        """Whether programs are kept from killing their zygote."""
+        """Whether the isolation prevents programs from killing their zygote."""
         return self.report is not None and self.report.isolated
 
     async def _start(self, kind: str) -> Zygote:
@@ -143,10 +143,10 @@ class Pool:
             raise NotRun("the sandbox was closed")
         self._check_isolation()
         layers = None if self.report is None else self.report.layers
-        zygote, greeting = await _started(replace(self._settings, preload=KINDS[kind], layers=layers))
+        zygote, greeting = await _start_zygote(replace(self._settings, preload=KINDS[kind], layers=layers))
         if self.report is None:
-            found = greeting["report"]
-            self.report = IsolationReport(**{**found, "layers": tuple(found["layers"])})
+            report = greeting["report"]
+            self.report = IsolationReport(**{**report, "layers": tuple(report["layers"])})
             if not self.report.isolated and not self._settings.unsafe:
                 await zygote.stop()
             self._check_isolation()
@@ -173,16 +173,18 @@ class Pool:
             await asyncio.gather(*(zygote.stop() for zygote in members))
             for kind in self._members.values():
                 kind.clear()
-        in_namespace = self.report is not None and "namespace" in self.report.layers  # where a root cannot be removed
+        in_namespace = (
+            self.report is not None and "namespace" in self.report.layers
+        )  # where a zygote cannot remove its root
         if killed or in_namespace:
             sweep(self._settings.scratch_parent)
 
 
-async def _started(settings: ZygoteSettings) -> tuple[Zygote, Any]:
-    """A zygote and its greeting; tried again while a program may have taken what the machine lacks.
+async def _start_zygote(settings: ZygoteSettings) -> tuple[Zygote, Any]:
+    """Start a zygote and return it with its greeting; retry while a program may use up what the machine lacks.
 
     Raises:
-        NotRun: it could not be started.
+        NotRun: it cannot start.
     """
     for pause_s in _PAUSES_S:
         try:
@@ -195,7 +197,7 @@ async def _started(settings: ZygoteSettings) -> tuple[Zygote, Any]:
 
 
 def check_limits(timeout_s: float, memory_mb: int) -> None:
-    """Raise ValueError for limits that make no sense."""
+    """Raise ValueError for limits that are not positive or too large."""
     if not 0 < timeout_s < 1e7:
         raise ValueError(f"timeout_s must be a positive number of seconds, not {timeout_s!r}")
     if not 0 < memory_mb < 1 << 30:

@@ -16,9 +16,9 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE
 __all__ = ["Child"]
 
 _READ_BYTES = 1 << 16
-_READ_AFTER_S = 0.02  # a pipe holds 64 KiB: most programs have ended before anybody needs to read
-_HANG_S = 30.0  # after a deadline, until a zygote that has not said anything is killed
-_TICK_S = 1.0  # in which that is counted, so that an event loop that stands still counts little
+_READ_AFTER_S = 0.02  # a pipe holds 64 KiB, so most programs end before reading is necessary
+_HANG_S = 30.0  # after a deadline, until a silent zygote is killed
+_TICK_S = 1.0  # unit of that time, so that a blocked event loop counts little
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than it may",
     Reason.FILES: "it made more files than it may",
@@ -33,16 +33,16 @@ class Child:
 
     Args:
         pool: the open sandbox.
-        zygote: what forks it.
-        order: flags, bytes of code, limit in seconds, limit in bytes of memory.
-        channel: makes the descriptors of its input: the child's, and ours.
-        link: its end of a socket to another child, if it has one; it is closed here.
+        zygote: the zygote that forks it.
+        order: flags, size of the code in bytes, time limit in seconds, memory limit in bytes.
+        channel: creates the descriptors of its input: the child's end and our end.
+        link: its end of a socket to another child, if any; it is closed here.
 
     Attributes:
-        ended: the future of the child's end; it raises `Lost` if the zygote dies first.
-        channel: our descriptor of its input.
-        room: bytes of output that it may still write.
-        overflow: whether it has written more than it may, and is being killed for it.
+        ended: future of the child's end; raises `Lost` if the zygote dies first.
+        channel: our end of its input.
+        room: remaining bytes of output that it may write.
+        overflow: whether it exceeded its output limit and is being killed.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Child:
         self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err, *link))
 
     def feed(self, data: bytes, limit_s: float, *, last: bool) -> None:
-        """Write `data` to the channel without waiting; what does not fit follows as the child reads.
+        """Write `data` to the channel without waiting; the rest follows as the child reads.
 
         Args:
-            data: what to write.
-            limit_s: seconds in which the child has to be done with it.
-            last: close the channel after it, so that the child finds an end.
+            data: the bytes to write.
+            limit_s: time limit of the child for processing it, in seconds.
+            last: whether to close the channel afterwards, so that the child reads an end of file.
         """
         self._rest, self._last = memoryview(data), last
         self._patience_s = PATIENCE * limit_s + _HANG_S
@@ -90,11 +90,11 @@ class Child:
         self._write()
 
     def order(self, op: Op, limit_s: float = 0.0) -> None:
-        """Kill, pause or resume it."""
+        """Kill, pause or resume the child."""
         self._zygote.order(op, self._number, limit_s)
 
     def execution(self, end: End, limit_s: float) -> Execution:
-        """The outcome of a child that has ended."""
+        """Return the outcome of the child, which has ended."""
         self.drain()
         out, err = self.take()
         status, exit_code, remark = _verdict(end, self.overflow, limit_s)
@@ -103,13 +103,13 @@ class Child:
         return Execution(status, out, err, exit_code, end.wall_s, own_s=end.own_s)
 
     def drain(self) -> None:
-        """Read what is there now, without waiting."""
+        """Read the available output, without waiting."""
         for descriptor in tuple(self._open):
             while not self.overflow and self._read(descriptor) == _READ_BYTES:
                 pass
 
     def take(self) -> tuple[str, str]:
-        """What was written since the last time, decoded."""
+        """Return the output since the last call, decoded."""
         out, err = (b"".join(parts).decode("utf-8", "replace") for parts in self._parts.values())
         for parts in self._parts.values():
             parts.clear()
@@ -122,7 +122,7 @@ class Child:
         self._stop_writing()
 
     def close(self) -> None:
-        """Kill it if it has not ended, and close our ends."""
+        """Kill the child if it has not ended, and close our ends."""
         self._timer.cancel()
         self.stop_feeding()
         self._zygote.forget(self._number)
@@ -149,7 +149,7 @@ class Child:
                 self._waiting = True
                 self._loop.add_writer(self.channel, self._write)
             return
-        except OSError:  # nobody reads any more
+        except OSError:  # the child no longer reads
             pass
         self._stop_writing()
         if self._last:
@@ -171,7 +171,7 @@ class Child:
             self._loop.add_reader(descriptor, self._read, descriptor)
 
     def _read(self, descriptor: int) -> int:
-        """One read; at the end of the stream the descriptor is let go. Returns the bytes that were there."""
+        """Read once and return the number of bytes; close the descriptor at the end of the stream."""
         try:
             data = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -193,11 +193,11 @@ class Child:
 
 
 def _verdict(end: End, overflow: bool, limit_s: float) -> tuple[ExecutionStatus, int | None, str]:
-    """Status, exit code, and the sandbox's remark."""
+    """Return the status, the exit code, and the sandbox's remark."""
     if end.reason == Reason.NOT_FORKED:
         return ExecutionStatus.UNAVAILABLE, None, f"no process could be started: {os.strerror(end.status)}"
     if end.reason == Reason.NOT_CONFINED:
-        return ExecutionStatus.UNAVAILABLE, None, ""  # the child has said why
+        return ExecutionStatus.UNAVAILABLE, None, ""  # the child wrote the reason
     if overflow:
         return ExecutionStatus.OUTPUT_LIMIT, None, "the program was ended: it wrote more output than it may"
     if end.reason == Reason.DEADLINE:

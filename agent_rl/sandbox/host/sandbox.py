@@ -1,12 +1,12 @@
-"""`PythonSandbox`: runs untrusted Python programs, each in a confined process of its own, from one event loop.
+"""`PythonSandbox`: runs untrusted Python programs, each in its own confined process, from one event loop.
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. Its time, memory, output,
 files and threads are bounded. The kernel reports how it ended; its output cannot change that.
 
-What this does not promise: it is no virtual machine, so a hole in the kernel is a hole here. Names and sizes of files
-elsewhere can be seen (not their contents). Objects that are still alive when the program ends are not finalized. Disk,
-files and threads are counted about ten times a second, so a program can be over these limits for a moment.
+The sandbox is not a virtual machine, so a vulnerability of the kernel affects it. A program can see names and sizes of
+files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,
+files and threads are counted about ten times per second, so a program can exceed these limits for a moment.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/nu
 class PythonSandbox:
     """Runs Python programs; use it as an async context manager, in one event loop.
 
-    The processes that programs are forked from are started when they are first needed: one without packages, one with
-    numpy, one with numpy and sympy, chosen by the words in the program.
+    Programs are forked from processes that start on demand: one without packages, one with numpy, one with numpy and
+    sympy, chosen by the words in the program.
 
     Args:
-        max_concurrency: programs (or cells) of this sandbox that run at a time; others wait. None: they share the
-            places of this node (`host/places.py`) with all other processes.
-        packages: installed distributions that programs may import, with their requirements. Nothing else of the
-            environment can be imported or read.
-        unsafe: run programs even where the machine does not offer enough isolation.
-        output_bytes: bytes of standard output and standard error together after which a program is ended.
-        file_bytes: size of any one file that a program writes.
-        disk_bytes: what the files of a program may take on disk.
-        scratch_dir: where the programs' directories are made; None: the system's temporary directory.
+        max_concurrency: maximum concurrent programs (or cells) of this sandbox. None: they share the places of this
+            node (`host/places.py`) with all other processes.
+        packages: installed distributions that programs may import, with their requirements. The rest of the
+            environment cannot be imported or read.
+        unsafe: whether to run programs even if the machine does not offer enough isolation.
+        output_bytes: limit of standard output and standard error together, in bytes.
+        file_bytes: size limit of each file that a program writes, in bytes.
+        disk_bytes: disk space limit of a program's files, in bytes.
+        scratch_dir: parent of the programs' directories; None: the system's temporary directory.
 
     Raises:
         ConfigError: a package is not installed.
@@ -89,7 +89,7 @@ class PythonSandbox:
 
     async def __aenter__(self) -> PythonSandbox:
         if self._pool is not None:
-            raise RuntimeError("this PythonSandbox is open already")
+            raise RuntimeError("this PythonSandbox is already open")
         self._pool = Pool(self._settings, Places(self.max_concurrency, shared=self._shares_places), self._output_bytes)
         return self
 
@@ -100,14 +100,14 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """Which layers of isolation hold here; None before the first program or `probe`."""
+        """The isolation of this machine; None before the first program or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
-        """Find out which layers of isolation hold on this machine, by trying forbidden acts in a confined process.
+        """Test which layers of isolation work on this machine, by trying forbidden acts in a confined process.
 
         Raises:
-            UnscoredError: the sandbox's process could not be started.
+            UnscoredError: the sandbox's process cannot start.
         """
         pool = self._open_pool()
         try:
@@ -128,19 +128,19 @@ class PythonSandbox:
         show_last: bool = False,
         output_bytes: int = 0,
     ) -> Execution:
-        """Run `code` as a program of its own and wait for its end.
+        """Run `code` as a separate program and wait for its end.
 
         Args:
             code: the program.
             stdin: its standard input.
-            timeout_s: seconds without those of waiting for a core (by the clock at most twenty times as many), and as
-                many processor seconds of all its threads together.
-            memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
-            show_last: print the value of a final expression, as a notebook does.
-            output_bytes: what it may write beyond the sandbox's own `output_bytes`.
+            timeout_s: time limit in seconds, excluding time spent waiting for a core (at most twenty times as many in
+                wall time), and limit of the processor seconds of all its threads together.
+            memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
+            show_last: whether to print the value of a final expression, as a notebook does.
+            output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
 
         Returns:
-            How it ended. Only wrong arguments and cancellation raise; a cancelled program is killed.
+            The outcome. Only wrong arguments and cancellation raise; a cancelled program is killed.
         """
         request = stdin.encode("utf-8", "surrogatepass")
         return await self._run(code, request, SHOW_LAST * show_last, timeout_s, memory_mb, output_bytes)
@@ -154,20 +154,20 @@ class PythonSandbox:
         *,
         output_bytes: int = 0,
     ) -> Execution:
-        """Run `code`, then one of its functions; the execution has what it returned as `value`.
+        """Run `code`, then call one of its functions; the execution has the return value as `value`.
 
         Args:
             code: the program; its `__name__` is not `__main__`.
-            call: the function's name, its arguments, and those by name; made of what `marshal` can write.
-            timeout_s: seconds for both, as for `run`.
-            memory_mb: as for `run`.
-            output_bytes: as for `run`; the value, as JSON text, is written as well.
+            call: the function's name, positional and keyword arguments, of types that `marshal` can write.
+            timeout_s: time limit of both together, see `run`.
+            memory_mb: see `run`.
+            output_bytes: see `run`; the value, as JSON text, counts as output.
         """
         mark = secrets.token_hex(16)
         order: Any = (*call, mark)
         execution = await self._run(code, marshal.dumps(order), CALL, timeout_s, memory_mb, output_bytes)
-        stdout, found, value = execution.stdout.rpartition(mark)
-        return replace(execution, stdout=stdout, value=value) if found else execution
+        stdout, mark_found, value = execution.stdout.rpartition(mark)
+        return replace(execution, stdout=stdout, value=value) if mark_found else execution
 
     async def _run(
         self, code: str, request: bytes, flags: int, timeout_s: float, memory_mb: int, output_bytes: int
@@ -177,7 +177,7 @@ class PythonSandbox:
         source = code.encode("utf-8", "surrogatepass")
         order = flags, len(source), timeout_s, memory_mb * _MIB
 
-        async def once(zygote: Zygote) -> Execution:
+        async def run_once(zygote: Zygote) -> Execution:
             child = Child(pool, zygote, order, os.pipe)
             child.room = pool.output_bytes + output_bytes
             try:
@@ -187,14 +187,14 @@ class PythonSandbox:
                 child.close()
 
         async with pool.slots:
-            return await pool.attempt(pool.kind_for(code), once)
+            return await pool.attempt(pool.kind_for(code), run_once)
 
     def session(self, timeout_s: float = 5.0, memory_mb: int = 512) -> SandboxSession:
-        """A session, in which variables survive from one run to the next; use it as an async context manager.
+        """Return a session, in which variables survive between runs; use it as an async context manager.
 
         Args:
-            timeout_s: wall-clock seconds for one run in it, and processor seconds of all its threads together.
-            memory_mb: MiB of address space beyond that of an interpreter with its packages loaded.
+            timeout_s: limit of one run, in wall-clock seconds and in processor seconds of all threads together.
+            memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
         """
         check_limits(timeout_s, memory_mb)
         return SandboxSession(self._open_pool(), timeout_s, memory_mb)
@@ -207,62 +207,62 @@ class PythonSandbox:
 
 
 def _package_files(packages: Iterable[str]) -> dict[str, str]:
-    """Top-level files and directories of `packages` and the installed part of their requirements: name -> path.
+    """Return top-level files and directories of `packages` and their installed requirements, name -> path.
 
     Raises:
         ConfigError: a declared package is not installed.
     """
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     seen: set[str] = set()
     waiting = [(name, True) for name in packages]
     while waiting:
-        name, declared = waiting.pop()
+        name, is_declared = waiting.pop()
         if (key := re.sub(r"[-_.]+", "-", name).lower()) in seen:
             continue
         seen.add(key)
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            if declared:
-                raise ConfigError("packages", f"{name!r} is not installed", "Install it, or leave it out") from None
+            if is_declared:
+                raise ConfigError("packages", f"{name!r} is not installed", "Install it, or remove it") from None
             continue  # a requirement for another system
         for file in distribution.files or ():
             top = file.parts[0]
-            if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in found:
-                found[top] = os.path.realpath(str(distribution.locate_file(top)))
+            if top not in ("..", "__pycache__") and not top.endswith(".pth") and top not in paths:
+                paths[top] = os.path.realpath(str(distribution.locate_file(top)))
         for requirement in distribution.requires or ():
             name, _, marker = requirement.partition(";")
             if not re.search(r"\bextra\b", marker) and (match := re.match(r"[\w.-]+", name)):
                 waiting.append((match.group(), False))
-    return found
+    return paths
 
 
 def _readable_paths(files: Iterable[str]) -> list[str]:
-    """The paths that Landlock or a namespace must leave readable, beside the scratch root's folders.
+    """Return the paths that Landlock or a namespace must leave readable, besides the scratch root's folders.
 
     Args:
-        files: paths of the packages.
+        files: the packages' paths.
     """
     standard = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")}
     multiarch = sysconfig.get_config_var("MULTIARCH")
     libraries = {f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/lib64", "/usr/lib64"}
     entries = {os.path.realpath(entry) for entry in sys.path if entry} - standard
-    others = [path for path in entries if os.path.isdir(path) and not path.endswith("lib-dynload")]
-    others += [path for folder in standard for name in _PACKAGES if os.path.isdir(path := f"{folder}/{name}")]
-    found: dict[str, None] = {}
+    excluded = [path for path in entries if os.path.isdir(path) and not path.endswith("lib-dynload")]
+    excluded += [path for folder in standard for name in _PACKAGES if os.path.isdir(path := f"{folder}/{name}")]
+    readable: dict[str, None] = {}
     for path in (*sorted(standard), *sorted(libraries), *_SYSTEM):
         if os.path.exists(path):
-            found |= dict.fromkeys(_without(os.path.realpath(path), others))
+            readable |= dict.fromkeys(_without(os.path.realpath(path), excluded))
     for path in files:
-        if not any(path.startswith(f"{seen}/") for seen in found):
-            found[path] = None
-    return list(found)
+        if not any(path.startswith(f"{folder}/") for folder in readable):
+            readable[path] = None
+    return list(readable)
 
 
 def _without(path: str, excluded: list[str]) -> list[str]:
-    """`path`, or where it contains an excluded directory, its entries except that."""
+    """Return `path`, or, if it contains excluded directories, its other entries."""
     if path in excluded:
         return []
-    if not any(other.startswith(f"{path}/") for other in excluded):
+    if not any(folder.startswith(f"{path}/") for folder in excluded):
         return [path]
     return [kept for name in sorted(os.listdir(path)) for kept in _without(f"{path}/{name}", excluded)]

@@ -1,11 +1,11 @@
-"""`SandboxSession`: programs that run one after the other in one process, so that variables survive.
+"""`SandboxSession`: runs programs one after the other in one process, so that variables survive.
 
-Between two runs the process is stopped, so that threads that one leaves behind use no processor time. A run that is
-ended by the sandbox takes the process with it; the next one starts with no variables and says so in its `stderr`.
+Between two runs the process is paused, so that leftover threads use no processor time. If the sandbox ends a run, the
+process ends too; the next run starts without variables and reports this in its `stderr`.
 
-What this does not promise: programs of one session are not protected from one another, and the end of a run is
-reported by the process itself. A program that forges it only ends its own run early. Where this process's event loop
-stands still at the deadline of a run that has answered, nobody knows when, the answer counts as in time.
+Programs of one session are not protected from one another, and the process itself reports the end of a run; a program
+that forges it only ends its own run early. If this process's event loop is blocked at the deadline, an answer that
+arrived meanwhile counts as in time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["SandboxSession"]
 
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
-_MARGIN_S = 0.05  # by which a zygote's clock for a run is ahead of ours
-_STALL_S = 0.1  # by which the event loop is late at a deadline
-_END_S = 2.0  # from the end of the channel to the report of the end of the process
+_MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of ours
+_STALL_S = 0.1  # lateness of a blocked event loop at a deadline
+_END_S = 2.0  # from the end of the channel to the report of the process's end
 
 
 class SandboxSession:
-    """Made by `PythonSandbox.session`; use it as an async context manager.
+    """A session from `PythonSandbox.session`; use it as an async context manager.
 
-    Its process is started by the first run. A place of the sandbox is taken only while something runs.
+    The first run starts its process. It takes a place of the sandbox only during a run.
     """
 
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
@@ -57,18 +57,18 @@ class SandboxSession:
     async def run(
         self, code: str, stdin: str = "", timeout_s: float | None = None, *, show_last: bool = False
     ) -> Execution:
-        """Run `code` with the variables of the runs before it.
+        """Run `code` with the variables of earlier runs.
 
-        `sys.exit` ends the run and keeps the variables; so does an exception. Runs of one session wait for one another.
+        `sys.exit` or an exception ends the run and keeps the variables. Runs of one session wait for one another.
 
         Args:
             code: the program.
-            stdin: what `input()` and `sys.stdin` read.
-            timeout_s: seconds, as for `PythonSandbox.run`; None: the session's.
-            show_last: print the value of a final expression, as a notebook does.
+            stdin: input of `input()` and `sys.stdin`.
+            timeout_s: time limit in seconds, see `PythonSandbox.run`; None: the session's limit.
+            show_last: whether to print the value of a final expression, as a notebook does.
 
         Returns:
-            How it ended. Only wrong arguments and cancellation raise; a cancelled run loses the variables.
+            The outcome. Only wrong arguments and cancellation raise; a cancelled run loses the variables.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         check_limits(limit_s, self._memory_mb)
@@ -93,7 +93,7 @@ class SandboxSession:
             try:
                 return await self._process.run(nonce, cell, limit_s)
             except Lost:
-                self._close()  # no variables were in it
+                self._close()  # it had no variables yet
                 raise
 
         try:
@@ -131,12 +131,12 @@ class _Process(Child):
         self._output_bytes = pool.output_bytes
         self._nonce, self._answer = b"", bytearray()
         self._channel_ended = False
-        self._late_s = 0.0  # of the event loop at the deadline
+        self._late_s = 0.0  # lateness of the event loop at the deadline
         self._answered: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(self.channel, self._read_channel)
 
     async def run(self, nonce: bytes, cell: bytes, limit_s: float) -> Execution:
-        """One cell; afterwards the process is paused, or `ended` is done.
+        """Run one cell; afterwards the process is paused, or `ended` is done.
 
         Raises:
             Lost: the zygote died.
@@ -149,10 +149,10 @@ class _Process(Child):
         self.feed(cell, limit_s, last=False)
         try:
             await asyncio.wait((self.ended, self._answered), return_when=asyncio.FIRST_COMPLETED)
-            if self._channel_ended:  # by the end of the process, which its zygote is about to report, or by the program
+            if self._channel_ended:  # the process has ended, which its zygote will report, or the program closed it
                 await asyncio.wait((self.ended,), timeout=_END_S)
             if not self.ended.done() and not self._is_answer:
-                self.order(Op.KILL)  # the program has meddled with the channel
+                self.order(Op.KILL)  # the program wrote to the channel
                 await asyncio.wait((self.ended,))
         finally:
             self.stop_feeding()
@@ -160,11 +160,13 @@ class _Process(Child):
         self.drain()
         if self.overflow and not self.ended.done():
             await asyncio.wait((self.ended,))
-        waited_s = max(0.0, self._zygote.waited_s(self._number) - waited_before)  # before the time: rather too little
+        waited_s = max(
+            0.0, self._zygote.waited_s(self._number) - waited_before
+        )  # read first, so that it is never too long
         own_s = self._loop.time() - started - waited_s
         if not self.ended.done():
             self.order(Op.PAUSE)
-            if own_s > limit_s - _MARGIN_S:  # the zygote knows: pausing ends what is late
+            if own_s > limit_s - _MARGIN_S:  # the zygote decides: pausing ends a late run
                 await asyncio.wait((self.ended,), timeout=_END_S)
         wall_s = self._loop.time() - started
         if self.ended.done() and not self._may_have_been_in_time():
@@ -174,7 +176,7 @@ class _Process(Child):
         return Execution(status, *self.take(), exit_code, wall_s, own_s=own_s)
 
     def close(self) -> None:
-        """Kill it if it has not ended, and close our ends."""
+        """Kill the process if it has not ended, and close our ends."""
         self._loop.remove_reader(self.channel)
         super().close()
 
@@ -189,7 +191,7 @@ class _Process(Child):
         self._late_s = self._loop.time() - due
 
     def _may_have_been_in_time(self) -> bool:
-        """Whether an answer is there, of a process that was ended while this event loop stood still."""
+        """Whether the process answered but was ended at its deadline while this event loop was blocked."""
         if self._late_s < _STALL_S or not self._is_answer or self.ended.exception() is not None:
             return False
         return self.ended.result().reason == Reason.DEADLINE
@@ -201,13 +203,13 @@ class _Process(Child):
             return
         except OSError:
             data = b""
-        if not self._answered.done():  # what comes after is of no use, however much it is
+        if not self._answered.done():  # later data is ignored
             self._answer += data
         if not data:
             self._channel_ended = True
             self._loop.remove_reader(self.channel)
-        forged = not self._nonce.startswith(self._answer[:NONCE_BYTES])
-        if (not data or forged or len(self._answer) >= CELL_END.size) and not self._answered.done():
+        is_forged = not self._nonce.startswith(self._answer[:NONCE_BYTES])
+        if (not data or is_forged or len(self._answer) >= CELL_END.size) and not self._answered.done():
             self._answered.set_result(None)
 
     @property
@@ -216,5 +218,5 @@ class _Process(Child):
 
 
 def _socket_pair() -> tuple[int, int]:
-    one, other = socket.socketpair()
-    return one.detach(), other.detach()
+    left, right = socket.socketpair()
+    return left.detach(), right.detach()

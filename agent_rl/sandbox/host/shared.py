@@ -1,4 +1,4 @@
-"""One sandbox for all users in a worker process: opened at its first use, closed with the event loop."""
+"""One sandbox per worker process, opened at its first use and closed with the event loop."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from agent_rl.work.concurrency import PerLoop
 __all__ = ["TOOL_CONCURRENCY", "UNBOUNDED", "raise_if_not_run", "repeated_if_busy", "shared_sandbox"]
 
 TOOL_CONCURRENCY = PLACES
-"""Programs at a time for one tool in one worker process."""
+"""Maximum concurrent programs of one tool in one worker process."""
 UNBOUNDED = 1_000
-"""`max_concurrency` for a caller that bounds the programs at a time itself."""
+"""`max_concurrency` for a caller that limits its concurrent programs itself."""
 
 logger = logging.getLogger(__name__)
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
-# Each with the task that keeps it open: an event loop has only weak references to its tasks.
+# With the task that keeps each sandbox open: an event loop has only weak references to its tasks.
 _sandboxes: PerLoop[dict[Key, tuple[asyncio.Future[PythonSandbox], asyncio.Task[None]]]] = PerLoop(dict)
 
 
 async def shared_sandbox(
     *, packages: Sequence[str] = ("numpy", "sympy"), max_concurrency: int | None = None, unsafe: bool = False
 ) -> PythonSandbox:
-    """The running event loop's sandbox with these settings of `PythonSandbox`.
+    """Return the running event loop's sandbox with these settings of `PythonSandbox`.
 
-    A task of its own closes it when `asyncio.run` cancels the remaining tasks at its end. When the process
-    ends without that, the sandbox's processes notice and end themselves.
+    A separate task closes it when `asyncio.run` cancels the remaining tasks at its end. If this process ends without
+    that, the sandbox's processes notice it and exit.
 
     Raises:
         ConfigError: a package is not installed.
@@ -51,10 +51,10 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
     packages, max_concurrency, unsafe = key
     try:
         make = partial(PythonSandbox, packages=packages, max_concurrency=max_concurrency, unsafe=unsafe)
-        async with await asyncio.to_thread(make) as sandbox:  # it reads what is installed
+        async with await asyncio.to_thread(make) as sandbox:  # reads the installed packages
             ready.set_result(sandbox)
             await asyncio.Event().wait()
-    except Exception as error:  # for those who wait for the sandbox; nobody waits for this task
+    except Exception as error:  # the error goes to the callers that wait for the sandbox
         if ready.done():
             logger.exception("the sandbox could not be closed")
         else:
@@ -64,10 +64,10 @@ async def _keep(key: Key, ready: asyncio.Future[PythonSandbox]) -> None:
 
 
 def raise_if_not_run(execution: Execution, key: str) -> None:
-    """Raise the error of an execution that says nothing about the program.
+    """Raise an error if an execution did not judge the program.
 
     Args:
-        execution: the outcome of a run.
+        execution: the outcome.
         key: the configuration key of `unsafe`.
 
     Raises:
@@ -76,13 +76,13 @@ def raise_if_not_run(execution: Execution, key: str) -> None:
     """
     problem = execution.stderr.strip().removeprefix("sandbox: ")
     if execution.status == ExecutionStatus.REFUSED:
-        raise ConfigError(key, problem, "Or set it to true, if you trust what is run")
+        raise ConfigError(key, problem, "Or set it to true, if you trust the programs")
     if execution.status == ExecutionStatus.UNAVAILABLE:
         raise UnscoredError(f"the sandbox failed: {problem}")
 
 
 async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: float) -> Execution:
-    """The outcome of `run`, repeated once where a timeout does not prove that the program needs `limit_s` seconds.
+    """Return the outcome of `run`, repeated once if a timeout does not prove that the program needs `limit_s` seconds.
 
     Raises:
         UnscoredError: the machine was too busy both times.

@@ -1,4 +1,4 @@
-"""Starting a zygote and talking to it, from one event loop."""
+"""Starts a zygote and exchanges messages with it, from one event loop."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _STOP_S = 5.0
 _POLL_S = 0.005
 _SEND_AGAIN_S = 0.01
-# What is imported with the zygote itself registers nothing to be done in each fork: it has no threads to repair, and a
-# child seeds its random numbers by a shorter way.
+# The zygote's own imports register no fork handlers: it has no threads to repair, and a child seeds its random numbers
+# in a cheaper way.
 _BOOT = """
 import os
 import sys
@@ -45,13 +45,13 @@ from agent_rl_sandbox.zygote import main
 os.register_at_fork = register_at_fork
 main(int(sys.argv[2]))
 """
-# Not `-I`: it would ignore PYTHONHASHSEED, and this environment has nothing else to ignore.
+# Not `-I`, which would ignore PYTHONHASHSEED; this environment has nothing else to ignore.
 _COMMAND = (sys.executable, "-s", "-S", "-X", "utf8", "-c", _BOOT, str(Path(__file__).parents[1] / "jail"))
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    "LD_BIND_NOW": "1",  # or each child looks up each C function that it calls, and writes down where it is
+    "LD_BIND_NOW": "1",  # otherwise each child resolves each C function that it calls
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 
 class End(NamedTuple):
-    """How a child ended, as its zygote reports it."""
+    """The end of a child, as its zygote reports it."""
 
     reason: Reason
     status: int  # the kernel's wait status
@@ -71,15 +71,15 @@ class End(NamedTuple):
 
 
 class NotRun(Exception):
-    """No child was started.
+    """No child could be started.
 
     Args:
-        text: why.
-        status: of the execution.
-        may_pass: whether the machine lacks something now that a program may have taken.
+        text: the reason.
+        status: the execution's status.
+        may_pass: whether the cause may be temporary: a program may be using what the machine lacks.
 
     Attributes:
-        execution: the outcome to return for it.
+        execution: the outcome to return.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class NotRun(Exception):
 
 
 class Lost(Exception):
-    """The zygote died before the child's end.
+    """The zygote died before the end of the child.
 
     Args:
         running: whether the child is known to have run.
@@ -103,7 +103,7 @@ class Lost(Exception):
 
 
 class Zygote:
-    """One running zygote and what it has forked; `start` makes it."""
+    """One running zygote and its children; `start` creates it."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -112,20 +112,20 @@ class Zygote:
         self._numbers = 0
         self._orders: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._ends: dict[int, asyncio.Future[End]] = {}
-        self._running: dict[int, int] = {}  # the process ids of those that have been running for a while
+        self._running: dict[int, int] = {}  # process ids of children that have run for a while
         self.alive = True
 
     @classmethod
     async def start(cls, settings: ZygoteSettings) -> tuple[Zygote, Any]:
-        """A zygote that is ready, and its greeting.
+        """Start a zygote; return it, ready, with its greeting.
 
         Raises:
-            NotRun: it could not be started.
+            NotRun: it cannot start.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                process = subprocess.Popen(  # noqa: ASYNC220 - it returns when the exec is under way
+                process = subprocess.Popen(  # noqa: ASYNC220 - returns as soon as the exec has begun
                     [*_COMMAND, str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     env=_ENVIRONMENT,
@@ -145,14 +145,14 @@ class Zygote:
             await zygote._loop.sock_sendall(ours, json.dumps(asdict(settings)).encode())
             answer = await _first_packet(zygote._loop, ours)
             if not answer:
-                raise NotRun(f"the sandbox's process ended while it started:\n{zygote._last_words()}")
+                raise NotRun(f"the sandbox's process ended while it started:\n{zygote._read_stderr()}")
             greeting = json.loads(answer)
             if "error" in greeting:
                 problem = f"the sandbox's process could not start:\n{greeting['error']}"
                 raise NotRun(problem, may_pass=greeting["errno"] in _LACKING)
         except BaseException as error:
             zygote.alive = False
-            words = zygote._last_words()
+            words = zygote._read_stderr()
             await zygote.stop()
             if isinstance(error, (OSError, asyncio.TimeoutError)):
                 raise NotRun(f"the sandbox's process did not start: {error!r}\n{words}") from None
@@ -162,48 +162,48 @@ class Zygote:
 
     @property
     def load(self) -> int:
-        """Children that have not ended."""
+        """Number of children that have not ended."""
         return len(self._ends)
 
     def fork(
         self, flags: int, code_bytes: int, limit_s: float, memory_bytes: int, descriptors: tuple[int, ...]
     ) -> tuple[int, asyncio.Future[End]]:
-        """Request a child with `descriptors`, which are closed here once they have been sent.
+        """Request a child with `descriptors`, which are closed here after sending.
 
         Returns:
-            The child's number and how it will end; `Lost` is raised there when the zygote dies first.
+            The child's number and the future of its end, which raises `Lost` if the zygote dies first.
         """
         self._numbers += 1
         self._ends[self._numbers] = future = self._loop.create_future()
         order = FORK.pack(Op.FORK, self._numbers, flags, code_bytes, limit_s, memory_bytes)
         self._orders.append((order, descriptors))
         if len(self._orders) == 1:
-            self._loop.call_soon(self._send)  # once its input is there, so that the child does not wait for us
+            self._loop.call_soon(self._send)  # after its input is written, so that the child does not wait for it
         return self._numbers, future
 
     def order(self, op: Op, number: int, limit_s: float = 0.0) -> None:
-        """Kill, pause or resume a child; nothing happens when it has ended."""
+        """Kill, pause or resume a child, unless it has ended."""
         if number in self._ends:
             self._orders.append((ORDER.pack(op, number, limit_s), ()))
             if len(self._orders) == 1:
                 self._send()
 
     def waited_s(self, number: int) -> float:
-        """Seconds that a child has waited for a core; 0 while it is new."""
+        """Return the seconds that a child has waited for a core; 0 for a new child."""
         return run_queue(self._running[number])[1] if number in self._running else 0.0
 
     def kill(self) -> None:
-        """Kill the zygote itself, because it does not answer."""
+        """Kill the zygote, because it does not answer."""
         logger.error("the sandbox's process %d does not answer and is killed", self.pid)
         self._process.kill()
 
     def forget(self, number: int) -> None:
-        """Kill a child, if it has not ended; nobody waits for its end any more."""
+        """Kill a child if it has not ended, and drop its future."""
         self.order(Op.KILL, number)
         self._ends.pop(number, None)
 
     def _send(self) -> None:
-        """Send what is waiting, in order; what the zygote does not take now is sent again a little later."""
+        """Send the waiting orders; if the zygote cannot take one now, retry a little later."""
         while self._orders:
             order, descriptors = self._orders[0]
             try:
@@ -212,9 +212,9 @@ class Zygote:
                 else:
                     self._control.send(order)
             except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # full, or too many descriptors on their way
+                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # full, or too many descriptors in flight
                     self._loop.call_later(_SEND_AGAIN_S, self._send)
-                else:  # it is gone, which `_read` finds out
+                else:  # the zygote is gone, which `_read` notices
                     self._drop_orders()
                 return
             self._close_first()
@@ -235,7 +235,7 @@ class Zygote:
         except OSError:
             data = b""
         if not data:
-            logger.error("the sandbox's process %d died. %s", self.pid, self._last_words())
+            logger.error("the sandbox's process %d died. %s", self.pid, self._read_stderr())
             self._died()
             return
         for number, reason, status, wall_s, own_s in RECORD.iter_unpack(data):
@@ -254,10 +254,10 @@ class Zygote:
         for number, future in self._ends.items():
             if not future.done():
                 future.set_exception(Lost(number in self._running))
-                future.exception()  # seen, in case nobody waits
+                future.exception()  # marks it as retrieved
         self._ends.clear()
 
-    def _last_words(self) -> str:
+    def _read_stderr(self) -> str:
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
         with contextlib.suppress(BlockingIOError):
@@ -265,31 +265,31 @@ class Zygote:
         return ""
 
     async def stop(self) -> None:
-        """Stop it with everything that it started."""
+        """Stop the zygote and everything that it started."""
         if self.alive:
             self._died()
         self._control.close()
         with anyio.move_on_after(_STOP_S):
             while self._process.poll() is None:  # noqa: ASYNC110 - no thread can start while the interpreter ends
                 await asyncio.sleep(_POLL_S)
-        self._process.kill()  # nothing where it has ended
+        self._process.kill()  # no effect if it has ended
         self._process.wait()
         assert self._process.stderr is not None
         self._process.stderr.close()
 
 
 async def _first_packet(loop: asyncio.AbstractEventLoop, control: socket.socket) -> bytes:
-    """What a zygote says first. A time in which the event loop stands still counts as one tick.
+    """Return a zygote's first packet. Time in which the event loop is blocked counts as one tick.
 
     Raises:
-        TimeoutError: it says nothing.
+        TimeoutError: it sends nothing.
     """
-    said = asyncio.ensure_future(loop.sock_recv(control, PACKET_BYTES))
+    packet = asyncio.ensure_future(loop.sock_recv(control, PACKET_BYTES))
     try:
         for _ in range(int(_START_S / _TICK_S)):
-            await asyncio.wait((said,), timeout=_TICK_S)
-            if said.done():
-                return said.result()
+            await asyncio.wait((packet,), timeout=_TICK_S)
+            if packet.done():
+                return packet.result()
         raise asyncio.TimeoutError
     finally:
-        said.cancel()
+        packet.cancel()

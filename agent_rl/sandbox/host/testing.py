@@ -1,8 +1,8 @@
-"""`grade_by_tests`: whether an untrusted program passes tests that are Python.
+"""`grade_by_tests`: grades an untrusted program with tests written in Python.
 
-Two jailed processes, connected by a socket: one has the program, the other the tests, which call the program's names
-through stand-ins. What is expected never enters the program's process, and what the tests do there counts only from a
-process that went on to its end.
+Two jailed processes are connected by a socket: one has the program, the other the tests, which call the program's names
+through stand-ins. Expected values never enter the program's process, and test results count only if their process ran
+to its end.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class PythonTests:
     """The tests of a row.
 
     Attributes:
-        tests: their source.
-        prefix: source that stands before the program, and that the tests know as well.
-        entry_point: what `check(candidate)` is given: `f`, or `Solution().f`; "" without it.
+        tests: source of the tests.
+        prefix: source that precedes the program and that the tests can use too.
+        entry_point: argument of `check(candidate)`, such as `f` or `Solution().f`; "" without `check`.
     """
 
     tests: str
@@ -60,16 +60,16 @@ async def grade_by_tests(
 
     Args:
         code: the program, without the prefix.
-        tests: its tests.
-        sandbox: where to run both.
-        timeout_s: processor seconds of one call of the program; no test is passed after a call that takes longer.
-        memory_mb: MiB for each of the two processes.
-        total_timeout_s: seconds for all tests, those of waiting for a core not counted.
-        stop_at_first_failure: give up after the first test that is not passed.
+        tests: the tests.
+        sandbox: sandbox to run both in.
+        timeout_s: processor seconds of one call of the program; after a longer call, all tests fail.
+        memory_mb: memory limit of each of the two processes, in MiB.
+        total_timeout_s: time limit of all tests, in seconds, excluding time spent waiting for a core.
+        stop_at_first_failure: skip all tests after the first failure.
 
     Raises:
-        UnscoredError: a test needs what cannot be sent to the program, there is no test, the sandbox failed, or the
-            machine was twice too busy to say whether the program is too slow.
+        UnscoredError: a test needs an object that cannot be sent to the program, no test exists, the sandbox failed, or
+            the machine was twice too busy to tell whether the program is too slow.
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)
@@ -90,7 +90,7 @@ async def grade_by_tests(
 
 
 async def _run(pool: Pool, program: str, order: Mapping[str, Any], limit_s: float, memory_bytes: int) -> Execution:
-    """The tests' process from fork to end; the program's is ended with it."""
+    """Run the tests' process to its end, then end the program's process."""
     text_of_order = json.dumps(order)
     async with pool.slots:
         children: list[Child] = []

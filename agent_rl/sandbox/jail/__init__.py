@@ -1,4 +1,4 @@
-"""What runs in the zygote and in the confined processes that it forks.
+"""The code in the zygote and in the confined processes that it forks.
 
-Standard library only and no absolute imports: a zygote loads this folder under a name of its own. Must not know `host`.
+Standard library only and no absolute imports: a zygote loads this folder under another name. Must not import `host`.
 """

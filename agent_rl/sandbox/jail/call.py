@@ -1,6 +1,6 @@
-"""A call of one function: what the program finds before it, and the value as JSON.
+"""Calls one function of a program: prepares its namespace, and returns the value as JSON.
 
-In the program's own process nothing here can be relied upon by the other side, which uses `plain` for what is expected.
+The trusted side cannot rely on this code in the program's process; it uses `plain` for expected values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["NotComparable", "begin", "marked_value", "plain"]
 
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
-# What graders of such data sets give to solutions that were written without their imports.
+# Names that graders of such data sets provide to solutions without imports.
 _PRELUDE = compile(
     """
 from typing import *
@@ -37,21 +37,21 @@ class NotComparable(ValueError):
 
 
 def begin(namespace: dict[str, Any], modules: dict[str, Any]) -> None:
-    """Before the program: the names it may count on, and a name that is not `__main__`, as when it is imported."""
+    """Add the usual names to the program's namespace, and name it like an imported module."""
     exec(_PRELUDE, namespace)  # noqa: S102 - our own constant
     modules[_NAME] = modules["__main__"]
     namespace["__name__"] = _NAME
 
 
 def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> bytes:
-    """What a function returns, as JSON after a mark.
+    """Call a function and return its value as JSON after a mark.
 
     Args:
-        call: `(function, args, kwargs, mark)`, marshalled; a method of the class `Solution` goes before a function.
-        namespace: the program's.
+        call: `(function, args, kwargs, mark)`, marshalled; a method of the class `Solution` overrides a function.
+        namespace: the program's namespace.
 
     Raises:
-        NameError: there is no such function.
+        NameError: the function does not exist.
         NotComparable: the value is not plain.
     """
     name, args, kwargs, mark = marshal.loads(call)  # written by the trusted side
@@ -65,10 +65,10 @@ def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> b
 
 
 def plain(value: Any) -> Any:
-    """`value` as it would come back from JSON: tuples as lists, keys as text.
+    """Return `value` as it would come back from JSON: tuples become lists, keys become text.
 
     Raises:
-        NotComparable: for any other type, subclasses included.
+        NotComparable: any other type, including subclasses.
     """
     kind = type(value)
     if kind in _LEAVES:

@@ -1,6 +1,6 @@
-"""What a forked child does: confine itself, read its program, run it as `__main__`, write out, leave.
+"""The code of a forked child: confine itself, read its program, run it as `__main__`, flush, exit.
 
-Nothing untrusted is read before the confinement holds. There are few steps, because each is made once for every
+Nothing untrusted is read before the confinement is active. There are few steps, because each costs time in every
 execution.
 """
 
@@ -38,43 +38,43 @@ __all__ = ["NOT_CONFINED_EXIT", "ChildSettings", "Job", "Seeds", "execute", "flu
 
 NOT_CONFINED_EXIT = 70
 _OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in tracebacks
-_CHANNEL = 3  # of a session, or between a program and its tests
+_CHANNEL = 3  # descriptor of a session's channel, or of the socket between a program and its tests
 _MT19937_BYTES = 624 * 4
 _environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
-_seed = _random.Random.seed  # what `random.seed` comes to, by way of forty pages
+_seed = _random.Random.seed  # what `random.seed` does, without touching forty pages
 _LONG_BITS = 64
-_NO_CPU_LIMIT_S = 1e9  # a session's cells have a deadline each; their CPU times must not add up
+_NO_CPU_LIMIT_S = 1e9  # each cell of a session has its own deadline; their CPU times must not add up
 
 Namespace: TypeAlias = dict[str, Any]
 Seeds: TypeAlias = tuple[list[random.Random], int]
-"""Random generators, and the address of the state of numpy's global one (0 without numpy)."""
+"""Random generators, and the address of the state of numpy's global generator (0 without numpy)."""
 
 
 class ChildSettings(NamedTuple):
-    """What is the same for all children of a zygote."""
+    """Settings of all children of a zygote."""
 
-    confinement: Confinement | None  # None: this zygote forks nothing
+    confinement: Confinement | None  # None: this zygote does not fork
     file_bytes: int
     seeds: Seeds
-    failing: int  # descriptor that takes the number of a child that could not be confined
-    descriptors: int  # all that a child inherits are smaller
+    failing: int  # descriptor for the numbers of children that could not be confined
+    descriptors: int  # all inherited descriptors are smaller
 
 
 Job: TypeAlias = tuple[ChildSettings, int, tuple[int, ...], str, int, int, float, int]
-"""Number, descriptors, scratch directory, flags, bytes of code, limit in seconds, limit in bytes of memory."""
+"""Settings, number, descriptors, scratch directory, flags, code bytes, time limit in seconds, memory limit in bytes."""
 
 
 def run(job: Job) -> NoReturn:
     """Confine this process, then run one program, or the cells of a session until its channel ends.
 
-    Here and in what it calls before the program, each object that is touched costs the copy of a page (2 microseconds),
-    and each attribute that nobody has looked up before costs three: hence tuples that are taken apart.
+    Before the program runs, each touched object costs the copy of a page (2 microseconds), and each attribute that is
+    looked up for the first time costs three: hence tuples that are unpacked.
     """
     settings, number, (channel, out, err, *link), scratch, flags, code_bytes, limit_s, memory_bytes = job
     session = flags & SESSION
     if session:
         os.close(0)
-        os.open(os.devnull, os.O_RDONLY)  # what the zygote has there is one open file with flags, for all its children
+        os.open(os.devnull, os.O_RDONLY)  # the zygote's is one open file whose flags all children share
     else:
         os.dup2(channel, 0)
     os.dup2(out, 1)
@@ -113,13 +113,13 @@ def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: i
         assert confinement is not None
         os.chdir(scratch)
         confinement.apply(memory_bytes=memory_bytes, file_bytes=file_bytes, scratch=scratch, cpu_s=cpu_s)
-        # Past the mapping's own methods, which would copy pages; no other program can be started that would look there.
+        # Bypasses the mapping's methods, which would copy pages; no other program can start and read it.
         _environment[b"HOME"] = _environment[b"TMPDIR"] = scratch.encode()
         for generator in generators:
             _seed(generator)
         if numpy_state and call("getrandom", numpy_state, _MT19937_BYTES) != _MT19937_BYTES:
             raise OSError(errno.EIO, "getrandom gave too little")
-    except BaseException as error:  # noqa: BLE001 - reported to the zygote and the trainer; no program may run
+    except BaseException as error:  # noqa: BLE001 - reported to the zygote and the trainer; the program must not run
         os.write(2, f"sandbox: the program was not run, because its process could not be confined: {error}\n".encode())
         os.write(failing, number.to_bytes(8, "little"))
         os._exit(NOT_CONFINED_EXIT)
@@ -144,12 +144,12 @@ def execute(
 
     Args:
         text: the program.
-        name: its name in tracebacks.
-        show_last: print the value of a final expression.
-        then: called with the program's names, and those before it: the program is a module that others call.
+        name: the program's name in tracebacks.
+        show_last: whether to print the value of a final expression.
+        then: called with the program's namespace, and the one before it ran; the program then is a module.
 
     Returns:
-        The exit code, whether an unhandled MemoryError ended it, and what `then` returned.
+        The exit code, whether an unhandled MemoryError ended it, and the value of `then`.
     """
     value = b""
     try:
@@ -159,12 +159,12 @@ def execute(
             begin(namespace, sys.modules)
         before = dict(namespace)
         for code in _compile(text, name, show_last):
-            exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
+            exec(code, namespace)  # noqa: S102 - the purpose of the sandbox
         if then is not None:
             value = then(namespace, before)
     except SystemExit as error:
         return _exit_code(error.code), False, b""
-    except BaseException as error:  # noqa: BLE001 - shown to whoever wrote the program
+    except BaseException as error:  # noqa: BLE001 - shown to the author of the program
         _show(error)
         return 1, isinstance(error, MemoryError), b""
     return 0, False, value
@@ -177,7 +177,7 @@ def _compile(text: str, name: str, show_last: bool) -> list[CodeType]:
     last: list[Any] = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], _ast.Expr) else []
     codes = [compile(tree, name, "exec", dont_inherit=True)]
     if last:
-        codes.append(compile(_ast.Interactive(last), name, "single", dont_inherit=True))  # shows it by sys.displayhook
+        codes.append(compile(_ast.Interactive(last), name, "single", dont_inherit=True))  # calls sys.displayhook
     return codes
 
 
@@ -192,7 +192,7 @@ def _show(error: BaseException) -> None:
             traceback.print_exception(type(error), error, trace)
         else:
             sys.excepthook(type(error), error, trace)
-    except BaseException:  # noqa: BLE001 - no memory left, or the program's own hook: at least the kind of error
+    except BaseException:  # noqa: BLE001 - out of memory, or the program's hook: print at least the type
         with contextlib.suppress(OSError):
             os.write(2, f"{type(error).__name__}\n".encode("ascii", "replace"))
 
@@ -200,7 +200,7 @@ def _show(error: BaseException) -> None:
 def _exit_code(code: object) -> int:
     if code is None:
         return 0
-    if isinstance(code, int):  # as Python does it, which takes what does not fit into a C long for -1
+    if isinstance(code, int):  # as in Python, where a value beyond a C long becomes -1
         return int.__and__(code, 0xFF) if int.bit_length(code) < _LONG_BITS else 0xFF
     with contextlib.suppress(Exception):
         print(code, file=sys.stderr)
@@ -208,7 +208,7 @@ def _exit_code(code: object) -> int:
 
 
 def _finish(exit_code: int) -> int:
-    """What Python does at its end: other threads are waited for, exit handlers run, buffers are written out."""
+    """Do what Python does at its end: wait for threads, run exit handlers, flush."""
     try:
         if _thread._count() or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]
@@ -216,29 +216,29 @@ def _finish(exit_code: int) -> int:
             atexit._run_exitfuncs()
     except SystemExit as error:
         exit_code = _exit_code(error.code)
-    except BaseException as error:  # noqa: BLE001 - shown to whoever wrote the program
+    except BaseException as error:  # noqa: BLE001 - shown to the author of the program
         _show(error)
     flush()
     return exit_code
 
 
 def flush() -> None:
-    """Write out what is buffered in the standard streams."""
+    """Flush the standard streams."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__):
-        try:  # noqa: SIM105 - runs for every program, and this is a tenth of the cost
+        try:  # noqa: SIM105 - runs for every program, and costs a tenth of `suppress`
             stream.flush()  # type: ignore[union-attr]
         except Exception:  # noqa: BLE001 - closed or replaced by the program
             pass
 
 
 def write_out_and_die(*_: object) -> None:
-    """A child's handler of SOFT_SIGNAL."""
+    """Handle SOFT_SIGNAL in a child: flush and die."""
     flush()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _read(descriptor: int, size: int) -> bytes:
-    """`size` bytes, fewer only where the other end was closed."""
+    """Read `size` bytes, or fewer if the other end was closed."""
     parts = []
     while size and (part := os.read(descriptor, size)):
         parts.append(part)

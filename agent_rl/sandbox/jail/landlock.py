@@ -1,7 +1,7 @@
-"""Landlock: which files a process can open, and that it cannot reach sockets or processes outside its domain.
+"""Landlock: limits the files that a process can open, and keeps it from sockets and processes outside its domain.
 
-Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets: the seccomp filter does. Nor
-does it cover stat: whether a file outside exists, and its size and times, stay visible.
+Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets: the seccomp filter does. It
+does not cover stat either: the existence, size and times of files outside stay visible.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ __all__ = ["Ruleset"]
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
 _MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE = 1 << 7, 1 << 8, 1 << 13, 1 << 14
 _ALL_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many bits of file-system rights an ABI knows; 5 and later know 16."""
+"""ABI -> its number of file-system rights; 5 and later have 16."""
 
 _READ = _READ_FILE | _READ_DIR
 _SCRATCH = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
 _NET_RIGHTS = 0b11  # bind and connect TCP; from ABI 4
 _SCOPES = 0b11  # abstract unix sockets and signals; from ABI 6
 _LOG_NOTHING = 0b1
-"""LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a refused open is no event for the machine's audit log."""
+"""LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a refused open is not logged by the machine's audit log."""
 _NULL_DEVICE = os.makedev(1, 3)
 _DESCRIPTOR_OFFSET = 8  # in a rule's attributes
 
 
 class Ruleset:
-    """Read access to some paths, prepared once; a path that is missing or out of reach is left out.
+    """Read access to some paths, prepared once; missing or unreachable paths are skipped.
 
-    A kernel ruleset is made for every `enforce`, because a ruleset is shared over a fork and each child has its own
-    scratch directory. A rule for each of some two hundred paths would cost half of what a program costs: the paths are
-    in one ruleset for all children, and the child's own names only the topmost directories of them that hold no scratch
-    directory. What both permit is permitted.
+    Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
+    Rules for about two hundred paths would cost half the time of a program: the paths are in one ruleset for all
+    children, and a child's own ruleset has only their topmost directories without scratch directories. Both must permit
+    an access.
 
     Args:
-        readable: the paths.
-        scratches: the directory that all scratch directories are in.
+        readable: the readable paths.
+        scratches: the parent of all scratch directories.
 
     Attributes:
-        descriptors: to be closed by a process that has called `enforce`.
+        descriptors: descriptors that a process must close after `enforce`.
     """
 
     def __init__(self, readable: Sequence[str], scratches: str) -> None:
-        abi = call("landlock_create_ruleset", 0, 0, 1)  # the version; OSError where the kernel has no Landlock
+        abi = call("landlock_create_ruleset", 0, 0, 1)  # the version; OSError if the kernel has no Landlock
         handled = (1 << _ALL_FILE_RIGHTS.get(abi, 16)) - 1
         fields = (handled, _NET_RIGHTS if abi >= 4 else 0, _SCOPES if abi >= 6 else 0)
         used = 8 if abi < 4 else 16 if abi < 6 else 24
@@ -62,7 +62,7 @@ class Ruleset:
             os.close(number)
         self._rules = _rules(_topmost(readable, scratches))
         self.descriptors = [shared, *(number for number, _ in self._rules)]
-        # What `enforce` needs, as plain numbers: a fresh fork copies a page for each object that it is first to touch.
+        # The data of `enforce` as plain numbers: a fresh fork copies a page for each object that it touches first.
         self._prepared = (
             (addressof(self._attributes), used),
             [addressof(attributes) for _, attributes in self._rules],
@@ -75,7 +75,7 @@ class Ruleset:
         """Confine the calling process; `scratch` is the one directory that it can write to. This cannot be undone.
 
         Raises:
-            OSError: when the kernel refuses, or `scratch` is missing.
+            OSError: the kernel refuses, or `scratch` is missing.
         """
         attributes, rules, (scratch_rule, scratch_descriptor), flags, shared = self._prepared
         call("landlock_restrict_self", shared, flags)
@@ -91,21 +91,21 @@ class Ruleset:
 
 
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
-    """For each path the shortest part of it, from the root, that is not above `scratches`.
+    """Return, for each path, its topmost ancestor that does not contain `scratches`.
 
-    The null device stays itself: its rule permits writing, one of its directory would not.
+    The null device stays in the list: its rule permits writing, and that of its directory would not.
     """
-    found: dict[str, None] = {}
+    topmost: dict[str, None] = {}
     for path in paths:
         parts = path.split("/")
         tops = ("/".join(parts[:length]) for length in range(2, len(parts) + 1))
         top = next((top for top in tops if not f"{scratches}/".startswith(f"{top}/")), path)
-        found[path if path == os.devnull else top] = None
-    return list(found)
+        topmost[path if path == os.devnull else top] = None
+    return list(topmost)
 
 
 def _rules(paths: Sequence[str]) -> list[tuple[int, Array[c_char]]]:
-    """A descriptor and attributes for each path that can be reached."""
+    """Return a descriptor and attributes for each reachable path."""
     rules = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):

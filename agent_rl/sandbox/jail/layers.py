@@ -1,7 +1,7 @@
-"""Confining the calling process: limits, throw-away uid, privileges, Landlock and seccomp, in the order that they need.
+"""Confines the calling process: limits, throw-away uid, privileges, Landlock and seccomp, in the necessary order.
 
-It does not bound the threads of a child that has no uid of its own, the number and total size of files in the
-scratch directory, or wall-clock time: the zygote watches those.
+The zygote watches what these layers do not limit: the threads of a child without its own uid, the number and total size
+of files in the scratch directory, and wall-clock time.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 __all__ = ["MAX_THREADS", "Confinement", "Plan"]
 
 MAX_THREADS = 64
-"""The kernel refuses more where the child has a uid of its own: it counts by uid."""
+"""Maximum threads of a child; the kernel enforces it per uid, if the child has its own."""
 MAX_OPEN_FILES = 64
 STACK_BYTES = 8 << 20
 
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 24, 28, 38, 47, 4
-_SECUREBITS = 0b1110_1111  # no root, no setuid fix-up, no ambient raise, each locked; keep-caps off and locked
+_SECUREBITS = 0b1110_1111  # no root, no setuid fix-up, no ambient raise, keep-caps off; all locked
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID, _CAP_SETPCAP = 0, 6, 7, 8
 _CAP_VERSION_3 = 0x20080522
-_PREFERRED_UID = 0x7000_0000  # above every range that distributions hand out
+_PREFERRED_UID = 0x7000_0000  # above every range that distributions assign
 _PID_RANGE = 1 << 22  # the kernel's largest pid_max
 _SMALLEST_RANGE = 1 << 15
 _FIXED_LIMITS = {
@@ -44,9 +44,9 @@ _FIXED_LIMITS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Which layers to use, what a child may read (files, directories, devices), and the scratch directories' parent.
+    """The layers to use, the paths that a child may read, and the parent of the scratch directories.
 
-    "namespace" means that the process has called `enter_namespace` already.
+    "namespace" means that the process has already called `enter_namespace`.
     """
 
     layers: frozenset[str]
@@ -55,22 +55,22 @@ class Plan:
 
 
 class Confinement:
-    """Made once in the parent, in a process of its own; `apply` confines each forked child.
+    """The prepared confinement, created once in the forking process; `apply` confines each forked child.
 
-    Making it also restricts the calling process in what its children inherit and it does not need itself: no core
-    dumps, no locked memory, a stack of `STACK_BYTES`, no new privileges, no supplementary groups, an empty capability
-    bounding set, not dumpable. Its capabilities stay.
+    The constructor also restricts the calling process, for its children to inherit: no core dumps, no locked memory, a
+    stack of `STACK_BYTES`, no new privileges, no supplementary groups, an empty capability bounding set, not dumpable.
+    Its capabilities stay.
 
     Attributes:
         plan: the layers and paths.
-        descriptors: open descriptors that `apply` needs; a child has to close them after it.
+        descriptors: open descriptors that `apply` needs; a child must close them afterwards.
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Prepare.
+        """Prepare the layers of the plan.
 
         Raises:
-            OSError: when this machine lacks a layer of the plan; the text names the layer.
+            OSError: this machine lacks a layer of the plan; the text names the layer.
         """
         self.plan = plan
         layer = "privileges"
@@ -89,8 +89,8 @@ class Confinement:
         self.descriptors = ruleset.descriptors if ruleset else []
         no_capabilities = _capability_header(), create_string_buffer(24)
         self._kept = no_capabilities  # `apply` has their addresses
-        # What `apply` needs, in one place: a fresh fork copies a page for each object that it is first to touch, and
-        # two or three for each attribute that it is first to look up.
+        # The data of `apply` in one place: a fresh fork copies a page for each object that it touches first, and two or
+        # three for each attribute that it looks up first.
         self._prepared = (
             os.getpid(),
             own_bytes,
@@ -104,14 +104,14 @@ class Confinement:
         """Confine the calling process, a fresh fork with one thread; this cannot be undone.
 
         Args:
-            memory_bytes: address space beyond what the parent had when it made this.
-            file_bytes: size of any one file.
-            scratch: the directory that may be written to, of mode 0700. It is given to the child's own uid, if it has
-                one; its parents must be searchable by everybody.
-            cpu_s: CPU seconds after which the kernel kills, up to one second late: a backstop only.
+            memory_bytes: limit of address space beyond the parent's at construction, in bytes.
+            file_bytes: size limit of each file, in bytes.
+            scratch: the writable directory, of mode 0700. It gets the child's own uid, if there is one; everybody must
+                be able to search its parents.
+            cpu_s: CPU seconds after which the kernel kills the child, up to one second late; only a backstop.
 
         Raises:
-            OSError: naming the layer that failed; the process must then exit.
+            OSError: a layer failed, which the text names; the process must exit.
         """
         parent, own_bytes, ids, no_capabilities, enforce, install = self._prepared
         layer = "session"
@@ -129,8 +129,8 @@ class Confinement:
                 _change_ids(*ids, scratch)
             layer = "privileges"
             call("capset", *no_capabilities)
-            # Again, because a change of ids undoes it, and the death signal. A child of the parent's own user is left
-            # dumpable: the parent could not see otherwise which files it holds.
+            # Repeated, because a change of ids resets it and the death signal. A child of the parent's user stays
+            # dumpable: otherwise the parent could not see which files it holds.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
@@ -157,7 +157,7 @@ def _change_ids(uids: tuple[int, int], gids: tuple[int, int], scratch: str) -> N
 
 
 def _address_space() -> int:
-    """Bytes of address space that this process has."""
+    """Return the size of this process's address space, in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
 
@@ -173,7 +173,7 @@ def _restrict_parent(effective: int) -> None:
         _lower(number, value)
     if effective >> _CAP_SETGID & 1 and _may_set_groups():
         os.setgroups([])
-    if effective >> _CAP_SETPCAP & 1:  # without it there is no capability to lose or to gain
+    if effective >> _CAP_SETPCAP & 1:  # without it there are no capabilities to drop
         _empty_bounding_set()
         call("prctl", _PR_SET_SECUREBITS, _SECUREBITS)
     call("prctl", _PR_CAP_AMBIENT, _CLEAR_ALL)
@@ -186,7 +186,7 @@ def _empty_bounding_set() -> None:
         try:
             call("prctl", _PR_CAPBSET_DROP, capability)
         except OSError:
-            if capability > _CAP_SETPCAP:  # beyond the last that the kernel knows
+            if capability > _CAP_SETPCAP:  # beyond the kernel's last capability
                 return
             raise
 
@@ -203,7 +203,7 @@ def _effective_capabilities() -> int:
 
 
 def _may_set_groups() -> bool:
-    """Whether this user namespace permits it; one that an unprivileged user made does not."""
+    """Whether this user namespace permits setgroups; one of an unprivileged user does not."""
     try:
         with open("/proc/self/setgroups", encoding="ascii") as file:
             return file.read().strip() == "allow"
@@ -212,10 +212,10 @@ def _may_set_groups() -> bool:
 
 
 def _throw_away_ids(effective: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Ranges (start, size) of user and of group ids.
+    """Return the ranges (start, size) of user and group ids.
 
     Raises:
-        PermissionError: when the process may not change to them.
+        PermissionError: the process may not change to them.
     """
     if not all(effective >> capability & 1 for capability in (_CAP_CHOWN, _CAP_SETGID, _CAP_SETUID)):
         raise PermissionError(errno.EPERM, "no right to change the user id")

@@ -1,8 +1,8 @@
 """Calls between a program's process and the process of its tests, over a socket: JSON with tags, never a pickle.
 
-`Link` has what both ends share: plain data keep their type, and a container that is an argument or a value of a call
-is one object at both ends, which each message brings up to date. `ProgramSide` answers calls; every other object of
-the program crosses as a number (`stand_ins.py` has the other end).
+`Link` is the common part of both ends: plain data keep their type, and a container that is an argument or a value of a
+call is one object at both ends, updated by each message. `_ProgramSide` answers calls; every other object of the
+program crosses as a number (`stand_ins.py` is the other end).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 __all__ = ["DATA", "Link", "serve"]
 
 DATA = (str, bytes, int, float, complex, tuple, frozenset, list, OrderedDict, dict, set)
-"""An object whose class derives from one of these has content, which equals plain data."""
+"""Types of plain data; an object of a derived class has such data as its content."""
 _SHARED = (list, dict, set, OrderedDict, Counter, defaultdict, deque)
 _SMALL = 1 << 62
 _DATES = (f"datetime.{name}" for name in ("date", "time", "datetime", "timedelta"))
@@ -34,7 +34,7 @@ def _pairs(value: Any) -> Any:
     return map(list, value.items())
 
 
-# Tag, type, the parts of a value, and how they become one again.
+# Tag, type, function that splits a value into parts, function that rebuilds it.
 _KINDS: list[tuple[str, type, Callable[[Any], Any], Callable[..., Any]]] = [
     ("t", tuple, list, lambda *items: items),
     ("s", set, list, lambda *items: set(items)),
@@ -60,16 +60,16 @@ class Link(ABC):
 
     Args:
         descriptor: the socket.
-        first: number of the first container that this end shares; the other end's have the other parity.
+        first: number of this end's first shared container; numbers of the other end have the other parity.
     """
 
     def __init__(self, descriptor: int, first: int) -> None:
         self.descriptor, self._next = descriptor, first
-        self.shared: dict[int, list[Any]] = {}  # number -> the container, and its content as it was last sent
+        self.shared: dict[int, list[Any]] = {}  # number -> the container, and its content when last sent
         self.numbers: dict[int, int] = {}
 
     def encode(self, value: Any, *, share: bool = False) -> Any:
-        """`value` as data for JSON; with `share`, changes of it are sent later on."""
+        """Encode `value` as JSON data; with `share`, later changes of it are sent too."""
         kind = type(value)
         if value is None or kind in (bool, str, float):
             return value
@@ -92,7 +92,7 @@ class Link(ABC):
         return self.encode_object(value)
 
     def decode(self, data: Any) -> Any:
-        """The value of what the other end has encoded."""
+        """Decode a value that the other end encoded."""
         if type(data) is list:
             return [self.decode(item) for item in data]
         if type(data) is not dict:
@@ -112,11 +112,11 @@ class Link(ABC):
 
     @abstractmethod
     def encode_object(self, value: Any) -> Any:
-        """`value` where it is not plain data."""
+        """Encode a value that is not plain data."""
 
     @abstractmethod
     def decode_object(self, tag: str, parts: Any) -> Any:
-        """The value of what the other end's `encode_object` has returned."""
+        """Decode a value from the other end's `encode_object`."""
 
     def _share(self, value: Any) -> Any:
         if (number := self.numbers.get(id(value))) is not None:
@@ -132,11 +132,11 @@ class Link(ABC):
         return value
 
     def drop(self, number: int) -> None:
-        """Share a container no longer."""
+        """Stop sharing a container."""
         del self.numbers[id(self.shared.pop(number)[0])]
 
     def changes(self) -> list[Any]:
-        """Numbers and contents of the shared containers that this end has changed since they were last sent."""
+        """Return the numbers and contents of the shared containers that this end has changed since the last message."""
         now = [(number, entry, self.encode(entry[0])) for number, entry in self.shared.items()]
         changed = [(number, entry, content) for number, entry, content in now if content != entry[1]]
         for _, entry, content in changed:
@@ -144,24 +144,24 @@ class Link(ABC):
         return [[number, content] for number, _, content in changed]
 
     def update(self, message: Any) -> None:
-        """Change shared containers as the other end has."""
+        """Apply the other end's changes to shared containers."""
         for number, content in message["set"]:
             _refill(self.shared[number][0], self.decode(content))
             self.shared[number][1] = content
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one message; raises OSError where nothing reads any more."""
+        """Write one message; raises OSError if the other end is closed."""
         data = json.dumps(message).encode("ascii")
         rest = memoryview(len(data).to_bytes(4, "big") + data)
         while rest:
             rest = rest[os.write(self.descriptor, rest) :]
 
     def receive(self) -> Any:
-        """The next message; the process ends where the other one has."""
+        """Read the next message; exits if the other process has ended."""
         return json.loads(self.read(int.from_bytes(self.read(4), "big")))
 
     def read(self, size: int) -> bytes:
-        """`size` bytes."""
+        """Read `size` bytes."""
         data = bytearray()
         while len(data) < size:
             if not (part := os.read(self.descriptor, min(size - len(data), 1 << 20))):
@@ -170,7 +170,7 @@ class Link(ABC):
         return bytes(data)
 
     def call(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what `target` means at the other end, and answer what it calls here meanwhile."""
+        """Call `target` at the other end, and answer its calls to this end meanwhile."""
         self.send({"call": target, **self.arguments(args, kwargs), "set": self.changes()})
         while "call" in (reply := self.receive()):
             self.answer(reply)
@@ -180,46 +180,46 @@ class Link(ABC):
         return value
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call, encoded."""
+        """Encode the arguments of a call."""
         named = {name: self.encode(value, share=True) for name, value in kwargs.items()}
         return {"args": [self.encode(value, share=True) for value in args], "kwargs": named}
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
-        """Whether a call has raised, and the exception or the value."""
+        """Return whether a call has raised, and the exception or the value."""
         self.update(reply)
-        failed = "error" in reply
-        return failed, self.decode(reply["error" if failed else "value"])
+        has_raised = "error" in reply
+        return has_raised, self.decode(reply["error" if has_raised else "value"])
 
     def answer(self, message: Any) -> None:
-        """Do one call, and send its value or what it has raised."""
+        """Execute one call, and send its value or its exception."""
         reply: dict[str, Any]
         try:
             self.update(message)
             target, args = self.decode(message["call"]), self.decode(message["args"])
             value = target(*args, **{name: self.decode(value) for name, value in message["kwargs"].items()})
             reply = {"value": self.encode(value, share=True)}
-        except BaseException as error:  # noqa: BLE001 - for the caller, at the other end
+        except BaseException as error:  # noqa: BLE001 - goes to the caller at the other end
             reply = {"error": self.encode(error)}
         self.send({**reply, "set": self.changes(), "out": self.printed()})
 
     def printed(self) -> str:
-        """What has been printed since the last reply."""
+        """Return the output since the last reply."""
         return ""
 
 
 def _refill(old: Any, new: Any) -> None:
-    """Give the container `old` the content of `new`; containers within it stay the same objects where they can."""
+    """Replace the content of container `old` by that of `new`, keeping nested containers where possible."""
     if isinstance(old, dict):
-        merged = {key: _merged(old.get(key), value) for key, value in new.items()}
+        merged = {key: _merge(old.get(key), value) for key, value in new.items()}
     elif isinstance(old, list):
-        merged = [_merged(*pair) for pair in zip([*old, *[None] * len(new)], new)]  # type: ignore[assignment]  # noqa: B905
+        merged = [_merge(*pair) for pair in zip([*old, *[None] * len(new)], new)]  # type: ignore[assignment]  # noqa: B905
     else:
         merged = new
     old.clear()
     getattr(old, "update" if isinstance(old, dict | set) else "extend")(merged)
 
 
-def _merged(old: Any, new: Any) -> Any:
+def _merge(old: Any, new: Any) -> Any:
     if type(old) is not type(new) or type(new) not in _SHARED:
         return new
     _refill(old, new)
@@ -227,7 +227,7 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 class _ProgramSide(Link):
-    """In the program's process, where nothing can be relied upon by the other end."""
+    """The end in the program's process, on which the other end cannot rely."""
 
     def __init__(self, descriptor: int, namespace: dict[str, Any], before: dict[str, Any]) -> None:
         super().__init__(descriptor, 1)
@@ -240,18 +240,18 @@ class _ProgramSide(Link):
         self._output = sys.stdout = io.StringIO()
 
     def own_names(self) -> list[str]:
-        """The names that the program has defined."""
+        """Return the names that the program has defined."""
         items = list(self._namespace.items())
         return [n for n, value in items if self._before.get(n, self) is not value and not isinstance(value, ModuleType)]
 
     def global_value(self, name: str) -> Any:
-        """The value of a name of the program."""
+        """Return the value of a name of the program."""
         if name not in self._namespace:
             raise AttributeError(f"the program defines no {name!r}")
         return self._namespace[name]
 
     def content(self, value: Any) -> Any:
-        """The plain data of an object whose class derives from one of `DATA`."""
+        """Return the plain data of an object whose class derives from one of `DATA`."""
         base: Any = next(base for base in DATA if isinstance(value, base))
         if issubclass(base, dict):
             return base(base.items(value))
@@ -260,7 +260,7 @@ class _ProgramSide(Link):
         )
 
     def update(self, message: Any) -> None:
-        """Also makes the objects of the row's own classes, and forgets what the tests do not hold any more."""
+        """Apply changes, create objects of the row's classes, and drop containers that the tests no longer hold."""
         if local := message.get("local"):
             self._local = [object.__new__(self._namespace[name]) for name, _ in local]
             for value, (_, state) in zip(self._local, local, strict=True):
@@ -270,7 +270,7 @@ class _ProgramSide(Link):
             self.drop(number)
 
     def encode_object(self, value: Any) -> Any:
-        """An object as its number and its class; a class with its bases and its special methods."""
+        """Encode an object as its number and class, and a class with its bases and special methods."""
         if id(value) in self._callbacks:
             return {"e": self._callbacks[id(value)]}
         if isinstance(value, type):
@@ -280,7 +280,7 @@ class _ProgramSide(Link):
         return {"h": [self._place(value), self._class(type(value))]}
 
     def decode_object(self, tag: str, parts: Any) -> Any:
-        """What the tests name: an object, a special method, something of the standard library, ..."""
+        """Decode a reference of the tests: an object, a special method, a name of the standard library, ..."""
         if tag in ("h", "p"):
             return (self._objects if tag == "h" else self._local)[parts]
         if tag == "e":
@@ -300,7 +300,7 @@ class _ProgramSide(Link):
         return value
 
     def printed(self) -> str:
-        """What the program has printed since the last reply."""
+        """Return the program's output since the last reply."""
         if text := self._output.getvalue():
             self._output.seek(0)
             self._output.truncate()
@@ -325,12 +325,12 @@ class _ProgramSide(Link):
 
 
 def serve(descriptor: int, namespace: dict[str, Any], before: dict[str, Any]) -> NoReturn:
-    """Answer the calls of the tests until they end, which ends this process.
+    """Answer the tests' calls until the tests end, then exit.
 
     Args:
         descriptor: the socket.
-        namespace: the program's.
-        before: what it had before the program ran.
+        namespace: the program's namespace.
+        before: the namespace before the program ran.
     """
     link = _ProgramSide(descriptor, namespace, before)
     while True:

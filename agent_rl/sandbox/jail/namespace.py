@@ -1,8 +1,8 @@
-"""A mount namespace that holds nothing but the readable paths, for machines without Landlock.
+"""A mount namespace with only the readable paths, for machines without Landlock.
 
-The process enters it once, before it warms up, and its children inherit it: fresh user, mount, network, IPC and UTS
-namespaces, a read-only root, no /proc except one file of sizes. Children share the user id, so each takes its
-neighbours' directories out of its own view with `hide_neighbours`.
+The process enters it once, before warming up, and its children inherit it: new user, mount, network, IPC and UTS
+namespaces, a read-only root, no /proc except one file of sizes. Children share the user id, so each hides its
+neighbours' directories with `hide_neighbours`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC, _REMOUNT, _BIND, _RECURSIVE, _PRIVA
     *(1 << 12, 1 << 14, 1 << 18),
 )
 _KEPT = {0x1: 0x1, 0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: 1 << 21}
-"""statvfs flags and the mount flags for the same: what the source had must stay, the kernel insists on it."""
+"""statvfs flag -> mount flag; the kernel requires that a remount keeps the flags of its source."""
 _NEW_MOUNTS, _MOVE = 0x00020000, 1 << 13
 _DETACH = 2
 _STATM = "/proc/self/statm"
@@ -30,22 +30,22 @@ _STAGES = ("/tmp", "/mnt", "/var/tmp", "/dev/shm", "/run")
 
 
 def enter_namespace(readable: Sequence[str], writable: str) -> None:
-    """Move the calling process into a file system of `readable`, read-only, and `writable`, under their own paths.
+    """Move the calling process into a file system of `readable` (read-only) and `writable`, at their own paths.
 
-    The process must have one thread. Afterwards its working directory is the root, and /proc/self/statm, in children
-    too, tells the size of this process.
+    The process must have one thread. Afterwards its working directory is the root, and /proc/self/statm shows the
+    size of this process, also in children.
 
     Args:
-        readable: files, directories and devices; a missing one is left out.
+        readable: files, directories and devices; missing ones are skipped.
         writable: the parent of the scratch directories.
 
     Raises:
-        OSError: when this machine does not permit it; the process must then exit.
+        OSError: this machine does not permit it; the process must exit.
     """
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     paths = {writable: os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
-    for path in _outermost([*readable, _STATM]):  # after the writable one, in which some of them may be
+    for path in _outermost([*readable, _STATM]):  # after the writable path, which may contain some of them
         paths[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
     stage = next(path for path in _STAGES if os.path.isdir(path))
     _mount("tmpfs", stage, "tmpfs", _NO_SUID | _NO_DEVICES)
@@ -59,18 +59,18 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
 
 
 def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
-    """Leave nothing but `scratch` and what is readable in the directory that `scratch` is in, for this process alone.
+    """Hide everything but `scratch` and readable paths in the parent of `scratch`, only for this process.
 
     Its working directory becomes `scratch`.
 
     Raises:
-        OSError: when the kernel refuses; the process must then exit.
+        OSError: the kernel refuses; the process must exit.
     """
     parent, own = os.path.split(scratch)
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}
     os.chdir(scratch)
     call("unshare", _NEW_MOUNTS)
-    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the new parent, built where nothing is lost
+    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the new parent, built where it hides nothing
     for name, source in {own: ".", **sources}.items():
         os.mkdir(f"{scratch}/{name}")
         _mount(source, f"{scratch}/{name}", None, _BIND)
@@ -80,11 +80,11 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
 
 
 def _enter_namespaces() -> None:
-    """Unshare; the own user and group stay what they are, all others are unmapped."""
+    """Enter the namespaces; the own user and group keep their ids, all others are unmapped."""
     uid, gid = os.geteuid(), os.getegid()
     dumpable = call("prctl", PR_GET_DUMPABLE)
     call("unshare", _NEW_NAMESPACES)
-    call("prctl", PR_SET_DUMPABLE, 1)  # or /proc/self belongs to root and the maps cannot be written
+    call("prctl", PR_SET_DUMPABLE, 1)  # otherwise /proc/self belongs to root and the maps are not writable
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
@@ -92,7 +92,7 @@ def _enter_namespaces() -> None:
 
 
 def _outermost(paths: Sequence[str]) -> Iterator[str]:
-    """The existing paths that lie under no other one."""
+    """Yield the existing paths that are not below another one."""
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths if os.path.exists(path)}):
         if not any((path + "/").startswith(outer.rstrip("/") + "/") for outer in kept):
@@ -118,9 +118,9 @@ def _mounts_below(stage: str) -> Iterator[str]:
 
 
 def _restrict(path: str, flags: int) -> None:
-    """Remount with more restrictions; a device that is itself the mount stays a device."""
-    had = os.statvfs(path).f_flag
-    kept = sum(flag for bit, flag in _KEPT.items() if had & bit)
+    """Remount with more restrictions; a mount that is itself a device stays a device."""
+    flags_before = os.statvfs(path).f_flag
+    kept = sum(flag for bit, flag in _KEPT.items() if flags_before & bit)
     devices = 0 if stat.S_ISCHR(os.stat(path).st_mode) else _NO_DEVICES
     _mount(None, path, None, _REMOUNT | _BIND | _NO_SUID | devices | flags | kept)
 

@@ -1,4 +1,4 @@
-"""Finding out which layers hold on this machine, by attempting forbidden acts in confined children."""
+"""Tests which layers work on this machine, by attempting forbidden acts in confined children."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"landlock", "seccomp"}),
     frozenset({"namespace", "seccomp"}),
 )
-"""Sets of layers that confine, best first."""
+"""Sets of layers that suffice for confinement, best first."""
 PARTS = tuple(map(frozenset, (("uid", "seccomp"), ("landlock",), ("seccomp",), ("uid",))))
-"""Sets that do not, for those who run programs all the same."""
+"""Sets that do not suffice, for runs with `unsafe`."""
 
 _REMEDIES = {
     "uid": "start as root (CAP_SETUID, CAP_SETGID, CAP_CHOWN) with an interpreter and packages that everybody can read",
@@ -38,8 +38,8 @@ _REMEDIES = {
     "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
     "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
-"""Layer -> how to get it; where a problem names none, the first of a set is blamed."""
-_LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # hardly ever loaded, so that importing one reads a file
+"""Layer -> how to get it; a problem that names no layer is assigned to the first of a set."""
+_LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # rarely loaded, so importing one reads a file
 _TRIAL_SECONDS = 10
 _PTRACE_ATTACH, _PTRACE_DETACH = 16, 17
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,12 +49,12 @@ _Results = dict[str, str]
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What holds here.
+    """The working layers of this machine.
 
     Attributes:
-        plan: the first that holds; None: untrusted code must be refused.
-        missing: layer -> why it cannot be used, and how to get it; only of plans better than the chosen one.
-        acts: act -> "denied" or "ALLOWED", under the chosen plan, or under the last one that was tried.
+        plan: the first plan that works; None: untrusted code must be refused.
+        missing: layer -> why it does not work and how to get it, for plans better than the chosen one.
+        acts: act -> "denied" or "ALLOWED", under the chosen or the last plan.
     """
 
     plan: Plan | None
@@ -63,12 +63,12 @@ class ProbeReport:
 
 
 def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS) -> ProbeReport:
-    """Try `candidates` in order and choose the first that stops what it must, and lets a program do what it may.
+    """Try `candidates` in order; choose the first that stops all forbidden acts and allows the permitted ones.
 
     Forks, so the calling process must have one thread.
 
     Args:
-        readable: what children may read; an interpreter's library at least.
+        readable: paths that children may read, at least an interpreter's library.
         candidates: sets of layers, a subset of `TIERS` to force a fallback.
     """
     missing: dict[str, str] = {}
@@ -84,16 +84,16 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
             acts = {act: results[act] for act in _ACTS if act in results}
             if (problem := _problem(results, layers)) is None:
                 return ProbeReport(plan, missing, acts)
-            named = [layer for layer in _REMEDIES if problem.startswith(f"{layer}:")]
-            layer = next(layer for layer in (*named, *_REMEDIES) if layer in layers)
+            named_layers = [layer for layer in _REMEDIES if problem.startswith(f"{layer}:")]
+            layer = next(layer for layer in (*named_layers, *_REMEDIES) if layer in layers)
             missing.setdefault(layer, f"{problem}; {_REMEDIES[layer]}")
     return ProbeReport(None, missing, acts)
 
 
 def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
-    """Results of all acts in a child under `plan`; the key "failed" where it cannot be confined, or not work."""
+    """Return the results of all acts in a child under `plan`; key "failed" if it cannot be confined or cannot work."""
     files = [path for path in plan.readable if os.path.exists(path)]
-    folders = [path for path in files if os.path.isdir(path)]  # in the namespace, others look like folders
+    folders = [path for path in files if os.path.isdir(path)]  # in the namespace, other paths look like folders
 
     def parent() -> _Results:
         if "namespace" in plan.layers:
@@ -111,7 +111,7 @@ def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
 
 
 def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results:
-    """Do what every program may do; the key "failed" where that is refused."""
+    """Try what every program may do; the key "failed" has the reason if it is refused."""
     try:
         importlib.import_module(next(name for name in _LIBRARY_MODULES if name not in sys.modules))
         for path in folders:
@@ -123,7 +123,7 @@ def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results
         thread = threading.Thread(target=int)
         thread.start()
         thread.join()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
+    except Exception as error:  # noqa: BLE001 - any failure goes into the report
         return {"failed": f"a confined child could not work: {type(error).__name__}: {error}"}
     return {}
 
@@ -139,7 +139,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
     """Run `work` in a forked child, which it may confine.
 
     Returns:
-        What it returned, or the key "failed" with what went wrong.
+        The results of `work`, or the key "failed" with the problem.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -148,7 +148,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
             signal.alarm(_TRIAL_SECONDS)
             try:
                 results = work()
-            except Exception as error:  # noqa: BLE001 - a layer that breaks is a layer that is missing
+            except Exception as error:  # noqa: BLE001 - a broken layer counts as missing
                 results = {"failed": getattr(error, "strerror", None) or repr(error)}
             os.write(writer, json.dumps(results).encode())
         finally:
@@ -159,13 +159,13 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
     status = os.waitpid(child, 0)[1]
     if status or not text:
         return {"failed": f"a confined child ended with status {status}"}
-    found: _Results = json.loads(text)
-    return found
+    outcome: _Results = json.loads(text)
+    return outcome
 
 
 @contextmanager
 def _targets() -> Iterator[tuple[str, _Targets]]:
-    """A directory for scratch directories and the targets, for as long as the block runs."""
+    """Provide a directory for scratch directories, and the targets, while the block runs."""
     base = tempfile.mkdtemp(prefix="sandbox-probe-")
     victim = os.fork()
     if victim == 0:
@@ -187,12 +187,12 @@ def _targets() -> Iterator[tuple[str, _Targets]]:
 
 @dataclass(frozen=True)
 class _Targets:
-    """What a confined child must not reach; made and owned by the process that started it.
+    """Targets that a confined child must not reach; its parent creates and owns them.
 
     Attributes:
-        directory: outside the readable paths; holds the files `public` (mode 0644) and `private` (0600).
-        port: of a server on this machine.
-        victim: the pid of a process of the same user as the prober.
+        directory: a directory outside the readable paths, with the files `public` (mode 0644) and `private` (0600).
+        port: port of a server on this machine.
+        victim: process id of another process of the prober's user.
     """
 
     directory: str
@@ -201,7 +201,7 @@ class _Targets:
 
 
 def _attempt(act: Callable[[_Targets], object], targets: _Targets) -> str:
-    """Return "denied" when the kernel refuses with an OSError, "ALLOWED" otherwise."""
+    """Return "denied" if the kernel refuses with an OSError, otherwise "ALLOWED"."""
     try:
         act(targets)
     except OSError:
@@ -233,7 +233,7 @@ def _fork(_: _Targets) -> None:
 
 
 def _execute(targets: _Targets) -> None:
-    with suppress(FileNotFoundError):  # the kernel has looked for it
+    with suppress(FileNotFoundError):  # the kernel looked for the file
         os.execv(f"{targets.directory}/missing", ["missing"])
 
 
@@ -253,4 +253,4 @@ _ACTS: dict[str, tuple[Callable[[_Targets], object], frozenset[str]]] = {
     "fork": (_fork, _SECCOMP),
     "execute a program": (_execute, _SECCOMP),
 }
-"""Act -> how to try it, and the layers that must refuse it. None does harm: signal 0 is sent, no program is there."""
+"""Act -> how to try it, and the layers that must refuse it. All are harmless: signal 0, and a missing program."""

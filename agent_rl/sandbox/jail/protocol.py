@@ -1,6 +1,6 @@
 """The protocol between the trainer and a zygote on their control socket.
 
-Trainer to zygote: one JSON packet, the `ZygoteSettings`; then one packet for each order: FORK (with the descriptors for
+Trainer to zygote: one JSON packet, the `ZygoteSettings`; then one packet per order: FORK (with the descriptors for
 standard input, output and error, or for a session its channel, output and error; for SERVE and TEST also their socket),
 KILL, RESUME and PAUSE. Zygote to trainer: one JSON packet when it is ready, then packets of one or more RECORDs.
 """
@@ -35,37 +35,37 @@ __all__ = [
 PACKET_BYTES = 1 << 16
 
 FORK = struct.Struct("<BQBIdQ")
-"""op, number of the execution, flags, bytes of code, limit in seconds, limit in bytes of memory."""
+"""op, number of the execution, flags, size of the code in bytes, time limit in seconds, memory limit in bytes."""
 
 ORDER = struct.Struct("<BQd")
-"""op, number of the execution, limit in seconds (for RESUME)."""
+"""op, number of the execution, time limit in seconds (for RESUME)."""
 
 RECORD = struct.Struct("<QBidd")
 """Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end, own seconds.
 
-Own seconds count from the start of the limit, without those of waiting for a core; at least the processor's.
+Own seconds count from the start of the limit, without waiting for a core; at least the processor seconds.
 """
 
 NONCE_BYTES = 16
 CELL = struct.Struct(f"<{NONCE_BYTES}sBII")
-"""A cell of a session: nonce, flags, bytes of code, bytes of standard input; then both."""
+"""A cell of a session: nonce, flags, size of the code, size of standard input; then both."""
 CELL_END = struct.Struct(f"<{NONCE_BYTES}sBB")
 """The end of a cell: nonce, exit code, whether memory ran out."""
 
 SESSION, SHOW_LAST, CALL, SERVE, TEST = 1, 2, 4, 8, 16
-"""Flags. With CALL a program's standard input is empty, and in its place is what to call after the code.
+"""Flags. With CALL, standard input is empty and the call follows the code.
 
-SERVE is a program that then answers the calls of its tests, TEST are the tests: a fourth descriptor connects them.
+A SERVE program answers the calls of its tests, a TEST child runs the tests; a fourth descriptor connects them.
 """
 
 SOFT_SIGNAL = signal.SIGRTMAX
-"""At the deadline: write out what is buffered, then die. SIGKILL follows in any case."""
+"""Signal at the deadline: flush, then die. SIGKILL always follows."""
 MEMORY_SIGNAL = signal.SIGRTMAX - 1
-"""The child kills itself with this after an unhandled MemoryError: every exit code is the program's."""
+"""Signal with which a child kills itself after an unhandled MemoryError, because programs can use every exit code."""
 
 
 class Op(IntEnum):
-    """What the trainer orders."""
+    """Orders of the trainer."""
 
     FORK = 1
     KILL = 2
@@ -77,7 +77,7 @@ class Reason(IntEnum):
     """Why a record was sent."""
 
     EXITED = 0  # by itself, or by a signal that the zygote did not send
-    STARTED = 1  # no end: it has been running for a while
+    STARTED = 1  # not an end: it has run for a while
     DEADLINE = 2
     KILLED = 3  # on request
     DISK = 4
@@ -90,17 +90,17 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True)
 class ZygoteSettings:
-    """What a zygote needs to know. Sizes are in bytes.
+    """Settings of a zygote. Sizes are in bytes.
 
     Attributes:
-        unsafe: fork programs even where the machine does not offer enough isolation.
-        scratch_parent: the directory for the scratch root.
-        package_files: name -> path of what can be imported beside the standard library.
-        readable: the paths that programs can read.
-        file_bytes: size of any one file.
-        disk_bytes: what the files of one program may take on disk.
+        unsafe: whether to fork programs even if the machine does not offer enough isolation.
+        scratch_parent: parent of the scratch root.
+        package_files: name -> path of the importable packages besides the standard library.
+        readable: paths that programs can read.
+        file_bytes: size limit of each file.
+        disk_bytes: disk space limit of one program's files.
         preload: modules to import before the first fork.
-        layers: layers of confinement to use; None: find out, and report them in the greeting.
+        layers: layers of confinement to use; None: probe, and report them in the greeting.
     """
 
     unsafe: bool

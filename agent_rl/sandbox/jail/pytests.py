@@ -1,7 +1,7 @@
-"""Runs the tests of a row, with pytest itself, next to a program that is reached through a `Link`.
+"""Runs the tests of a row with pytest, on a program in another process behind a `Link`.
 
-Asserts of the module and `check(candidate)` run without pytest. A test that uses mocks, files, or a part of pytest
-that would look for something in the program's process says nothing about the program.
+Asserts of the module and `check(candidate)` run without pytest. A test that uses mocks, files, or a part of pytest that
+needs the program's process cannot judge the program.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
     """Run the tests of a row.
 
     Args:
-        order: `tests` and `prefix` as source, `entry_point` of `check(candidate)` as an expression, `limit_s` of a
-            call, and whether to `stop` at the first test that is not passed.
+        order: the source `tests` and `prefix`, the expression `entry_point` for `check(candidate)`, the limit `limit_s`
+            of a call in seconds, and whether to `stop` at the first failure.
         descriptor: the socket to the program.
 
     Returns:
-        JSON: "passed", "failed" or "unknown" of each test, and the reason.
+        JSON: for each test "passed", "failed" or "unknown", and the reason.
     """
     sys.stdout = io.StringIO()
     link = TestSide(descriptor, order["limit_s"])
@@ -53,7 +53,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
     sys.modules[_NAME] = ModuleType(_NAME)
     names = vars(sys.modules[_NAME])
     asserts = 0 if order["stop"] else _divide(tree)
-    names["_assert"] = lambda work: results.attempt(lambda: _true(work()))
+    names["_assert"] = lambda work: results.attempt(lambda: _require(work()))
     _prepare(link, order["tests"])
     results.attempt(lambda: _execute(link, names, tree, order), counts=_is_test(tree) and not asserts)
     if all(outcome == "passed" for outcome, _ in results.rows):
@@ -61,7 +61,7 @@ def run_tests(order: Mapping[str, Any], descriptor: int) -> str:
             _run_pytest(names, results)
         if entry and inspect.isfunction(check := names.get("check")):
             least = len(results.rows) + asserts
-            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's own code
+            results.attempt(lambda: check(eval(entry, names)), counts=not asserts)  # noqa: S307 - the row's code
             results.rows += [("failed", "not reached")] * (least - len(results.rows))
     return json.dumps(results.rows)
 
@@ -70,11 +70,11 @@ class _Results:
     """The outcomes of the tests.
 
     Args:
-        link: to the program.
-        stop: end at the first test that is not passed.
+        link: the link to the program.
+        stop: whether to end at the first failure.
 
     Attributes:
-        rows: "passed", "failed" or "unknown", and why, of each test that counts.
+        rows: "passed", "failed" or "unknown", and the reason, of each counted test.
     """
 
     def __init__(self, link: TestSide, stop: bool) -> None:
@@ -83,15 +83,15 @@ class _Results:
 
     @property
     def ended(self) -> bool:
-        """Whether no more tests are wanted."""
+        """Whether to run no more tests."""
         return self._stop and any(outcome != "passed" for outcome, _ in self.rows)
 
     def begin(self) -> None:
-        """A test begins."""
+        """Begin a test."""
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """A test has ended, by the exception `reason` if it has not passed; with `counts` false, only that counts."""
+        """Add a test's result; `reason` is the name of its exception, or "". Without `counts`, a pass is not added."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
@@ -99,13 +99,13 @@ class _Results:
             self.rows.append((outcome, reason))
 
     def attempt(self, work: Callable[[], Any], *, counts: bool = True) -> None:
-        """Something that is a test by itself."""
+        """Run `work` as a test."""
         if self.ended:
             return
         self.begin()
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - also SystemExit of the program
+        except BaseException as error:  # noqa: BLE001 - including SystemExit of the program
             if not _is_skip(error):
                 self.add(type(error).__name__)
         else:
@@ -113,7 +113,7 @@ class _Results:
 
 
 def _is_skip(error: BaseException) -> bool:
-    """Whether the tests have left one out, by pytest or unittest."""
+    """Whether an exception of pytest or unittest skips the test."""
     places = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     return isinstance(error, tuple(vars(sys.modules[module])[name] for module, name in places if module in sys.modules))
 
@@ -157,7 +157,7 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
 
         @staticmethod
         def pytest_runtest_makereport(item: Any, call: Any) -> Any:
-            """Without the traceback, for which files would be read."""
+            """Report without a traceback, which would read files."""
             error = call.excinfo and call.excinfo.value
             if isinstance(error, FixtureLookupError):
                 results.link.refuse(f"there is no fixture {error.argname}")
@@ -181,7 +181,7 @@ def _run_pytest(names: dict[str, Any], results: _Results) -> None:
 
 
 class _Solution(ModuleType):
-    """The program as a module, from which tests import its names."""
+    """The program as a module, for the imports of the tests."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__path__":
@@ -189,18 +189,18 @@ class _Solution(ModuleType):
         return vars(self)["_link"].name(name)
 
 
-def _true(value: Any) -> None:
+def _require(value: Any) -> None:
     if not value:
         raise AssertionError
 
 
 def _names(code: CodeType) -> set[str]:
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return {*code.co_names, *(name for each in inner for name in _names(each))}
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return {*code.co_names, *(name for part in inner for name in _names(part))}
 
 
 def _prepare(link: TestSide, tests: str) -> None:
-    """Shut what the program would not see."""
+    """Block functions whose effect the program would not see."""
 
     def closed(name: str) -> Callable[..., Any]:
         def refuse(*_: Any, **__: Any) -> None:
@@ -220,55 +220,55 @@ def _prepare(link: TestSide, tests: str) -> None:
 
 
 def _run_in_program(link: TestSide) -> None:
-    """Let `asyncio.run` take what a coroutine function of the program returns."""
+    """Let `asyncio.run` accept coroutines of the program."""
     module: Any = importlib.import_module("asyncio")
     run = module.run
     module.run = lambda main, **_: link.call({"g": "asyncio:run"}, main) if is_stand_in(main) else run(main)
 
 
 def _divide(tree: ast.Module) -> int:
-    """Make each assert of `check(candidate)` a test of its own; returns how many there are."""
+    """Turn each assert of `check(candidate)` into a separate test; return their number."""
     count = 0
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "check":
-            for place, each in enumerate(node.body):
-                if isinstance(each, ast.Assert):
-                    text = f"_assert(lambda: ({ast.unparse(each.test)}))"
+            for place, statement in enumerate(node.body):
+                if isinstance(statement, ast.Assert):
+                    text = f"_assert(lambda: ({ast.unparse(statement.test)}))"
                     node.body[place], count = ast.parse(text).body[0], count + 1
     return count
 
 
 def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Mapping[str, Any]) -> None:
-    """Run the module of the tests, where the names of the program are known."""
+    """Run the tests' module with the names of the program."""
     begin(names, sys.modules)
     names["__name__"] = _NAME
     before = dict(names)
-    with suppress(Exception):  # where it is not a module by itself, the program has its names
-        exec(order["prefix"], names)  # noqa: S102 - the row's own code, in a jail
+    with suppress(Exception):  # if it does not run alone, the program has its names
+        exec(order["prefix"], names)  # noqa: S102 - the row's code, in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
-    link.local = {each for each in names.values() if inspect.isclass(each) and each.__module__ == _NAME}
+    link.local = {value for value in names.values() if inspect.isclass(value) and value.__module__ == _NAME}
     link.find_process()
-    own = link.call({"own": "own_names"})
+    defined_names = link.call({"own": "own_names"})
     sys.modules["solution"] = _Solution("solution")
-    vars(sys.modules["solution"]).update(_link=link, __all__=own)
-    asked = _names(compile(tree, _NAME, "exec")) | _names(compile(order["entry_point"] or "0", _NAME, "eval"))
-    for name in asked.intersection(own) - vars(builtins).keys():
+    vars(sys.modules["solution"]).update(_link=link, __all__=defined_names)
+    used_names = _names(compile(tree, _NAME, "exec")) | _names(compile(order["entry_point"] or "0", _NAME, "eval"))
+    for name in used_names.intersection(defined_names) - vars(builtins).keys():
         if name not in names or names[name] is before.get(name):
             names[name] = link.name(name)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for name in [f"{getattr(node, 'module', None) or ''}.{each.name}".lstrip(".") for each in node.names]:
+            for name in [f"{getattr(node, 'module', None) or ''}.{alias.name}".lstrip(".") for alias in node.names]:
                 root = name.partition(".")[0]
                 if name.startswith("unittest.mock") or not (root in sys.modules or importlib.util.find_spec(root)):
                     raise link.refuse(f"the tests import {name}")
                 if root == "asyncio":
                     _run_in_program(link)
-    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - as above
+    exec(compile(tree, _NAME, "exec"), names)  # noqa: S102 - the row's code, in a jail
 
 
 def _is_test(tree: ast.Module) -> bool:
-    """Whether the module asserts something itself, or calls `check`."""
-    defined = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
-    nodes = [node for each in tree.body if not isinstance(each, defined) for node in ast.walk(each)]
+    """Whether the module contains asserts, or calls `check`."""
+    definitions = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+    nodes = [node for item in tree.body if not isinstance(item, definitions) for node in ast.walk(item)]
     calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
     return any(isinstance(node, ast.Assert) for node in nodes) or "check" in calls or "pytest.raises" in calls

@@ -1,4 +1,4 @@
-"""Seconds in which a process was ready to run and had no core, which are not its own."""
+"""Measures how long a process waited for a core, which does not count as its own time."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import os
 __all__ = ["PATIENCE", "run_queue"]
 
 PATIENCE = 20
-"""Times its limit that a program may take by the clock while it waits for a core."""
+"""Wall time that a program may take while waiting for cores, as a multiple of its limit."""
 
 
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
-    """How long a process has had a core and has waited for one, in seconds, and whether it may be waiting now.
+    """Return the seconds that a process had a core and waited for one, and whether it may be waiting now.
 
-    The kernel adds a wait when it is over. Waiting is the most of any thread, less what its other threads had: threads
-    that wait for each other cannot lengthen it. All are 0 where the kernel does not count them.
+    The kernel adds a wait when it ends. The wait is the maximum over the threads, minus the core time of the others, so
+    that threads waiting for each other cannot lengthen it. All values are 0 if the kernel does not count them.
 
     Args:
-        pid: the process, which has not been reaped.
-        proc: a descriptor of /proc; None: that of this process.
+        pid: the process, not yet reaped.
+        proc: a descriptor of /proc; None: this process's /proc.
     """
     counts, is_ready = [(0, 0)], False  # nanoseconds on a core, and waiting for one
-    with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread, or the process, is gone
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread or the process has ended
         path = f"{'' if proc is not None else '/proc/'}{pid}/task"
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
         stack.callback(os.close, folder)

@@ -1,11 +1,11 @@
-"""The directories that programs may write to: made, measured, emptied, and removed after their owner was killed.
+"""The writable directories of programs: creates, measures, empties and removes them, even if their owner was killed.
 
-A zygote owns one root with a locked file in it; the lock falls when the zygote and its children are gone, whatever
-ended them, and then `sweep` removes the root.
+A zygote owns one root with a locked file in it. The kernel releases the lock when the zygote and its children have
+ended, and then `sweep` removes the root.
 
-The measure includes files that a program deleted and still has open or mapped: no walk through its directory finds
-them, and they fill the disk all the same. The kernel shows them to a parent that may look into the process: one of the
-same user, or one with CAP_SYS_PTRACE. Otherwise, and for files mapped in another mount namespace, nothing is found.
+The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
+find them, but they use disk space. The kernel shows them to a parent of the same user or with CAP_SYS_PTRACE. Without
+that, and for files mapped in another mount namespace, they are not counted.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ __all__ = ["ScratchRoot", "excess", "measure", "remove_tree", "sweep", "touched"
 _PREFIX = "agent_rl-sandbox-"
 _LOCK = "lock"
 _MAX_VANISHED = (
-    20  # counts in which something is gone between being listed and being looked at: it is moved all the time
+    20  # counts with entries that vanish while counting, after which they are considered to be moved on purpose
 )
-_MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings: what is longer takes too long to read
+_MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings; a longer one takes too long to read
 _MAX_FILES = 2000
-_MAX_DEPTH = 64  # directories in directories: what is deeper takes too long to measure
+_MAX_DEPTH = 64  # nested directories; deeper ones take too long to measure
 
 
 class ScratchRoot:
-    """A new root below `parent`; directories are lent out with `take` and come back with `give_back`."""
+    """A new root below `parent`, whose directories are borrowed with `take` and returned with `give_back`."""
 
     def __init__(self, parent: str) -> None:
         self.path = f"{parent}/{_PREFIX}{os.urandom(8).hex()}"
         os.mkdir(self.path)
-        os.chmod(self.path, 0o711)  # a program with a uid of its own must get through
+        os.chmod(self.path, 0o711)  # a program with its own uid must be able to pass
         self.lock = os.open(f"{self.path}/new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
-        os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # locked before a sweep can see it
+        os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # locked before `sweep` can see it
         self._made = 0
         self._free: list[str] = []
-        self.used: list[str] = []  # to be removed, which takes as long as a program likes
+        self.used: list[str] = []  # to be removed, which can take long
 
     def link(self, targets: dict[str, str]) -> str:
-        """A directory of symbolic links, name -> target; returns its path."""
+        """Create a directory of symbolic links, name -> target; return its path."""
         folder = f"{self.path}/packages"
         os.mkdir(folder)
         os.chmod(folder, 0o755)
@@ -55,34 +55,34 @@ class ScratchRoot:
         return folder
 
     def take(self) -> str:
-        """An empty directory of mode 0700."""
+        """Return an empty directory of mode 0700."""
         if self._free:
             return self._free.pop()
         self._made += 1
         path = f"{self.path}/{self._made}"
         os.mkdir(path, 0o700)
-        os.utime(path, (0, 0))  # which making anything in it changes
+        os.utime(path, (0, 0))  # any new entry changes it
         return path
 
     def give_back(self, path: str) -> None:
-        """Lend `path` again if nothing was ever made in it (making one costs more than all else), else have it removed.
+        """Reuse `path` if nothing was ever created in it, because a new one is expensive, else mark it for removal.
 
-        A directory keeps the size that it has grown to, and the time of its last change.
+        A used directory would keep the size that it grew to, and the time of its last change.
         """
         (self.used if touched(path) else self._free).append(path)
 
 
 def touched(path: str) -> bool:
-    """Whether anything was ever made or removed in `path`, which `take` gave."""
+    """Whether anything was ever created or removed in `path`, a directory from `take`."""
     return os.stat(path).st_mtime_ns != 0
 
 
 def measure(path: str, max_bytes: int) -> tuple[int, int]:
-    """Bytes on disk and number of files below `path`; counting stops once either is beyond its limit.
+    """Return bytes on disk and number of files below `path`; stops once either exceeds its limit.
 
-    What is gone between being listed and being looked at was removed, or moved to where it would be missed: counting
-    begins again, and the largest of `_MAX_VANISHED` counts holds. A directory that is gone every time counts as too
-    many files; so does one that is nested deeper than `_MAX_DEPTH` or cannot be read.
+    If an entry vanishes while counting, it was removed or moved out of sight: the count restarts, and the largest of
+    `_MAX_VANISHED` counts is used. A directory that vanishes every time, is nested deeper than `_MAX_DEPTH` or cannot
+    be read counts as too many files.
     """
     most = (0, 0)
     for _ in range(_MAX_VANISHED):
@@ -94,7 +94,7 @@ def measure(path: str, max_bytes: int) -> tuple[int, int]:
 
 
 def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
-    """Bytes and number of files, and what was gone before it was looked at: a "file", a "directory" or nothing."""
+    """Return bytes, number of files, and the kind of entry that vanished: "file", "directory" or None."""
     size = count = 0
     gone = None
     folders = [(path, 0)]
@@ -117,15 +117,15 @@ def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
                         break
         except FileNotFoundError:
             gone = "directory"
-        except OSError:  # its path is too long, or it may not be read: made so that nobody counts what is in it
+        except OSError:  # the path is too long or unreadable, to prevent counting
             return size, _MAX_FILES + 1, None
     return size, count, gone
 
 
 def remove_tree(path: str) -> None:
-    """Remove `path` however deep it is nested: what is in a directory's directories is moved up first."""
+    """Remove `path`, however deeply nested: subdirectories are moved up first."""
     moved = 0
-    stem = f"{path}/{os.urandom(8).hex()}"  # a program cannot have taken these names
+    stem = f"{path}/{os.urandom(8).hex()}"  # a program cannot know these names
     waiting = [path]
     while waiting:
         folder = waiting.pop()
@@ -138,7 +138,7 @@ def remove_tree(path: str) -> None:
                     waiting.append(entry.path)
                 else:
                     with contextlib.suppress(OSError):
-                        os.chmod(entry.path, 0o700)  # a directory that is moved gets a new "..", which needs the right
+                        os.chmod(entry.path, 0o700)  # moving a directory changes its "..", which needs write access
                     moved += 1
                     os.rename(entry.path, f"{stem}.{moved}")
                     waiting.append(f"{stem}.{moved}")
@@ -150,11 +150,11 @@ def remove_tree(path: str) -> None:
 
 
 def sweep(parent: str) -> None:
-    """Remove the roots below `parent` that nobody holds any more."""
+    """Remove the roots below `parent` whose zygote has ended."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # another user's, still held, or gone meanwhile
+                with contextlib.suppress(OSError):  # another user's, in use, or already removed
                     lock = os.open(f"{entry.path}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,14 +164,14 @@ def sweep(parent: str) -> None:
 
 
 def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_threads: bool) -> Reason | None:
-    """The limit that a program exceeds, if any.
+    """Return the limit that a program exceeds, or None.
 
     Args:
         proc: a descriptor of /proc.
-        pid: its process.
-        scratch: its directory.
-        limits: what it may have.
-        count_threads: whether nothing else bounds them.
+        pid: the program's process.
+        scratch: the program's directory.
+        limits: the program's limits.
+        count_threads: whether to check its threads, because no layer limits them.
     """
     size, count = measure(scratch, limits.disk_bytes)
     if size <= limits.disk_bytes and touched(scratch):
@@ -194,21 +194,21 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | None:
-    """Bytes on disk of deleted files that `pid` keeps alive; None: it has too many mappings to find out.
+    """Return bytes on disk of deleted files that `pid` keeps alive; None if it has too many mappings to tell.
 
     Args:
         proc: a descriptor of /proc.
         pid: the process.
-        scratch: the one directory that it can make files in.
-        file_bytes: how large a file can be; taken as the size of one that is mapped and not open.
+        scratch: the only directory that it can create files in.
+        file_bytes: maximum file size, assumed for files that are mapped but not open.
     """
     tasks = [str(pid)]  # the first thread may have ended before the others
     with contextlib.suppress(OSError), _folder(proc, f"{pid}/task") as folder:
         tasks += os.listdir(folder)
     for task in tasks:
-        opened = _opened(proc, f"{pid}/task/{task}/fd")
+        opened = _open_deleted_files(proc, f"{pid}/task/{task}/fd")
         if opened is not None:
-            mapped = _mapped(proc, f"{pid}/task/{task}/maps", scratch)
+            mapped = _mapped_deleted_files(proc, f"{pid}/task/{task}/maps", scratch)
             if mapped is None:
                 return None
             return sum(opened.values()) + file_bytes * len(mapped - opened.keys())
@@ -224,22 +224,22 @@ def _folder(proc: int, path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _opened(proc: int, path: str) -> dict[int, int] | None:
-    """Inode -> bytes of the deleted files among the descriptors; None without descriptors, or if we may not look."""
+def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
+    """Return inode -> bytes of deleted files among the descriptors; None without descriptors or access."""
     names: list[str] = []
-    found = {}
+    sizes = {}
     with contextlib.suppress(OSError), _folder(proc, path) as folder:
         names = os.listdir(folder)
         for name in names:
             with contextlib.suppress(OSError):  # closed meanwhile
                 status = os.stat(name, dir_fd=folder)
                 if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
-                    found[status.st_ino] = status.st_blocks * 512
-    return found if names else None
+                    sizes[status.st_ino] = status.st_blocks * 512
+    return sizes if names else None
 
 
-def _mapped(proc: int, path: str, scratch: str) -> set[int] | None:
-    """Inodes of the deleted files of `scratch` that are mapped; None for more mappings than there is time for."""
+def _mapped_deleted_files(proc: int, path: str, scratch: str) -> set[int] | None:
+    """Return inodes of mapped deleted files of `scratch`; None if there are too many mappings to read."""
     inside = os.fsencode(scratch) + b"/"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:

@@ -1,8 +1,8 @@
-"""Seccomp: the list of system calls that a confined Python program gets, as a classic BPF filter.
+"""Seccomp: the system calls that a confined Python program may use, as a classic BPF filter.
 
 Everything not listed is refused with EPERM, so that a program sees a clean PermissionError; calls newer than this table
 and those that C libraries probe for get ENOSYS; another architecture or the x32 ABI kills the process. Only numbers and
-scalar arguments can be checked: which *paths* a call names is up to Landlock or the mount namespace. Memory may be
+scalar arguments can be checked: Landlock or the mount namespace checks the *paths* of a call. Memory may be
 mapped executable, since a program could load native code anyway: nothing here depends on which instructions run.
 """
 
@@ -20,7 +20,7 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS, _ENOTTY = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS, _ERRNO | errno.ENOTTY
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 _LAST_KNOWN = 462  # mseal, Linux 6.10
-_OWN_PID = 0x7FFF_0001  # stands for the child's own pid until `Filter.install`; no pid is that large
+_OWN_PID = 0x7FFF_0001  # placeholder for the child's pid until `Filter.install`; no pid is that large
 
 _ALLOWED = """
 access alarm brk chdir clock_getres clock_gettime clock_nanosleep close copy_file_range creat dup dup2 dup3
@@ -39,12 +39,12 @@ _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""Duplicates, flags, F_GETPIPE_SZ, and locks for SQLite: unlike with flock, only who may write can have one alone.
+"""Duplicates, flags, F_GETPIPE_SZ, and locks for SQLite: unlike flock, an exclusive one needs write access.
 
 No F_SETOWN or F_SETSIG: they send signals to other processes.
 """
 _SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
-"""Type, family, error, sizes, time limits. Nothing about the process at the other end: not SO_PEERPIDFD."""
+"""Type, family, error, sizes, timeouts. No information about the process at the other end, as SO_PEERPIDFD."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
@@ -52,7 +52,7 @@ _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
 _TRUNCATE, _ACCESS_MODE, _UNNAMED = 0o1000, 0o3, 0o20000000
 _OUT_OF_BAND = 0x1
 _CLOSE_RANGE = (0, 4)
-"""None, and CLOSE_RANGE_CLOEXEC. Not UNSHARE: each thread would have descriptors, and a limit of them, of its own."""
+"""0 and CLOSE_RANGE_CLOEXEC. Not UNSHARE, which gives each thread its own descriptors and limit."""
 
 _Code = list[tuple[int, int, int, int]]  # (operation, jump if true, jump if false, constant)
 _YES: _Code = [(_RETURN, 0, 0, _ALLOW)]
@@ -60,11 +60,11 @@ _NO: _Code = [(_RETURN, 0, 0, _EPERM)]
 
 
 def program(machine: str) -> bytes:
-    """The filter for `machine` ("x86_64" or "aarch64"), with a placeholder where the own pid belongs."""
+    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the own pid."""
     numbers = numbers_of(machine)
     leaves = {numbers[name]: _YES for name in _ALLOWED if name in numbers}
     leaves |= {numbers[name]: [(_RETURN, 0, 0, _ENOSYS)] for name in _ABSENT}
-    leaves |= {numbers[name]: code for name, code in _checked().items() if name in numbers}
+    leaves |= {numbers[name]: code for name, code in _conditional_calls().items() if name in numbers}
     starts: list[tuple[int, _Code]] = []
     for number in range(_LAST_KNOWN + 1):
         code = leaves.get(number, _NO)
@@ -84,7 +84,7 @@ def program(machine: str) -> bytes:
 
 
 class Filter:
-    """The filter of this machine, built once; `install` writes the own pid into it."""
+    """This machine's filter, built once; `install` inserts the own pid."""
 
     def __init__(self) -> None:
         code = program(MACHINE)
@@ -98,7 +98,7 @@ class Filter:
         """Filter the calling process, which has the pid `pid`; this cannot be undone, and no_new_privs must be set.
 
         Raises:
-            OSError: when the kernel refuses.
+            OSError: the kernel refuses.
         """
         for place in self._pids:
             place.value = pid
@@ -106,7 +106,7 @@ class Filter:
 
 
 def _search(starts: list[tuple[int, _Code]]) -> _Code:
-    """Binary search for the interval of the number; every leaf returns."""
+    """Return a binary search for the interval of the call's number; every leaf returns."""
     if len(starts) == 1:
         return starts[0][1]
     middle = len(starts) // 2
@@ -116,11 +116,11 @@ def _search(starts: list[tuple[int, _Code]]) -> _Code:
     return [(_GREATER_EQUAL, 0, 1, starts[middle][0]), (_JUMP, 0, 0, len(below)), *below, *above]
 
 
-def _checked() -> dict[str, _Code]:
-    """Calls that are let through for some arguments only."""
+def _conditional_calls() -> dict[str, _Code]:
+    """Return the code of calls that are allowed only with some arguments."""
     return {
-        "open": _opened(1),
-        "openat": _opened(2),
+        "open": _open_rules(1),
+        "openat": _open_rules(2),
         "clone": _one_of(0, _THREAD_FLAGS),
         "fcntl": _one_of(1, _FCNTL),
         "getsockopt": _one_of(2, _SOCKET_OPTIONS),
@@ -130,8 +130,8 @@ def _checked() -> dict[str, _Code]:
         "tgkill": _one_of(0, (_OWN_PID,)),
         "prlimit64": _one_of(0, (0, _OWN_PID)),
         "close_range": _one_of(2, _CLOSE_RANGE),
-        "sendto": _sent(),
-        "socketpair": _socketpair(),
+        "sendto": _sendto_rules(),
+        "socketpair": _socketpair_rules(),
     }
 
 
@@ -139,11 +139,11 @@ def _low(argument: int) -> int:
     return 16 + 8 * argument  # seccomp_data.args; both architectures are little-endian
 
 
-def _opened(argument: int) -> _Code:
-    """No truncation through a descriptor that cannot write: early versions of Landlock miss it.
+def _open_rules(argument: int) -> _Code:
+    """Refuse truncation through a descriptor without write access, which early versions of Landlock miss.
 
-    Access mode 3 gives a descriptor that can neither read nor write, so these versions check nothing at all: it is
-    refused. And no files without a name (O_TMPFILE): a directory would not show that they were made.
+    Also refuse access mode 3, whose descriptor can neither read nor write and is not checked by these versions, and
+    files without a name (O_TMPFILE), which leave no trace in a directory.
     """
     mode = [(_AND, 0, 0, _ACCESS_MODE), (_EQUAL, 3, 0, _ACCESS_MODE), (_EQUAL, 0, 3, 0)]
     truncating = [(_LOAD, 0, 0, _low(argument)), (_ANY_BIT, 0, 1, _TRUNCATE)]
@@ -151,13 +151,13 @@ def _opened(argument: int) -> _Code:
 
 
 def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> _Code:
-    """Arguments are compared in their low 32 bits, which is all that the kernel reads of these."""
+    """Allow these values of an argument; compares the low 32 bits, the only ones that the kernel reads."""
     tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, _low(argument)), *tests, (_RETURN, 0, 0, otherwise), *_YES]
 
 
-def _sent() -> _Code:
-    """To the other end alone, not to an address; and nothing out of band, where kernels have had holes."""
+def _sendto_rules() -> _Code:
+    """Allow sending to the other end, not to an address, and no out-of-band data, where kernels had bugs."""
     flags, address = _low(3), _low(4)
     return [
         (_LOAD, 0, 0, flags), (_ANY_BIT, 4, 0, _OUT_OF_BAND),
@@ -165,8 +165,8 @@ def _sent() -> _Code:
     ]  # fmt: skip
 
 
-def _socketpair() -> _Code:
-    """AF_UNIX streams only: a datagram socket of a pair can still send to any address."""
+def _socketpair_rules() -> _Code:
+    """Allow only AF_UNIX streams: a datagram socket of a pair can send to any address."""
     return [
         (_LOAD, 0, 0, _low(0)), (_EQUAL, 0, 3, 1),
         (_LOAD, 0, 0, _low(1)), (_AND, 0, 0, 0xF), (_EQUAL, 1, 0, 1), *_NO, *_YES,

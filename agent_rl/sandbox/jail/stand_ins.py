@@ -1,8 +1,8 @@
 """The tests' end of a `Link`: stand-ins for the classes and objects of the program.
 
-What the program returns is compared here. One of its objects equals plain data only by its content (of a subclass of
-int, list, ...), and an operator gets plain data only where the tests have made the object: the program would see what
-is expected, and could say yes; elsewhere the test says nothing. The program compares two of its own objects.
+This end compares the program's results. An object of the program equals plain data only by its content (for a subclass
+of int, list, ...), and its operators get plain data only if the tests created the object: otherwise the program would
+see the expected value and could return True; such a test cannot judge. The program compares two of its own objects.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _TYPES = {kind.__name__: kind for kind in (types.FunctionType, types.MethodType,
 
 
 class Broken(BaseException):
-    """The program has ended, takes too long, or answers what cannot be read: no test is passed any more."""
+    """The program has ended, takes too long, or sends unreadable answers: all further tests fail."""
 
 
 class CannotCross(BaseException):
-    """A test needs something that cannot be sent to the program: it says nothing about it."""
+    """A test needs an object that cannot be sent to the program, so it cannot judge it."""
 
 
 def _function(name: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ def _made(value: Any) -> Any:
 
 
 def is_stand_in(value: Any) -> bool:
-    """Whether it stands for a class or an object of the program."""
+    """Whether `value` stands for a class or an object of the program."""
     return isinstance(type(value), _StandInType) or type(value) is _StandInType
 
 
@@ -66,10 +66,10 @@ def _defines(value: Any, special: str) -> bool:
 
 
 def _withheld(value: Any, special: str) -> Any:
-    """What a special method of an object says about plain data, which the program does not get to see.
+    """Return the result of a special method for plain data, which the program must not see.
 
-    An operator that answers a stranger answers anything, and fails. An object that the tests have not made equals no
-    plain data: a wrong value is not unscored for its `__eq__`.
+    An operator that accepts a foreign object accepts anything, and fails. An object that the tests did not create never
+    equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):
@@ -80,7 +80,7 @@ def _withheld(value: Any, special: str) -> Any:
 def _answers_stranger(value: Any, special: str) -> bool:
     try:
         answer = LINK.call({"z": special}, value, LINK.stranger())
-    except Exception:  # noqa: BLE001 - whatever the program raises
+    except Exception:  # noqa: BLE001 - the program may raise anything
         return False
     return answer is not NotImplemented and answer is not False
 
@@ -114,7 +114,7 @@ def _special(name: str) -> Callable[..., Any]:
         if name == "__contains__" and not made:
             try:
                 return any(item == args[0] for item in self)
-            except TypeError:  # it is not iterable
+            except TypeError:  # not iterable
                 _withheld(self, name)
                 raise
         if name in _OPERATORS and not made and not is_stand_in(args[0]):
@@ -139,7 +139,7 @@ def _copied(name: str) -> Callable[..., Any]:
 
 
 class _StandInType(type):
-    """The class of the classes of the program."""
+    """Metaclass of the program's classes."""
 
     def __new__(cls, name: str, _: Any, content: dict[str, Any]) -> Any:
         if LINK is not None:
@@ -160,15 +160,15 @@ class _StandInType(type):
 
 
 class _StandIn(metaclass=_StandInType):
-    """An object of the program."""
+    """A stand-in for an object of the program."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _VERDICTS and not vars(self)[_MADE]:  # it would see what is expected, and could say yes
+        if name in _VERDICTS and not vars(self)[_MADE]:  # it would see the expected value and could return True
             raise AttributeError(name)
         return LINK.call(_function("getattr"), self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__":  # of an exception
+        if name[:2] == "__":  # attribute of an exception
             object.__setattr__(self, name, value)
         else:
             LINK.call(_function("setattr"), self, name, value)
@@ -185,15 +185,15 @@ class _StandIn(metaclass=_StandInType):
 
 
 class TestSide(Link):
-    """In the process of the tests.
+    """The end in the tests' process.
 
     Args:
         descriptor: the socket.
-        limit_s: processor seconds of one call. The zygote ends a program that waits without using any.
+        limit_s: limit of one call, in processor seconds. The zygote ends a program that waits without using any.
 
     Attributes:
-        problem: why the running test says nothing, or why no test is passed any more; None: there is no problem.
-        local: the classes of the row itself; their objects are made again in the program.
+        problem: why the running test cannot judge, or why all further tests fail; None: no problem.
+        local: the row's classes, whose objects are recreated in the program.
     """
 
     def __init__(self, descriptor: int, limit_s: float) -> None:
@@ -213,12 +213,12 @@ class TestSide(Link):
         globals()["LINK"] = self
 
     def find_process(self) -> None:
-        """Ask for the program's process id; a false one prolongs a call, to the limit of all tests."""
+        """Get the program's process id; a false one can only prolong a call up to the limit of all tests."""
         pid = self.call({"g": "os:getpid"})
         self._pid = pid if type(pid) is int else -1
 
     def refuse(self, why: str) -> CannotCross:
-        """Note that the running test says nothing about the program; returns what to raise."""
+        """Record that the running test cannot judge the program; return the exception to raise."""
         self.problem = self.problem or CannotCross(why)
         return CannotCross(why)
 
@@ -227,21 +227,21 @@ class TestSide(Link):
         return self.problem
 
     def name(self, name: str) -> Any:
-        """The value of a name of the program."""
+        """Return the value of a name of the program."""
         return self.call({"own": "global_value"}, name)
 
     def content(self, value: Any) -> Any:
-        """The plain data of an object."""
+        """Return the plain data of an object."""
         data = self.call({"own": "content"}, value)
         return NotImplemented if is_stand_in(data) else data
 
     def stranger(self) -> Any:
-        """An object of the program that equals no other."""
+        """Return an object of the program that equals no other."""
         self._stranger = self._stranger or self.call(_function("object"))
         return self._stranger
 
     def call(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """As `Link.call`, within the time of a call."""
+        """Make a call as in `Link.call`, within the time limit of a call."""
         if isinstance(self.problem, Broken):
             raise self.problem
         if (sys.stdin, builtins.input) != self._inputs:
@@ -256,7 +256,7 @@ class TestSide(Link):
             self._depth -= 1
 
     def send(self, message: dict[str, Any]) -> None:
-        """Also which containers nothing here holds any more; raises Broken where the program has ended."""
+        """Send a message with the containers that are no longer used here; raises Broken if the program has ended."""
         drop = [number for number, entry in self.shared.items() if sys.getrefcount(entry[0]) == 2]
         for number in drop:
             self.drop(number)
@@ -266,7 +266,7 @@ class TestSide(Link):
             raise self._broken("the program has ended") from None
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Also the state of the row's own objects."""
+        """Encode the arguments and the state of the row's objects."""
         self._pending = {}
         try:
             message = super().arguments(args, kwargs)
@@ -279,14 +279,14 @@ class TestSide(Link):
         return {**message, "local": local}
 
     def _used_s(self) -> float:
-        """Processor seconds of the program; 0 while its process is not known."""
+        """Return the program's processor seconds; 0 while its process is unknown."""
         try:
-            return time.clock_gettime(~self._pid << 3 | 2) if self._pid > 0 else 0.0  # as clock_getcpuclockid has it
+            return time.clock_gettime(~self._pid << 3 | 2) if self._pid > 0 else 0.0  # as in clock_getcpuclockid
         except (OSError, OverflowError):
             return self._used_before + self._limit_s
 
     def read(self, size: int) -> bytes:
-        """As `Link.read`; raises Broken where the program ends, takes too long or writes too much."""
+        """Read `size` bytes; raises Broken if the program ends, takes too long or writes too much."""
         data = bytearray()
         while len(data) < size:
             while not self._poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
@@ -301,24 +301,24 @@ class TestSide(Link):
         return bytes(data)
 
     def receive(self) -> Any:
-        """As `Link.receive`; raises Broken for what is no message."""
+        """Read the next message; raises Broken for an invalid one."""
         try:
             message = super().receive()
             return {"set": [], **message}
-        except Exception:  # noqa: BLE001 - whatever a forged message may cause
+        except Exception:  # noqa: BLE001 - a forged message may cause anything
             raise self._broken("what the program answers cannot be read") from None
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
-        """As `Link.outcome`; raises Broken for what is no reply."""
+        """Decode a reply as in `Link.outcome`; raises Broken for an invalid one."""
         try:
             sys.stdout.write(reply.get("out", ""))
             failed, value = super().outcome(reply)
             return failed and isinstance(value, BaseException), value
-        except Exception:  # noqa: BLE001 - whatever a forged reply may cause
+        except Exception:  # noqa: BLE001 - a forged reply may cause anything
             raise self._broken("what the program answers cannot be read") from None
 
     def encode_object(self, value: Any) -> Any:
-        """Stand-ins, functions, classes of the standard library, iterators, objects of the row's own classes."""
+        """Encode stand-ins, functions, classes of the standard library, iterators, and objects of the row's classes."""
         kind = type(value)
         if is_stand_in(value):
             return {"h": vars(value)[_NUMBER]}
@@ -339,7 +339,7 @@ class TestSide(Link):
         raise self.refuse(f"a {kind.__name__} cannot be given to the program")
 
     def decode_object(self, tag: str, parts: Any) -> Any:
-        """Stand-ins, and the functions that the program was given."""
+        """Decode stand-ins, and functions that the tests sent."""
         if tag == "e":
             return self._functions[parts]
         if tag == "g":
@@ -369,15 +369,15 @@ class TestSide(Link):
             self._stand_ins[number] = real
             return real
         parents = [self.decode(base) for base in bases]
-        data = [vars(each).get("\0base", each) for each in parents if each in DATA or "\0base" in vars(each)]
-        parents = [each for each in parents if is_stand_in(each) or issubclass(each, BaseException)]
+        data = [vars(parent).get("\0base", parent) for parent in parents if parent in DATA or "\0base" in vars(parent)]
+        parents = [parent for parent in parents if is_stand_in(parent) or issubclass(parent, BaseException)]
         if not any(isinstance(parent, _StandInType) for parent in parents):
             parents.insert(0, _StandIn)
         content: dict[str, Any] = {_NUMBER: number, _OWN: own, "__module__": module}
         content |= {"\0base": data[0], "\0shown": data[0]} if data else {}
-        content |= {each: _special(each) for each in own if each in _SPECIALS}
+        content |= {special: _special(special) for special in own if special in _SPECIALS}
         if data:
-            content |= {each: _special(each) for each in vars(data[0]) if each in _SPECIALS}
+            content |= {special: _special(special) for special in vars(data[0]) if special in _SPECIALS}
         self._stand_ins[number] = kind = type.__new__(_StandInType, name, (*parents,), content)
         return kind
 

@@ -1,7 +1,7 @@
 """Linux system calls by name, on x86-64 and aarch64, through one prepared ctypes function.
 
-Only the calls that this package makes or that the seccomp filter lets through are named. Standard library only, and no
-absolute imports of this package: the sandbox's own process imports these files under another name.
+Contains only the calls that this package makes or the seccomp filter allows. Standard library only, and no absolute
+imports of this package: the sandbox's process imports these files under another name.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ MACHINE = os.uname().machine
 
 
 def numbers_of(machine: str) -> dict[str, int]:
-    """System call numbers of `machine` ("x86_64" or "aarch64") by name; a call that it lacks is absent."""
+    """Return the system call numbers of `machine` ("x86_64" or "aarch64"), by name, without calls that it lacks."""
     column = list(AUDIT_ARCHES).index(machine) + 1
     rows = [entry.split(":") for entry in _TABLE.split()]
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
 def supported() -> bool:
-    """Whether this is a 64-bit process on Linux, on an architecture with system calls known here."""
+    """Whether this is a 64-bit Linux process on a supported architecture."""
     return os.uname().sysname == "Linux" and MACHINE in AUDIT_ARCHES and ctypes.sizeof(ctypes.c_void_p) == 8
 
 
@@ -75,10 +75,10 @@ def call(name: str, a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, 
     """Make the system call `name`; pointers are passed as addresses.
 
     Returns:
-        What the kernel returned.
+        The kernel's return value.
 
     Raises:
-        OSError: with the kernel's errno and the name of the call.
+        OSError: the call failed; has the kernel's errno and the call's name.
     """
     result: int = _syscall(NUMBERS[name], a, b, c, d, e, f)
     if result < 0:

@@ -1,6 +1,6 @@
-"""What a zygote does once, so that each fork is cheap and each program starts in a clean process.
+"""Prepares a zygote once, so that each fork is cheap and each program starts in a clean process.
 
-Modules are imported, streams opened and the interpreter's caches filled here, and not in every child.
+It imports modules, opens streams and fills the interpreter's caches, so that children need not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .protocol import SOFT_SIGNAL
 __all__ = ["preload", "reset_signals"]
 
 _BUFFER_BYTES = 1 << 16
-_REHEARSALS = 20  # CPython 3.11 adapts a function to what it does at its eighth call
-# What most programs import. Each shared library more makes every fork slower.
+_REHEARSALS = 20  # CPython 3.11 specializes a function at its eighth call
+# Imports of most programs. Each additional shared library slows down every fork.
 # fmt: off
 _MODULES = (
     "bisect", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "functools", "heapq", "io", "itertools",
@@ -36,9 +36,9 @@ _MODULES = (
 
 
 def reset_signals() -> None:
-    """Set every signal as a Python that starts has it, and block none.
+    """Reset every signal to the state of a new Python process, and block none.
 
-    Programs inherit what their zygote inherited: under `nohup`, for example, the trainer ignores SIGHUP.
+    Otherwise programs inherit the trainer's state: under `nohup`, for example, it ignores SIGHUP.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -49,21 +49,21 @@ def reset_signals() -> None:
 
 
 def preload(modules: Sequence[str]) -> Seeds:
-    """Import `modules` and what most programs import, and set up this process as programs find it.
+    """Import `modules` and the imports of most programs, and set up this process for programs.
 
     Returns:
-        The random generators that each child has to seed.
+        The random generators that each child must seed.
     """
     for name in (*_MODULES, *modules):
         importlib.import_module(name)
-    with contextlib.suppress(ImportError):  # fills the caches of directory listings, which programs cannot list
+    with contextlib.suppress(ImportError):  # caches directories that programs cannot list
         importlib.import_module("_no_such_module")
     _set_up_main()
     seeds = _seeds()
     atexit._clear()
     _rehearse()
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].__dict__["tempdir"] = None  # not the zygote's
+        sys.modules["tempfile"].__dict__["tempdir"] = None  # the zygote's must not be inherited
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
@@ -77,7 +77,7 @@ def _set_up_main() -> None:
     sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.modules["__main__"] = main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
-    for name in ("exit", "quit"):  # as the site module does
+    for name in ("exit", "quit"):  # as in the site module
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D (i.e. EOF)"))
     setattr(builtins, "help", _sitebuiltins._Helper())  # noqa: B010
     signal.signal(SOFT_SIGNAL, write_out_and_die)
@@ -93,15 +93,18 @@ def _seeds() -> Seeds:
     numpy_state = 0
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        # All of the state is used up: the next number is made from the bytes that a child puts there.
+        # Marks the whole state as used: the next number comes from the bytes that a child writes there.
         numpy_random.seed(0)
         numpy_state = numpy_random.get_bit_generator().ctypes.state_address
-    own = random._inst  # sympy has a generator of its own
-    return [own, *(one for one in gc.get_objects() if type(one) is random.Random and one is not own)], numpy_state
+    default = random._inst  # sympy has its own generator
+    return [
+        default,
+        *(item for item in gc.get_objects() if type(item) is random.Random and item is not default),
+    ], numpy_state
 
 
 def _rehearse() -> None:
-    """Run what children run, so that the interpreter's caches are filled here, and not in pages that a child copies."""
+    """Run the code of children, to fill the interpreter's caches here and not in pages that a child copies."""
     for _ in range(_REHEARSALS):
         execute("print(1)", "<sandbox>", False)  # a zygote's standard output is /dev/null
         flush()

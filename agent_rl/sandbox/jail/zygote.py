@@ -1,12 +1,12 @@
-"""A zygote: the process that has the packages loaded and forks one child for each execution.
+"""A zygote: the process that has loaded the packages and forks one child per execution.
 
-It is exec'ed with a clean environment and never forked from the trainer, so that no child holds any of the trainer's
-memory. It never sees a program, its input or its output either: those pass through descriptors that it only hands on.
-What it does is fork, wait, keep deadlines, and watch disk and threads of what runs for long. How long such a look takes
-is partly up to the program that is looked at, so between two of them all deadlines are kept. It ends when its control
-socket does, and takes everything that it started with it.
+It is exec'ed with a clean environment and never forked from the trainer, so that children contain none of the trainer's
+memory. It never sees a program, its input or its output: those pass through descriptors that it only forwards.
+It forks, waits, enforces deadlines, and checks disk and threads of long-running programs. A program can slow down such
+a check, so all deadlines are enforced between two checks. The zygote ends when its control socket closes, and ends
+everything that it started.
 
-It runs without site-packages and imports its neighbours under another package's name.
+It runs without site-packages and imports this folder under another package name.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["main"]
 
 _WATCH_S = 0.1
 _LEAST_S = 0.005  # between two readings of a child's processor time
-_LATE_S = 0.25  # that the end of a program may be noticed after its deadline, and still count
-_FORK_S = 15.0  # in which a fork is tried again: a program that has taken all process ids is found by then
+_LATE_S = 0.25  # how late after its deadline the end of a program may be noticed and still count
+_FORK_S = 15.0  # for retrying a fork: a program that uses all process ids is detected by then
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
 _SOFT_S = 0.1  # between the soft signal and SIGKILL
-_OOM_SCORE = "500"  # when memory runs out, programs go before the trainer
+_OOM_SCORE = "500"  # if memory runs out, programs are killed before the trainer
 _FORK = Op.FORK
 _JOB_DESCRIPTORS = 4
 _RECORDS_BYTES = PACKET_BYTES // RECORD.size * RECORD.size
@@ -59,27 +59,27 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # of own seconds, and of processor time
-    began: float  # when the limit did
+    limit_s: float  # limit of own seconds and of processor seconds
+    began: float  # start of the limit
     deadline: float
     scratch: str
-    due: float  # when its times are to be checked
-    look: float  # when its disk and threads are
-    cpu_before: float = 0.0  # its processor time when the limit began
+    due: float  # time of the next check of its times
+    look: float  # time of the next check of its disk and threads
+    cpu_before: float = 0.0  # its processor seconds at the start of the limit
     waited_before: float = 0.0
-    waited_s: float = 0.0  # for a core, since the limit began
+    waited_s: float = 0.0  # for a core, since the start of the limit
     reason: Reason = Reason.EXITED
     announced: bool = False
 
     def leave(self) -> None:
-        """Check nothing any more."""
+        """Stop all checks of this child."""
         self.due = self.look = math.inf
 
     def cpu_s(self) -> float:
-        """Processor seconds of all its threads since the limit began."""
+        """Return the processor seconds of all its threads since the start of the limit."""
         try:
-            return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as clock_getcpuclockid has it
-        except OSError:  # it has ended
+            return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as in clock_getcpuclockid
+        except OSError:  # the child has ended
             return 0.0
 
 
@@ -120,7 +120,7 @@ def _serve(descriptor: int) -> Job | None:
         job = zygote.serve()
         if job is not None:
             return job
-    except OSError:  # the trainer has gone, or reads it as the last words
+    except OSError:  # the trainer has ended, or reads the traceback
         with contextlib.suppress(OSError):
             traceback.print_exc()
     zygote.close()
@@ -128,7 +128,7 @@ def _serve(descriptor: int) -> Job | None:
 
 
 def _choose(settings: ZygoteSettings, readable: list[str], scratches: str) -> tuple[Plan | None, dict[str, Any]]:
-    """The layers to use, None if there are not enough, and their part of the greeting."""
+    """Return the layers to use, or None if they do not suffice, and their part of the greeting."""
     if settings.layers is not None:
         return Plan(frozenset(settings.layers), tuple(readable), scratches), {}
     report = probe(readable)
@@ -136,13 +136,13 @@ def _choose(settings: ZygoteSettings, readable: list[str], scratches: str) -> tu
     if plan is None and settings.unsafe:
         plan = Plan(frozenset(), tuple(readable), scratches)
     plan = None if plan is None else replace(plan, scratches=scratches)
-    said = {
+    report_data = {
         "isolated": report.plan is not None,
         "layers": sorted(plan.layers if plan is not None else ()),
         "missing": report.missing,
         "acts": report.acts,
     }
-    return plan, {"report": said}
+    return plan, {"report": report_data}
 
 
 class _Zygote:
@@ -156,7 +156,7 @@ class _Zygote:
         seeds = preload(settings.preload)
         layers = plan.layers if plan is not None else frozenset()
         self._in_namespace = "namespace" in layers
-        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # a namespace of our own has none
+        proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the namespace has no /proc
         self._run_queue = partial(run_queue, proc=proc)
         self._excess = partial(excess, proc, limits=settings, count_threads="uid" not in layers)
         if self._in_namespace:
@@ -175,11 +175,11 @@ class _Zygote:
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
-        signal.signal(signal.SIGCHLD, self._on_child)  # no wakeup descriptor: each child would have to undo it
+        signal.signal(signal.SIGCHLD, self._on_child)  # no wakeup descriptor, which each child would have to reset
         call("prctl", PR_SET_DUMPABLE, 0)
-        # Wakes `serve` even where a fork of the trainer holds the socket.
+        # Wakes `serve` even if a fork of the trainer holds the socket.
         call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
-        # A child leaves `serve` and has no use for the zygote; freeing it there would touch a hundred shared pages.
+        # A child leaves `serve` and does not need the zygote; freeing it would touch a hundred shared pages.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         gc.collect()
         gc.freeze()
@@ -188,11 +188,11 @@ class _Zygote:
     def _on_child(self, _signal: int, _frame: object) -> None:
         try:  # noqa: SIM105 - runs for every child, and `suppress` writes to more pages
             os.write(self._waker, b".")
-        except OSError:  # full, which is as good; or closed, in a child
+        except OSError:  # full, which also wakes; or closed, in a child
             pass
 
     def serve(self) -> Job | None:
-        """Answer orders; returns a job in a child, and None here once the trainer is gone."""
+        """Execute orders; return a job in a child, and None in the zygote when the trainer has ended."""
         self._control.send(json.dumps(self._greeting).encode())
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -203,7 +203,7 @@ class _Zygote:
                 return job
             for descriptor, _ in poll.poll(self._watch()):
                 if descriptor == wake:
-                    os.read(wake, 64)  # more would not come from the interpreter's own small pages
+                    os.read(wake, 64)  # a longer buffer would not fit the interpreter's small pages
                     self._reap()
                     continue
                 try:
@@ -225,12 +225,12 @@ class _Zygote:
             os.kill(pid, signal.SIGKILL)
         for pid in children:
             os.waitpid(pid, 0)
-        if not self._in_namespace:  # where it is a mount, which the trainer sweeps away
+        if not self._in_namespace:  # in a namespace it is a mount, which the trainer removes
             remove_tree(self._root.path)
 
     def _obey(self, op: int, number: int, limit_s: float) -> None:
         child = self._by_number.get(number)
-        if child is None:  # it has ended meanwhile, or has not been forked
+        if child is None:  # already ended, or not yet forked
             if waiting := self._waiting.pop(number, None):
                 _close(waiting.descriptors)
                 self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0, 0.0))
@@ -246,11 +246,11 @@ class _Zygote:
         child.leave()
         if op == Op.KILL:
             child.reason = Reason.KILLED
-        late = child.reason == Reason.DEADLINE  # it has had the soft signal
+        late = child.reason == Reason.DEADLINE  # the soft signal was sent
         os.kill(child.pid, signal.SIGKILL if op == Op.KILL or late else signal.SIGSTOP)
 
     def _fork(self, order: bytes, descriptors: list[int], until: float = math.inf) -> Job | None:
-        """Fork a child, or have that tried again until `until`."""
+        """Fork a child, or retry later until `until`."""
         _, number, flags, code_bytes, limit_s, memory_bytes = FORK.unpack(order)
         started = time.monotonic()
         scratch = ""
@@ -263,14 +263,14 @@ class _Zygote:
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
                 self._waiting[number] = _Waiting(order, descriptors, until)
-                for child in self._by_pid.values():  # one of them may have taken what is lacking
+                for child in self._by_pid.values():  # one of them may use up what is lacking
                     child.look = min(child.look, started)
                 return None
             pid = -1
             self._send(RECORD.pack(number, Reason.NOT_FORKED, error.errno or 0, 0.0, 0.0))
         if pid == 0:
-            for each in self._waiting.values():
-                _close(each.descriptors)
+            for waiting in self._waiting.values():
+                _close(waiting.descriptors)
             return self._for_children, number, tuple(descriptors), scratch, flags, code_bytes, limit_s, memory_bytes
         _close(descriptors)
         if pid > 0:
@@ -281,8 +281,8 @@ class _Zygote:
 
     def _fork_again(self) -> Job | None:
         for number in list(self._waiting):
-            each = self._waiting.pop(number)
-            if job := self._fork(each.order, each.descriptors, each.until):
+            waiting = self._waiting.pop(number)
+            if job := self._fork(waiting.order, waiting.descriptors, waiting.until):
                 return job
         return None
 
@@ -294,7 +294,7 @@ class _Zygote:
                 break
             pid = ended.si_pid
             if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
-                self._note_wait(self._by_pid[pid])  # which the kernel forgets with the process
+                self._note_wait(self._by_pid[pid])  # before the kernel forgets it with the process
             _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
@@ -307,21 +307,21 @@ class _Zygote:
             now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime - child.cpu_before
             is_timed = child.reason == Reason.EXITED and child.due < math.inf
             if is_timed and (now > child.deadline + _LATE_S or cpu_s > child.limit_s):
-                child.reason = Reason.DEADLINE  # it has ended by itself, but not in time
+                child.reason = Reason.DEADLINE  # ended by itself, but too late
             own_s = max(cpu_s, now - child.began - child.waited_s)
             records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
             self._send(records)
-        for scratch in scratches:  # nobody waits for this
+        for scratch in scratches:  # after sending, so that the trainer does not wait
             self._root.give_back(scratch)
         if self._root.used and not self._cleaner:
             self._clean()
 
     def _clean(self) -> None:
-        """Have a process of its own remove what programs left: nobody has to wait for another's files."""
+        """Remove the files of programs in a separate process, so that other programs do not wait."""
         try:
             pid = os.fork()
-        except OSError:  # no process can be had now: at the end of the next program
+        except OSError:  # no process is available: retried at the end of the next program
             return
         if pid == 0:
             try:
@@ -335,13 +335,13 @@ class _Zygote:
         self._root.used.clear()
 
     def _note_failures(self) -> None:
-        """Only a child that has not started its program can write to this pipe: eight bytes, its number."""
+        """Read the numbers of unconfined children; only a child that has not started its program can write them."""
         with contextlib.suppress(BlockingIOError):
             while number := int.from_bytes(os.read(self._failure, 8), "little"):
                 self._by_number[number].reason = Reason.NOT_CONFINED
 
     def _send(self, records: bytes) -> None:
-        """Send records; the rest is kept for later, because a zygote must not wait for the trainer."""
+        """Send records; keep the rest for later, because a zygote must not wait for the trainer."""
         self._outbox += records
         try:
             while self._outbox:
@@ -351,9 +351,9 @@ class _Zygote:
             pass
 
     def _watch(self) -> float | None:
-        """Check the times of all children that are due, and look at one; returns milliseconds until the next is.
+        """Check the times of all due children and the disk of one; return milliseconds until the next check.
 
-        None: there is nothing to wait for.
+        None: no check is pending.
         """
         now, due = time.monotonic(), math.inf
         first: _Forked | None = None
@@ -374,7 +374,7 @@ class _Zygote:
         return None if due == math.inf else max(0.0, (due - time.monotonic()) * 1000)
 
     def _check(self, child: _Forked, now: float) -> None:
-        if child.reason == Reason.DEADLINE:  # it has had the soft signal
+        if child.reason == Reason.DEADLINE:  # the soft signal was sent
             child.leave()
             os.kill(child.pid, signal.SIGKILL)
             return
@@ -388,7 +388,7 @@ class _Zygote:
             child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
     def _note_wait(self, child: _Forked) -> bool:
-        """Move its deadline by the seconds in which it had no core. Returns whether it may lack one now."""
+        """Extend a child's deadline by its seconds without a core; return whether it may lack one now."""
         _, waited_s, is_ready = self._run_queue(child.pid)
         child.waited_s = max(child.waited_s, waited_s - child.waited_before)
         child.deadline = child.began + child.limit_s + child.waited_s
@@ -396,9 +396,9 @@ class _Zygote:
 
     def _look(self, child: _Forked, now: float) -> None:
         self._note_wait(child)
-        if too_much := self._excess(child.pid, child.scratch):
+        if reason := self._excess(child.pid, child.scratch):
             child.leave()
-            child.reason = too_much
+            child.reason = reason
             os.kill(child.pid, signal.SIGKILL)
             return
         if not child.announced:

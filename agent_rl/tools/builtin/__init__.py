@@ -1,6 +1,6 @@
 """The built-in tools and toolsets: the public module `x.py` has the class of the tool `x`, `_x` its internals.
 
-They know the contract of tools, the sandbox and outgoing calls; they must not know rewards, agents or verl.
+They may import the tool contract, the sandbox and the remote client, but not rewards, agents or verl.
 """
 
 import importlib
@@ -11,11 +11,11 @@ __all__ = ["built_in_class", "built_in_names"]
 
 
 def built_in_names() -> list[str]:
-    """The names that a tool file can use without a `class_name`; nothing is imported for them."""
+    """Return the names that a tool file can use without a `class_name`, without importing the tools."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
 
 
 def built_in_class(name: str) -> Any:
-    """The `Tool` or `Toolset` of one of `built_in_names`."""
+    """Return the `Tool` or `Toolset` class of one of `built_in_names`."""
     module = importlib.import_module(f"{__name__}.{name}")
-    return next(found for found in vars(module).values() if isinstance(found, type) and vars(found).get("name") == name)
+    return next(value for value in vars(module).values() if isinstance(value, type) and vars(value).get("name") == name)

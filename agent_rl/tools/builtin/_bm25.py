@@ -6,11 +6,11 @@
 
 A line of the corpus is `{"id", "title", "text"}` or, as in Search-R1, `{"id", "contents"}` with the title in the first
 line of the contents; `id` and `title` may be missing. Words are compared without case and accents; scripts that are
-written without spaces are cut into pairs of characters. There is no stemming: `city` does not find `cities`.
+written without spaces are split into pairs of characters. There is no stemming: `city` does not find `cities`.
 
-Building takes about 50 bytes of memory a token, so 5 GB for a million passages of 100 words; for more than some
-millions let `search` use a retrieval server. What this does not promise: to notice a corpus that is changed while it is
-in use; a changed corpus gets a new index at the next start, and the old one stays until it is deleted.
+Building takes about 50 bytes of memory per token, so 5 GB for a million passages of 100 words; for more than a
+few millions let `search` use a retrieval server. Changes to a corpus in use go unnoticed; a changed corpus gets a new
+index at the next start, and the old index stays until you delete it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from filelock import FileLock
 __all__ = ["Bm25Index", "Hit", "open_index", "read_document", "tokenize"]
 
 K1, B = 1.2, 0.75
-_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # of the index; another one is built when it changes
+_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # of the index; a change of it rebuilds the index
 _OFFSETS = "offsets.npy"
 _STOPWORDS = frozenset(STOPWORDS_EN)
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]")
-"""Latin, Greek and Cyrillic ones, and the vowel points of Hebrew and Arabic."""
+"""Accents of Latin, Greek and Cyrillic, and the vowel points of Hebrew and Arabic."""
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 """Thai, Lao, Burmese, Khmer, kana, Han and Hangul."""
 _MARKS = "\u0900-\u0963\u0966-\u0dff"  # vowel signs of Indic scripts, which \w does not match
@@ -50,16 +50,16 @@ _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}_])[\w{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]{{2,}}")
 
 logger = logging.getLogger(__name__)
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets itself to DEBUG, and would log every empty query
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # its own level is DEBUG, which logs every empty query
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One document that was found."""
+    """One search result."""
 
     id: str
     title: str
-    """Empty when the document has none."""
+    """The document's title, or empty."""
     text: str
     score: float
 
@@ -69,7 +69,7 @@ class Bm25Index:
 
     Args:
         corpus: the JSONL file.
-        folder: its index, as `open_index` builds it.
+        folder: the index that `open_index` built.
     """
 
     def __init__(self, corpus: Path, folder: Path) -> None:
@@ -82,7 +82,7 @@ class Bm25Index:
         return len(self._offsets)
 
     def search(self, query: str, top_k: int) -> list[Hit]:
-        """The documents that share a word with the query, at most `top_k`, best first."""
+        """Return at most `top_k` documents that share a word with the query, best first."""
         words = tokenize(query)
         ids = self._bm25.get_tokens_ids([word for word in words if word not in _STOPWORDS] or words)
         if not ids:
@@ -102,21 +102,21 @@ class Bm25Index:
 
 
 def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Index:
-    """The index of a corpus, built first if it has none yet; other processes that want it meanwhile wait.
+    """Open the index of a corpus, and build it first if necessary, while other processes wait for it.
 
     Args:
         corpus: the JSONL file.
-        folder: where indexes are kept; None: beside the corpus, or in the user's cache if that cannot be written.
+        folder: folder for indexes; None: the corpus's folder, or the user's cache if that is not writable.
 
     Raises:
-        ValueError: the corpus cannot be read; the text names file and line.
+        ValueError: the corpus cannot be read; the message names file and line.
     """
     corpus = Path(corpus).expanduser().resolve()
     if not corpus.is_file():
         raise ValueError(f"there is no file {corpus}")
     stat = corpus.stat()
     key = hashlib.sha256(f"{corpus} {stat.st_size} {stat.st_mtime_ns} {_FORMAT}".encode()).hexdigest()[:16]
-    parent = Path(folder).expanduser() if folder is not None else _place_beside(corpus)
+    parent = Path(folder).expanduser() if folder is not None else _default_folder(corpus)
     target = parent / f"{corpus.name}.bm25-{key}"
     if not target.is_dir():
         parent.mkdir(parents=True, exist_ok=True)
@@ -127,10 +127,10 @@ def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Inde
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text as the index knows them."""
+    """Split a text into words as the index does."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    # accents off; decomposed Hangul and kana are composed again
+    # remove accents, then recompose Hangul and kana
     text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
     words: list[str] = []
     for word in _TOKEN.findall(text.casefold()):
@@ -142,14 +142,14 @@ def tokenize(text: str) -> list[str]:
 
 
 def read_document(row: Any, number: int) -> tuple[str, str, str]:
-    """Id, title and text of one line of a corpus, or of one document of a retrieval server.
+    """Return the id, title and text of a corpus line, or of a retrieval server's document.
 
     Args:
         row: the parsed JSON.
-        number: the id of a document without one.
+        number: id for a document that has no id.
 
     Raises:
-        ValueError: it has no text.
+        ValueError: the document has no text.
     """
     text = (row.get("contents") or row.get("text")) if isinstance(row, dict) else None
     if not isinstance(text, str):
@@ -160,15 +160,15 @@ def read_document(row: Any, number: int) -> tuple[str, str, str]:
     return str(row.get("id", number)), title.strip(), text.strip()
 
 
-def _place_beside(corpus: Path) -> Path:
+def _default_folder(corpus: Path) -> Path:
     if os.access(corpus.parent, os.W_OK):
         return corpus.parent
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "agent_rl" / "search"
 
 
 def _build(corpus: Path, target: Path) -> None:
-    """Written beside `target` and then renamed, so that no process opens an incomplete index."""
-    logger.info("building the search index of %s, once", corpus)
+    """Build the index in a temporary folder and rename it, so that no process opens an incomplete index."""
+    logger.info("building the search index of %s (only once)", corpus)
     numbers: dict[str, int] = {}
     documents: list[list[int]] = []
     offsets: list[int] = []
@@ -180,7 +180,7 @@ def _build(corpus: Path, target: Path) -> None:
         offsets.append(offset)
         documents.append([numbers.setdefault(word, len(numbers)) for word in tokenize(f"{title}\n{text}")])
     if not numbers:
-        raise ValueError(f"{corpus} holds no document with a word in it")
+        raise ValueError(f"{corpus} has no document with a word in it")
     bm25 = bm25s.BM25(k1=K1, b=B)
     bm25.index(bm25s.tokenization.Tokenized(ids=documents, vocab=numbers), show_progress=False)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -191,13 +191,13 @@ def _build(corpus: Path, target: Path) -> None:
         building.rename(target)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
-        if not target.is_dir():  # it is there when the lock does not work on this file system
+        if not target.is_dir():  # exists if locks do not work on this file system
             raise
     logger.info("%s: %d documents, %d words", target, len(offsets), len(numbers))
 
 
 def _lines(corpus: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Line number from 1, byte offset and content of every line that is not blank."""
+    """Yield the number from 1, the byte offset and the content of every non-blank line."""
     offset = 0
     with open(corpus, "rb") as file:
         for number, line in enumerate(file, 1):

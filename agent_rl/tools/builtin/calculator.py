@@ -1,7 +1,7 @@
 """`calculator`: exact arithmetic for word problems, written the way people and models write it.
 
-Nothing is evaluated as Python: `_calculator.parser` reads the expression and `_calculator.values` computes it on
-fractions, so 0.1+0.2 is 0.3. Both bound time and size; an expression beyond a bound gets an error that says so.
+Nothing is evaluated as Python: `_calculator.parser` reads the expression and `_calculator.values` computes it with
+fractions, so 0.1+0.2 is 0.3. Both limit time and size; an expression beyond a limit gets an error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agent_rl.tools.builtin._calculator.values import too_large
 __all__ = ["Calculator", "calculate"]
 
 SIGNIFICANT_DIGITS = 12
-"""Digits of a result that is not an integer or a short decimal."""
+"""Significant digits of a result that is neither an integer nor a short decimal."""
 MAX_RESULT_DIGITS = 1000
 MAX_DECIMALS = 50
-"""Longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
+"""Maximum decimal places; longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
 
 
 class Calculator(Tool):
-    """Evaluates one expression; keeps no state."""
+    """Evaluates one expression per call; has no state."""
 
     name = "calculator"
     Config = ToolConfig
@@ -41,27 +41,27 @@ class Calculator(Tool):
     }
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """`calculate`; not in a thread, which would cost more than the computation."""
+        """Run `calculate` on the event loop, because a thread would cost more than the computation."""
         return calculate(arguments["expression"])
 
 
 def calculate(expression: str) -> str:
-    """The value of `expression` as text.
+    """Return the value of `expression` as text.
 
     Integers and decimals of at most `MAX_DECIMALS` places are exact; everything else is rounded to 12 significant
     digits (a fraction above 1 has at least 6 decimals).
 
     Raises:
-        ToolError: for anything that has no value, with a text for the policy.
+        ToolError: the expression has no value; the policy reads the text.
     """
     value = evaluate(expression)
     return _show_exact(value) if isinstance(value, Fraction) else _show_float(value)
 
 
 def _show_exact(value: Fraction) -> str:
-    """By way of Decimal, because a fraction may be far beyond what a float can hold."""
+    """Format with Decimal, because a fraction may exceed the range of a float."""
     whole = abs(value.numerator) // value.denominator
-    if whole.bit_length() > MAX_RESULT_DIGITS * 3.33:  # before str(), which takes quadratic time and has its own limit
+    if whole.bit_length() > MAX_RESULT_DIGITS * 3.33:  # checked before str(), which is quadratic and has its own limit
         raise too_large()
     digits = len(str(whole)) if whole else 0
     is_short = 10**MAX_DECIMALS % value.denominator == 0

@@ -1,13 +1,13 @@
-"""`check_answer`: checks an answer before the policy gives it as the final one; each check has a step reward.
+"""`check_answer`: checks an answer before the policy submits it; each check has a step reward.
 
     tools:
       - name: check_answer
         config: {scorer: agent_rl.rewards.scorers.math.numeric.numeric_match}
 
 The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row gives the ground truth as
-`extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. A better answer than any before is rewarded by the
-improvement times `improvement_reward`, an answer that was checked before costs `repeat_penalty`, and one that is
-no better costs `stall_penalty`. The tool tells the policy the verdict: a policy that may check without end can guess.
+`extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. An answer better than all earlier ones earns the
+improvement times `improvement_reward`, a repeated answer costs `repeat_penalty`, and any other costs `stall_penalty`.
+The policy sees the verdict, so without `max_checks` it can guess until it is right.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class CheckAnswerConfig(ToolConfig):
     repeat_penalty: float = Field(default=0.05, ge=0)
     stall_penalty: float = Field(default=0.0, ge=0)
     max_checks: int | None = Field(default=None, ge=1)
-    """Checks in one trajectory; null: no limit."""
+    """Maximum checks in one trajectory; null: no limit."""
 
 
 class CheckAnswer(Tool):
-    """Remembers the answers of this trajectory and the best score among them."""
+    """Remembers this trajectory's answers and their best score."""
 
     name = "check_answer"
     Config = CheckAnswerConfig
@@ -54,11 +54,11 @@ class CheckAnswer(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys, and a scorer that cannot be found."""
+        """Raise ConfigError for unknown keys, or a scorer that does not exist."""
         _scorer(validated(CheckAnswerConfig, config).scorer)
 
     async def start(self) -> None:
-        """Take the ground truth from the row."""
+        """Read the ground truth from the row."""
         if "ground_truth" not in self.create_kwargs:
             raise FatalError(
                 f"the row has no extra_info.tools_kwargs.{self.name}.create_kwargs.ground_truth. "
@@ -70,7 +70,7 @@ class CheckAnswer(Tool):
         self.best = 0.0
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
-        """The verdict and what it is worth."""
+        """Return the verdict and its reward."""
         limit = self.settings.max_checks
         if limit is not None and self.checks >= limit:
             return ToolOutput(f"All {limit} checks are used up. Give your final answer.", 0.0)
@@ -96,9 +96,9 @@ class CheckAnswer(Tool):
 
 
 def _scorer(path: str) -> Callable[[str, Any], float]:
-    found: Any = find_object(path, Place("scorer"))
-    if not callable(found):
-        problem = f"{path!r} is a {type(found).__name__}, not a function"
+    target: Any = find_object(path, Place("scorer"))
+    if not callable(target):
+        problem = f"{path!r} is a {type(target).__name__}, not a function"
         raise ConfigError("scorer", problem, "Name a function (answer, ground_truth) -> float")
-    scorer: Callable[[str, Any], float] = found
+    scorer: Callable[[str, Any], float] = target
     return scorer

@@ -7,8 +7,8 @@
           allow_hosts: [api.example.com]    # default: the base_url's host; also for redirects
           auth: {type: bearer, env: EXAMPLE_API_KEY}  # or header, query (with `name`), basic (env: user:password)
           headers: {Accept: application/json}
-          timeout_s: 10                     # of one attempt; total_s, attempts: of all of them
-          max_concurrent: 16                # requests at once in a process; rate_per_s; max_bytes of an answer
+          timeout_s: 10                     # of one attempt; total_s and attempts limit all of them
+          max_concurrent: 16                # concurrent requests per process; see also rate_per_s, max_bytes
           endpoints:
             - name: get_weather
               description: The weather in a city.
@@ -19,14 +19,13 @@
               response: {select: data.items, max_items: 5}
               idempotent: true
 
-`places` says where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
-there when that is another one. Default: path when the path names it, query for GET and DELETE, else body. `idempotent`
-(default: for GET, HEAD and OPTIONS) says that a call may be sent twice; `reusable: true` that its answer never changes,
-whatever was called before, so that a repeated call is answered by the earlier result.
+`places` sets where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
+there if that differs. Default: path if the path names it, query for GET and DELETE, else body. `idempotent` (default:
+for GET, HEAD and OPTIONS) means that a call may be sent twice; `reusable: true` that its answer never changes, so
+that a repeated call gets the earlier result.
 
-The policy reads a 4xx as an error; a 429, a 5xx and trouble with the connection leave the trajectory unscored once the
-attempts are spent, and so does a 401 when the entry has `auth`. What this does not promise: that what an allowed host
-answers is harmless.
+The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
+attempt, and so does a 401 if the entry has `auth`. Answers of an allowed host are not checked for harmful content.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from agent_rl.tools.truncation import shortened
 __all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
 
 MAX_ERROR_CHARS = 1000
-"""Characters of a refusal's body that the policy is shown."""
+"""Maximum characters of an error response's body that the policy sees."""
 
 
 class _HttpConfig(HttpConnection):
@@ -62,14 +61,14 @@ class _HttpToolConfig(HttpConnection):
     request: HttpRequest
 
     def model_post_init(self, _: object) -> None:
-        """Refuse what cannot be sent, and a key that is not in the environment."""
+        """Raise an error for a request that cannot be sent, or a key that is not in the environment."""
         service = connect(self)
         with Place("request").around():
             check_request(self.request, service.taken)
 
 
 class HttpTool(Tool):
-    """One endpoint; `Http.tools` makes its config, which has `request` instead of `endpoints`."""
+    """One endpoint; `Http.tools` creates its config, with `request` instead of `endpoints`."""
 
     Config = _HttpToolConfig
     settings: _HttpToolConfig
@@ -80,7 +79,7 @@ class HttpTool(Tool):
         await self.scope.get(self._service.remote, lambda: self._service.remote)
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Send one request and show its answer."""
+        """Send one request and return its answer."""
         service, request = self._service, self.settings.request
         try:
             path, parts = build(request, arguments)
@@ -93,17 +92,17 @@ class HttpTool(Tool):
         if response.status == 401 and service.has_auth:
             raise RemoteError(response.host, "the credentials of the configuration were refused", 401)
         if not response.ok:
-            raise ToolError(_refusal(response, service.secrets))
+            raise ToolError(_error_text(response, service.secrets))
         text = _show(response, request.response)
         text = service.secrets.hide(text, cut=response.truncated)
         return f"{text}\n(cut after {len(response.content)} bytes)" if response.truncated else text
 
 
 class IdempotentHttpTool(HttpTool):
-    """An endpoint that may be called repeatedly."""
+    """An endpoint whose calls may be sent twice."""
 
     idempotent = True
-    retries = 0  # `Remote` has its own
+    retries = 0  # `Remote` retries by itself
 
 
 class Http(Toolset):
@@ -113,7 +112,7 @@ class Http(Toolset):
 
     @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
-        """One tool for each endpoint."""
+        """Return one tool per endpoint."""
         parsed = validated(_HttpConfig, config)
         connect(parsed)
         connection = {key: value for key, value in config.items() if key != "endpoints"}
@@ -125,14 +124,14 @@ class Http(Toolset):
 
 
 def _show(response: Response, rule: ResponseRule) -> str:
-    """What the policy reads of a body: JSON on one line, text as it is, anything else by its type and size."""
+    """Format a body for the policy: JSON on one line, text unchanged, anything else as its type and size."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not response.content:
         return f"[{_status(response)}, no content]"
     if kind.endswith("json") or not kind:
         try:
             return _show_json(json.loads(response.content), rule)
-        except (ValueError, RecursionError):  # cut, or not JSON after all
+        except (ValueError, RecursionError):  # truncated, or not JSON
             pass
     textual = kind.startswith("text/") or kind.endswith(("json", "xml", "javascript", "x-www-form-urlencoded"))
     if (textual or not kind) and b"\0" not in response.content:
@@ -150,7 +149,7 @@ def _show_json(value: Any, rule: ResponseRule) -> str:
 
 
 def _selected(value: Any, path: str) -> Any:
-    """The part at the path; all of it when there is no such part, since the answer is then of another kind."""
+    """Return the part of `value` at the path, or all of `value` if the path does not exist in it."""
     part = value
     for name in path.split(".") if path else []:
         if isinstance(part, dict) and name in part:
@@ -162,7 +161,7 @@ def _selected(value: Any, path: str) -> Any:
     return part
 
 
-def _refusal(response: Response, secrets: Secrets) -> str:
+def _error_text(response: Response, secrets: Secrets) -> str:
     if 300 <= response.status < 400:
         return f"{_status(response)}: a redirect that is not followed"
     body = secrets.hide(_show(response, ResponseRule()), cut=response.truncated) if response.content else ""
@@ -172,12 +171,12 @@ def _refusal(response: Response, secrets: Secrets) -> str:
 def _status(response: Response) -> str:
     try:
         return f"HTTP {response.status} {HTTPStatus(response.status).phrase}"
-    except ValueError:  # not in the registry
+    except ValueError:  # an unregistered status code
         return f"HTTP {response.status}"
 
 
 def _spec(endpoint: HttpEndpoint, parsed: HttpConnection, connection: Mapping[str, Any]) -> ToolSpec:
-    """The tool of an endpoint. Its time is enough for one that waits for its turn behind another that fails."""
+    """Return the tool of an endpoint. Its time limit allows for waiting behind another request that fails."""
     request = endpoint.request(connect(parsed).taken)
     cls = IdempotentHttpTool if request.repeatable else HttpTool
     parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}

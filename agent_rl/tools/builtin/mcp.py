@@ -4,29 +4,29 @@
       - name: mcp
         config:
           command: [python, my_server.py]         # a child process (stdio); or  url: http://host:port/mcp
-          env: {MODE: train}                      # for the child, beside PATH, HOME, SHELL, TERM and the user's name
-          env_from: [SEARCH_KEY]                  # passed on from the worker's environment; secrets go this way only
-          headers_from: {Authorization: MY_TOKEN} # url: header -> the environment variable with its whole value
-          include: [search, "read_*"]             # the server's names; default: all
+          env: {MODE: train}                      # for the child, added to PATH, HOME, SHELL, TERM and the user
+          env_from: [SEARCH_KEY]                  # copied from the worker's environment; use it for secrets
+          headers_from: {Authorization: MY_TOKEN} # with url: header -> environment variable with its value
+          include: [search, "read_*"]             # names on the server; default: all
           exclude: [delete_*]
-          prefix: fs_                             # in front of each name, against collisions
+          prefix: fs_                             # prefix of each name, to avoid collisions
           session: trajectory                     # or shared: one session for all trajectories of a worker process
           connect_timeout_s: 10                   # keep it below timeout_s
-        timeout_s: 20                             # of one call; the first one of a session also connects
+        timeout_s: 20                             # of one call; a session's first call also connects
 
 The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
-Where a name has characters that a tool's name cannot have, they become `_`, and the description gives the server's
-name. Only a tool that the server annotates as read-only or idempotent is repeated when the infrastructure fails. The
-hint does not promise that its answers never change: where you know that, write `reusable: true` beside `config`, and
-equal calls are answered by the earlier result.
+Characters that a tool's name cannot have become `_`, and the description then contains the server's name. Only tools
+that the server annotates as read-only or idempotent are retried after an infrastructure failure. These annotations do
+not say that answers never change: if you know that, write `reusable: true` next to `config`, and equal calls get the
+earlier result.
 
-With `command` and `session: trajectory` each trajectory has a process of its own (a Python server: about 70 MiB and
-0.7 s of CPU), and loses its state when that process ends: it is not scored. A call that finds a shared session lost is
-not scored either, unless it may be repeated; the next one opens the session again.
+With `command` and `session: trajectory` each trajectory has its own process (a Python server: about 70 MiB and 0.7 s of
+CPU); if that process ends, the trajectory is not scored. A lost shared session leaves the calling trajectory unscored
+too, unless the call may be repeated; the next call reopens the session.
 
-Of a result the policy gets the text, structured content as JSON where there is no text, and a placeholder such as
-`[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (of 8 characters or more) that
-come back in a result or an error are replaced by `***`.
+The policy gets a result's text, its structured content as JSON if there is no text, and a placeholder such as
+`[image/png, 1234 bytes]` for everything else. Values from `env_from` and `headers_from` (8 characters or more) that
+appear in a result or an error are replaced by `***`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # the SDK takes 0.7 s to import
 __all__ = ["IdempotentMcpTool", "Mcp", "McpTool"]
 
 MAX_RESULT_CHARS = 100_000
-"""Characters of a result that are kept; the middle of a longer one is cut."""
+"""Maximum characters of a result; the middle of a longer one is cut."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -71,7 +71,7 @@ class McpToolConfig(McpServer):
     """The config of a single tool, as `agent-rl tools expand` writes it."""
 
     tool: str
-    """Its name on the server."""
+    """The tool's name on the server."""
 
 
 class Mcp(Toolset):
@@ -81,7 +81,7 @@ class Mcp(Toolset):
 
     @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
-        """Ask the server.
+        """Return the tools that the server lists.
 
         Raises:
             ConfigError: the server cannot be reached, or a pattern matches nothing.
@@ -106,7 +106,7 @@ class McpTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> str:
         """Call the tool on the server."""
-        try:  # the SDK would end the session over it
+        try:  # the SDK would end the session on such an error
             json.dumps(arguments, ensure_ascii=False).encode()
         except ValueError:
             raise ToolError("the arguments hold half a character (a lone surrogate); write them again") from None
@@ -134,7 +134,7 @@ class IdempotentMcpTool(McpTool):
 
 
 def render(result: CallToolResult) -> str:
-    """What the policy reads of a result."""
+    """Format a result for the policy."""
     parts = [_block(block) for block in result.content]
     if not any(block.type == "text" for block in result.content) and result.structured_content is not None:
         parts.insert(0, json.dumps(result.structured_content, ensure_ascii=False))
@@ -167,13 +167,13 @@ def _choose(offered: Sequence[str], include: Iterable[str] | None, exclude: Iter
 
 
 def _matches(offered: Sequence[str], patterns: Iterable[str], key: str) -> set[str]:
-    found: set[str] = set()
+    matches: set[str] = set()
     for pattern in patterns:
         matching = {name for name in offered if fnmatchcase(name, pattern)}
         if not matching:
             raise ConfigError(key, f"{pattern!r} matches none of the server's tools", did_you_mean(pattern, offered))
-        found |= matching
-    return found
+        matches |= matching
+    return matches
 
 
 def _spec(tool: RemoteTool, prefix: str, config: Mapping[str, Any]) -> ToolSpec:
@@ -188,7 +188,7 @@ def _spec(tool: RemoteTool, prefix: str, config: Mapping[str, Any]) -> ToolSpec:
 
 
 def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The server's schema with what the loader requires; its dialect is dropped, because all are read as 2020-12."""
+    """Complete the server's schema for the loader; its dialect is dropped, because all are read as 2020-12."""
     properties = {name: {} if value is True else value for name, value in (schema.get("properties") or {}).items()}
     for name in schema.get("required") or []:
         properties.setdefault(name, {})

@@ -5,8 +5,8 @@
         config: {mode: session, timeout_s: 10, packages: [numpy, sympy]}
 
 In mode `session` variables survive from one call of a trajectory to the next, as in a notebook; in mode `stateless`
-each call is a program of its own. Either way nothing is shared between trajectories. `timeout_s` and `memory_mb` bound
-one call; the entry's `max_concurrency` bounds the calls that run at once in a worker process (default: its cores).
+each call is a separate program. Trajectories share nothing in either mode. `timeout_s` and `memory_mb` limit one call;
+the entry's `max_concurrency` limits concurrent calls in a worker process (default: its number of cores).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from agent_rl.tools.truncation import shortened
 
 __all__ = ["Python", "PythonConfig"]
 
-_MAX_ERROR_CHARS = 2000  # of standard error
+_MAX_ERROR_CHARS = 2000  # characters of standard error
 _FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _LIBRARY_FRAME = re.compile(r'^  File "(?!<).*\n(?:    .*\n|  \[.*\n)*', re.MULTILINE)
 _REMARK = "sandbox: "
@@ -46,13 +46,13 @@ class PythonConfig(ToolConfig):
 
     mode: Literal["session", "stateless"] = "session"
     timeout_s: float = Field(default=10.0, gt=0, le=300)
-    """Seconds for the code of one call, those of waiting for a core not counted."""
+    """Time limit for the code of one call, in seconds, excluding time spent waiting for a core."""
     memory_mb: int = Field(default=512, ge=16)
-    """MiB for one trajectory's process."""
+    """Memory limit of one trajectory's process, in MiB."""
     packages: tuple[str, ...] = ("numpy", "sympy")
-    """Installed distributions that the code may import, beside the standard library."""
+    """Installed distributions that the code may import, in addition to the standard library."""
     unsafe: bool = False
-    """Run code even where the machine offers no isolation."""
+    """Whether to run code even if the machine offers no isolation."""
 
 
 class Python(Tool):
@@ -76,11 +76,11 @@ class Python(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys, values out of range, and packages that are not installed."""
+        """Raise ConfigError for unknown keys, values out of range, and packages that are not installed."""
         PythonSandbox(packages=validated(PythonConfig, config).packages)
 
     async def start(self) -> None:
-        """Find the worker's sandbox; a session's process starts with the first call."""
+        """Get the worker's sandbox; a session's process starts with the first call."""
         settings = self.settings
         self.sandbox = await shared_sandbox(
             packages=settings.packages, max_concurrency=UNBOUNDED, unsafe=settings.unsafe
@@ -90,7 +90,7 @@ class Python(Tool):
             await self.session.__aenter__()
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """What the code printed, and the value of its final expression."""
+        """Run the code; return its output and the value of its final expression."""
         code = unfenced(arguments["code"])
         if self.session is not None:
             execution = await self.session.run(code, show_last=True)
@@ -100,8 +100,8 @@ class Python(Tool):
         raise_if_not_run(execution, "tools.python.config.unsafe")
         errors = _Errors(execution.stderr)
         if execution.status == ExecutionStatus.OK:
-            shown = "\n".join(part for part in (execution.stdout.rstrip(), errors.text) if part)
-            return errors.lost + (shown or "(no output: print what you want to see)")
+            text = "\n".join(part for part in (execution.stdout.rstrip(), errors.text) if part)
+            return errors.lost + (text or "(no output: print what you want to see)")
         raise self._failure(execution, errors)
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class Python(Tool):
             await self.session.__aexit__()
 
     def _failure(self, execution: Execution, errors: _Errors) -> ToolError | ToolTimeoutError:
-        """The error for a program that did not end well: what happened, what it printed, where it happened."""
+        """Return the error of a failed program: what happened, what it printed, where it happened."""
         what, where = errors.exception or (f"the code ended with exit code {execution.exit_code}", errors.text)
         limits = {
             ExecutionStatus.TIMEOUT: f"the code was stopped: it did not finish within {self.settings.timeout_s:g} s",
@@ -118,7 +118,7 @@ class Python(Tool):
             ExecutionStatus.MEMORY: f"MemoryError: the code needs more than {self.settings.memory_mb} MiB",
         }
         parts = [errors.lost + (limits.get(execution.status) or errors.remark or what)]
-        if errors.remark and self.session is not None:  # the sandbox's remark comes with the end of the process
+        if errors.remark and self.session is not None:  # the sandbox adds a remark when it ends the process
             parts.append("All variables are lost; define them again.")
         if execution.stdout.strip():
             parts.append(f"Output until then:\n{shortened(execution.stdout.rstrip(), _MAX_ERROR_CHARS)}")
@@ -129,12 +129,12 @@ class Python(Tool):
 
 
 class _Errors:
-    """Standard error, sorted.
+    """Standard error, split into its parts.
 
     Attributes:
-        lost: a sentence about variables that were lost before this call, or "".
-        remark: the sandbox's sentence on how it ended the program, or "".
-        text: what the program wrote, without tracebacks' frames that are not the policy's own code.
+        lost: sentence about variables that were lost before this call, or "".
+        remark: the sandbox's remark on why it ended the program, or "".
+        text: the program's own text, without traceback frames of library code.
     """
 
     def __init__(self, stderr: str) -> None:
@@ -150,7 +150,7 @@ class _Errors:
 
     @property
     def exception(self) -> tuple[str, str] | None:
-        """The text of the exception that ended the program, and the lines above it; None when there was none."""
+        """The text of the exception that ended the program and the lines above it; None if it raised none."""
         lines = self.text.split("\n")
         above = max((number for number, line in enumerate(lines, 1) if line.startswith("  ")), default=0)
         if '  File "<' not in self.text or above == len(lines):
@@ -160,7 +160,7 @@ class _Errors:
 
 
 def unfenced(code: str) -> str:
-    """The code without the Markdown fences that models often put around it."""
+    """Remove the Markdown fences that models often put around code."""
     if not code.lstrip().startswith("```"):
         return code
     return "\n".join(_FENCED.findall(code)) or code

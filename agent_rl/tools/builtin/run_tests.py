@@ -5,8 +5,8 @@
         config: {timeout_s: 5}
 
 The row has the tests as `extra_info.tools_kwargs.run_tests.create_kwargs.tests`, in a form that
-`agent_rl.sandbox.read_cases` reads. The policy is shown which tests fail, what its program gave and what was expected;
-the tests that grade the answer are others, and are not here.
+`agent_rl.sandbox.read_cases` reads. The policy sees which tests fail, its program's results and the expected ones. The
+tests that grade the answer are separate, and this tool never sees them.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from agent_rl.tools.truncation import shortened
 
 __all__ = ["RunTests", "RunTestsConfig"]
 
-_MAX_CHARS = 300  # of an input and of what is expected
+_MAX_CHARS = 300  # of an input, and of an expected value
 
 
 class RunTestsConfig(ToolConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=5.0, gt=0, le=300)
-    """Seconds of one test, those of waiting for a core not counted."""
+    """Time limit of one test, in seconds, excluding time spent waiting for a core."""
     total_timeout_s: float = Field(default=30.0, gt=0)
-    """Seconds of all tests of a call, as if it had all places of the sandbox to itself."""
+    """Time limit of all tests of a call, in seconds, computed as if no other program used the sandbox."""
     memory_mb: int = Field(default=512, ge=16)
-    """MiB for one test."""
+    """Memory limit of one test, in MiB."""
     max_failures: int = Field(default=3, ge=1)
-    """Failed tests that are shown."""
+    """Maximum number of failed tests that the policy sees."""
     packages: tuple[str, ...] = ("numpy", "sympy")
-    """Installed distributions that the program may import, beside the standard library."""
+    """Installed distributions that the program may import, in addition to the standard library."""
     unsafe: bool = False
-    """Run programs even where the machine offers no isolation."""
+    """Whether to run programs even if the machine offers no isolation."""
 
 
 class RunTests(Tool):
-    """The visible tests of one row; keeps no state."""
+    """Runs the visible tests of one row; has no state."""
 
     name = "run_tests"
     Config = RunTestsConfig
     settings: RunTestsConfig
     idempotent = True
     max_concurrency = TOOL_CONCURRENCY
-    timeout_s = 3600.0  # waiting for places is in it
+    timeout_s = 3600.0  # includes waiting for places
     description = (
         "Run your program on the visible tests. You are shown which of them fail, what your program gave and what was "
         "expected. Other tests grade the answer."
@@ -64,7 +64,7 @@ class RunTests(Tool):
     }
 
     async def start(self) -> None:
-        """Read the row's tests, and find the worker's sandbox.
+        """Read the row's tests, and get the worker's sandbox.
 
         Raises:
             ConfigError: the row has no tests, or they cannot be read.
@@ -79,7 +79,7 @@ class RunTests(Tool):
         self.sandbox = await shared_sandbox(packages=settings.packages, unsafe=settings.unsafe)
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """How many tests are passed, and the first of those that are not."""
+        """Run the tests; return the number of passed ones and the first failures."""
         settings = self.settings
         report = await grade(
             unfenced(arguments["code"]),
@@ -89,7 +89,7 @@ class RunTests(Tool):
             memory_mb=settings.memory_mb,
             total_timeout_s=settings.total_timeout_s,
         )
-        failed = [_shown(case, result) for case, result in zip(self.cases, report.cases, strict=True)
+        failed = [_describe_failure(case, result) for case, result in zip(self.cases, report.cases, strict=True)
                   if not result.passed]  # fmt: skip
         lines = [f"{report.passed} of {report.total} tests passed.", *failed[: settings.max_failures]]
         if len(failed) > settings.max_failures:
@@ -97,10 +97,10 @@ class RunTests(Tool):
         return "\n".join(lines)
 
 
-def _shown(case: Case, result: CaseResult) -> str:
+def _describe_failure(case: Case, result: CaseResult) -> str:
     if isinstance(case, FunctionCase):
         arguments = [*map(repr, case.args), *(f"{name}={value!r}" for name, value in case.kwargs.items())]
-        asked = f"{case.function}({', '.join(arguments)})"
+        call = f"{case.function}({', '.join(arguments)})"
     else:
-        asked = f"input {case.stdin!r}"
-    return f"{shortened(asked, _MAX_CHARS)}: {result.reason}; expected {shortened(repr(case.expected), _MAX_CHARS)}"
+        call = f"input {case.stdin!r}"
+    return f"{shortened(call, _MAX_CHARS)}: {result.reason}; expected {shortened(repr(case.expected), _MAX_CHARS)}"

@@ -4,15 +4,14 @@
       - name: sandbox_fusion
         config:
           url: http://localhost:8080      # with or without /run_code
-          timeout_s: 10                   # seconds that the code may run
+          timeout_s: 10                   # time limit of the code, in seconds
           memory_limit_mb: 1024           # MiB; the keys are those of verl's reward.sandbox_fusion
-          max_concurrent: 64              # runs at one time, for each process
-          language: python                # any that the server knows; another one needs a `description` of its own
+          max_concurrent: 64              # concurrent runs per process
+          language: python                # one that the server supports; set `description` for another
 
-Every call is a new run and keeps no state. Code that fails or runs too long is the policy's
-mistake and answered with its output; a server that is down, overloaded or reports an error of its own leaves the
-trajectory unscored.
-What this does not promise: isolation, which is the server's. Without a server use `python`, which runs on this machine.
+Every call is a new run without state. If the code fails or runs too long, the policy gets its output and the error; a
+server that is down, overloaded or reports an internal error leaves the trajectory unscored.
+Isolation is up to the server. Without a server use `python`, which runs on this machine.
 """
 
 from __future__ import annotations
@@ -42,24 +41,24 @@ class SandboxFusionConfig(ToolConfig):
     url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """Address of the server, with or without /run_code."""
     timeout_s: float = Field(default=10.0, gt=0)
-    """Seconds that the code may run."""
+    """Time limit for running the code, in seconds."""
     compile_timeout_s: float = Field(default=10.0, gt=0)
-    """Seconds for compiling it, in languages that are compiled."""
+    """Time limit for compiling the code, in seconds."""
     memory_limit_mb: int = Field(default=1024, ge=1)
-    """MiB."""
+    """Memory limit of the code, in MiB."""
     max_concurrent: int = Field(default=64, ge=1)
-    """Runs at one time, for each process."""
+    """Maximum concurrent runs per process."""
     language: str = Field(default="python", min_length=1)
     attempts: int = Field(default=6, ge=1)
-    """Of reaching the server."""
+    """Maximum attempts to reach the server."""
     max_output_chars: int = Field(default=10_000, ge=1)
-    """Characters of the output, and of the errors, that the policy is shown."""
+    """Maximum characters of the output, and of the errors, that the policy sees."""
     api_key_env: str | None = None
     """Name of the environment variable that holds a bearer token."""
 
 
 class SandboxFusion(Tool):
-    """Runs one piece of code; keeps no state."""
+    """Runs one program per call; has no state."""
 
     name = "sandbox_fusion"
     Config = SandboxFusionConfig
@@ -71,20 +70,20 @@ class SandboxFusion(Tool):
         "required": ["code"],
     }
     timeout_s: ClassVar[float | None] = 600.0
-    """Above what the retries take, so that a slow server is not taken for the policy's mistake."""
+    """Longer than all retries together, so that a slow server does not count as the policy's mistake."""
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse what cannot work, without a request to the server."""
+        """Raise ConfigError for settings that cannot work, without a request to the server."""
         _remote(validated(SandboxFusionConfig, config))
 
     async def start(self) -> None:
-        """Use the process's connections."""
+        """Get the connections that this process shares."""
         remote = _remote(self.settings)
         self.remote = await self.scope.get(remote, lambda: remote)
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
-        """What the code prints."""
+        """Run the code and return its output."""
         code = arguments["code"]
         if len(code) > MAX_CODE_CHARS:
             raise ToolError(f"the code has {len(code)} characters; at most {MAX_CODE_CHARS} are run")
@@ -116,7 +115,7 @@ class SandboxFusion(Tool):
         raise ToolTimeoutError(text) if is_late else ToolError(text)
 
     def _output(self, result: FusionCommand) -> str:
-        """Output, then errors; of the errors the end is kept."""
+        """Return the output, then the errors; long errors keep their end."""
         limit = self.settings.max_output_chars
         output = truncate((result.stdout or "").rstrip(), limit, "middle")
         errors = truncate((result.stderr or "").rstrip(), limit, "left")

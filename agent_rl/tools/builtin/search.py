@@ -4,12 +4,12 @@
       - name: search
         config:
           corpus: data/wiki.jsonl         # {"id", "contents"} or {"id", "title", "text"} in each line; see `bm25`
-          index: /scratch/indexes         # optional: where the index is kept; else beside the corpus
-          top_k: 3                        # documents for one query; the policy may ask for fewer
+          index: /scratch/indexes         # optional: folder of the index; default: next to the corpus
+          top_k: 3                        # documents per query; the policy may request fewer
           max_chars_per_document: 2000
 
-The index is built once, when the tool file is loaded (100,000 passages: about 10 s), and shared by the processes of a
-node. With `url` instead of `corpus` a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
+The index is built once, when the tool file is loaded (100,000 passages: about 10 s), and all processes of a node share
+it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"queries", "topk", "return_scores"}:
 
         config:
           url: http://localhost:8000/retrieve
@@ -18,8 +18,7 @@ node. With `url` instead of `corpus` a server gets Search-R1's request, POST {"q
           timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
 
 Both answer with Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that does not
-answer leaves the trajectory unscored. What this does not promise: to keep what a document says from instructing the
-policy.
+answer leaves the trajectory unscored. Documents are not checked for instructions to the policy.
 """
 
 from __future__ import annotations
@@ -43,38 +42,38 @@ from agent_rl.tools.truncation import shortened
 __all__ = ["LocalSearchConfig", "RemoteSearchConfig", "Search"]
 
 MAX_QUERY_CHARS = 1000
-_MAX_ECHO = 200  # characters of a query or a title that an answer repeats
+_MAX_ECHO = 200  # characters of a query or a title in an answer
 
 _OPENING = threading.Lock()
 
 
-class _Shown(ToolConfig):
+class _ResultLimits(ToolConfig):
     top_k: int = Field(default=3, ge=1, le=100)
-    """Documents for one query, at most."""
+    """Maximum documents per query."""
     max_chars_per_document: int = Field(default=2000, ge=1)
-    """Characters of a document's text that the policy is shown."""
+    """Maximum characters of a document's text that the policy sees."""
 
 
-class LocalSearchConfig(_Shown):
+class LocalSearchConfig(_ResultLimits):
     """The entry's `config` with a corpus on this machine."""
 
     corpus: str
-    """JSONL file; a relative path starts from the working directory."""
+    """Path of the JSONL file, relative to the working directory."""
     index: str | None = None
-    """Folder in which indexes are kept; null: beside the corpus."""
+    """Folder of the indexes; null: the corpus's folder."""
 
 
-class RemoteSearchConfig(RemoteLimits, _Shown):
+class RemoteSearchConfig(RemoteLimits, _ResultLimits):
     """The entry's `config` with a retrieval server."""
 
     url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
-    """The whole address, usually ending with /retrieve."""
+    """Full address of the server, usually ending with /retrieve."""
     api_key_env: str | None = None
     """Name of the environment variable that holds a bearer token."""
 
 
 class Search(Tool):
-    """Answers one query; keeps no state of the trajectory."""
+    """Answers one query per call; has no state."""
 
     name = "search"
     description = "Search a collection of documents. Returns the passages that match the query best."
@@ -87,14 +86,14 @@ class Search(Tool):
         "required": ["query"],
     }
     timeout_s: ClassVar[float | None] = 300.0
-    """Above what the retries of a request take, so that a slow server is not taken for the policy's mistake."""
+    """Longer than all retries together, so that a slow server does not count as the policy's mistake."""
     idempotent: ClassVar[bool] = True
     reusable: ClassVar[bool] = True
-    retries: ClassVar[int] = 0  # `Remote` has its own
+    retries: ClassVar[int] = 0  # `Remote` retries by itself
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse what cannot work, and build the index if there is none yet."""
+        """Raise ConfigError for settings that cannot work, and build the index if necessary."""
         settings = _settings(config)
         if isinstance(settings, LocalSearchConfig):
             _index(settings)
@@ -102,7 +101,7 @@ class Search(Tool):
             _remote(settings)
 
     async def start(self) -> None:
-        """Use the process's index or connections."""
+        """Get the index or the connections that this process shares."""
         self.settings = _settings(self.config)
         if isinstance(self.settings, RemoteSearchConfig):
             remote = _remote(self.settings)
@@ -111,7 +110,7 @@ class Search(Tool):
         self.index = await asyncio.to_thread(_index, self.settings)
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
-        """The best documents for the query."""
+        """Return the best documents for the query."""
         query = _clean(arguments["query"])
         top_k = min(arguments.get("top_k", self.settings.top_k), self.settings.top_k)
         if isinstance(self.settings, LocalSearchConfig):
@@ -135,13 +134,13 @@ class Search(Tool):
 
 def _settings(config: Mapping[str, Any]) -> LocalSearchConfig | RemoteSearchConfig:
     if ("corpus" in config) == ("url" in config):
-        given = ", ".join(map(str, config)) or "none"
-        raise ConfigError("", f"expected either `corpus` or `url`, got {given}", "Write one of them")
+        keys = ", ".join(map(str, config)) or "none"
+        raise ConfigError("", f"expected either `corpus` or `url`, got {keys}", "Write one of them")
     return validated(LocalSearchConfig, config) if "corpus" in config else validated(RemoteSearchConfig, config)
 
 
 def _index(settings: LocalSearchConfig) -> Bm25Index:
-    with _OPENING, Place("corpus").around("Fix the corpus"):  # the first trajectories start together
+    with _OPENING, Place("corpus").around("Fix the corpus"):  # the first trajectories start at the same time
         return _open(settings)
 
 
@@ -156,7 +155,7 @@ def _remote(settings: RemoteSearchConfig) -> Remote:
 
 
 def _clean(query: str) -> str:
-    """White space, control characters and lone surrogates as single spaces."""
+    """Replace white space, control characters and lone surrogates by single spaces."""
     if len(query) > MAX_QUERY_CHARS:
         raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are searched for")
     printable = "".join(character if character.isprintable() else " " for character in query)
@@ -167,7 +166,7 @@ def _clean(query: str) -> str:
 
 
 def _read_answer(answer: Any, url: str) -> list[Hit]:
-    """The documents for the first query, with or without scores."""
+    """Return the documents for the first query; a missing score is 0."""
     try:
         hits = []
         for number, item in enumerate(answer["result"][0]):

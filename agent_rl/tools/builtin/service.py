@@ -1,14 +1,14 @@
-"""`service`: the tools of a service desk, on a database that belongs to the episode.
+"""`service`: the tools of a service desk, on a database that each episode copies.
 
     tools:
       - name: service
         config:
           domain: retail            # a file of agent_rl/tools/builtin/_service: retail (of tau2-bench), shop, household
-          database: tau2/db.json    # {table: {key: record}}; it is never written
+          database: tau2/db.json    # {table: {key: record}}; read only
 
-What a call changes is changed for the rest of the episode. A row may begin elsewhere: `extra_info.tools_kwargs.<tool>.
-create_kwargs.initial` has `tables`, which are merged into the database, and `actions`, which are run before; it must be
-the same for all tools of the domain. The scorer `service_state` compares the final database with the right one.
+Changes by a call last for the rest of the episode. A row can set another initial state: `extra_info.tools_kwargs.
+<tool>.create_kwargs.initial` has `tables`, merged into the database, and `actions`, which run first; it must be the
+same for all tools of the domain. The scorer `service_state` compares the final database with the right one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ServiceTool(Tool):
     settings: _Operation
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """The method's result; no other call of the episode runs meanwhile."""
+        """Run the method and return its result; calls of an episode never overlap."""
         domain = await self.scope.get(("service", self.settings.domain, self.settings.database), self._opened)
         result = domain.run(self.settings.operation, arguments)
         return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
@@ -68,10 +68,10 @@ class ServiceDesk(Toolset):
 
     @classmethod
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
-        """One tool for each method.
+        """Return one tool per method.
 
         Raises:
-            ConfigError: there is no such domain, or the database cannot be read.
+            ConfigError: the domain does not exist, or the database cannot be read.
         """
         settings = validated(ServiceConfig, config)
         methods = operations(settings.domain)

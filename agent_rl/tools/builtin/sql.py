@@ -2,16 +2,16 @@
 
     - name: sql
       config:
-        root: data/spider                  # databases are below it; a relative path begins here
+        root: data/spider                  # folder of the databases; relative paths start here
         database: concert_singer.sqlite    # or in each row: extra_info.tools_kwargs.sql.create_kwargs.database
-        timeout_s: 10                      # of a query; below the entry's or the run's own limit
+        timeout_s: 10                      # of a query; keep it below the entry's or the run's limit
 
 The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
-query give tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
+query return tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
 are refused.
 
-SQLite runs in processes of its own, in which the kernel limits time and memory (`_sql.worker`); each call opens the
-file again. The file must not change during a run: it is read as immutable, without a lock.
+SQLite runs in separate processes, in which the kernel limits time and memory (`_sql.worker`); each call reopens the
+file. The file must not change during a run: it is read as immutable, without a lock.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ class SqlConfig(ToolConfig):
 
     database: str | None = Field(default=None, min_length=1)
     root: str | None = Field(default=None, min_length=1)
-    """The folder that contains the databases; null: any."""
+    """Folder that contains the databases; null: any folder."""
     max_rows: int = Field(default=50, ge=1)
     max_cell_chars: int = Field(default=200, ge=10)
     max_chars: int = Field(default=8000, ge=200)
-    """Characters of the whole result."""
+    """Maximum characters of the whole result."""
     timeout_s: float = Field(default=10.0, ge=0.1)
     memory_mb: int = Field(default=512, ge=64)
-    """MiB that a query may take."""
+    """Memory limit of a query, in MiB."""
 
 
 class _Row(ToolConfig):
-    """The `create_kwargs` of a row; its database, unless the entry has one."""
+    """The `create_kwargs` of a row: its database, unless the entry sets one."""
 
     database: str = Field(min_length=1)
 
 
 class Sql(Tool):
-    """Answers queries on the trajectory's database; keeps no state."""
+    """Answers queries on the trajectory's database; has no state."""
 
     name = "sql"
     Config = SqlConfig
     settings: SqlConfig
     idempotent = reusable = True  # the file does not change
-    max_concurrency = 8  # each in a process of its own
+    max_concurrency = 8  # each in its own process
     description = (
         "Query the database with one read-only SQL statement. The query .schema lists tables with their columns and "
         "keys, .schema NAME describes one table."
@@ -82,27 +82,27 @@ class Sql(Tool):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys, values that cannot be used, and a database that is not there."""
+        """Raise ConfigError for unknown keys, unusable values, and a missing database."""
         settings = validated(SqlConfig, config)
         if settings.root is not None and not Path(settings.root).is_dir():
-            raise ConfigError("root", f"{settings.root!r} is no folder", "Name the one that holds the databases")
+            raise ConfigError("root", f"{settings.root!r} is not a folder", "Name the folder of the databases")
         if settings.database is not None:
             _locate(settings.database, settings.root)
 
     async def start(self) -> None:
-        """Find the row's database.
+        """Locate the row's database.
 
         Raises:
-            ConfigError: when the row names none that can be used.
+            ConfigError: the row has no usable database.
         """
         place = Place(f"extra_info.tools_kwargs.{self.name}.create_kwargs")
-        own = {} if self.settings.database is None else {"database": self.settings.database}
-        database = validated(_Row, own | dict(self.create_kwargs), place).database
+        defaults = {} if self.settings.database is None else {"database": self.settings.database}
+        database = validated(_Row, defaults | dict(self.create_kwargs), place).database
         with place.around():
             self._path = _locate(database, self.settings.root)
 
     def call(self, arguments: dict[str, Any]) -> str:
-        """The result as a table, or the listing of the schema; blocks for `timeout_s` at most."""
+        """Return the result as a table, or the schema; blocks for at most `timeout_s`."""
         query: str = arguments["query"]
         if len(query) > MAX_QUERY_CHARS:
             raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read")
@@ -119,25 +119,23 @@ class Sql(Tool):
 
 
 def _locate(name: str, root: str | None) -> Path:
-    """The database's path, free of links.
+    """Return the database's path, with links resolved.
 
     Raises:
-        ConfigError: when it is not there, not below `root`, or not SQLite's.
+        ConfigError: it does not exist, is not below `root`, or is not an SQLite file.
     """
     try:
         path = (Path(root or ".") / name).resolve()
         if root is not None and not path.is_relative_to(Path(root).resolve()):
             raise ConfigError("database", f"{name!r} is not below root {root!r}", "Move it there, or change root")
         if not path.is_file():
-            raise ConfigError("database", f"{name!r} is no file (looked for {path})", "Name an existing database")
+            raise ConfigError("database", f"{name!r} is not a file (looked for {path})", "Name an existing database")
         with path.open("rb") as file:
             start = file.read(16)
     except (OSError, ValueError) as error:  # ValueError: a NUL character
         raise ConfigError("database", f"{name!r} cannot be read: {error}", "Name a readable file") from error
     if start != _HEADER:
-        raise ConfigError("database", f"{name!r} is no SQLite file", "Name one")
+        raise ConfigError("database", f"{name!r} is not an SQLite file", "Name one")
     if pool.has_unwritten_changes(path):
-        raise ConfigError(
-            "database", f"{name!r} has changes not yet written (-wal or -journal)", "Open and close it once"
-        )
+        raise ConfigError("database", f"{name!r} has unwritten changes (-wal or -journal)", "Open and close it once")
     return path

@@ -1,4 +1,4 @@
-"""`submit_answer`: the policy hands in its final answer, and the episode ends.
+"""`submit_answer`: the policy submits its final answer, and the episode ends.
 
     tools:
       - name: submit_answer
@@ -7,7 +7,7 @@
           properties: {city: {type: string}, temperature: {type: number}}
           required: [city, temperature]
 
-The answer is the text of the argument `answer`, or, with another schema, the arguments as JSON with sorted keys.
+The answer is the text of the argument `answer` or, with another schema, the arguments as JSON with sorted keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SubmitAnswer"]
 
 
 class SubmitAnswer(Tool):
-    """Ends the episode; keeps no state."""
+    """Ends the episode; has no state."""
 
     name = "submit_answer"
     Config = ToolConfig
@@ -35,6 +35,6 @@ class SubmitAnswer(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         """End the episode with the arguments as its answer."""
-        alone = arguments.get("answer") if len(arguments) == 1 else None
-        answer = alone if isinstance(alone, str) else json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+        single = arguments.get("answer") if len(arguments) == 1 else None
+        answer = single if isinstance(single, str) else json.dumps(arguments, ensure_ascii=False, sort_keys=True)
         return ToolOutput("The answer was submitted.", answer=answer)

@@ -4,8 +4,8 @@
     {"operation": "integrate", "expression": "x sin(x)", "lower": 0, "upper": "pi"}
     {"expression": "limit(sin(x)/x, x, 0)"}
 
-SymPy's parser evaluates what it reads as Python, and its algorithms may take any time, so everything is computed in the
-sandbox under limits; `_sympy.notation` only rewrites text, and `_sympy.program` is the program.
+SymPy's parser evaluates its input as Python, and its algorithms can take any time, so everything is computed in the
+sandbox under limits. `_sympy.notation` only rewrites text; `_sympy.program` runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class SymPyConfig(ToolConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=10.0, gt=0, le=300)
-    """Seconds for one computation, those of waiting for a core not counted."""
+    """Time limit of one computation, in seconds, excluding time spent waiting for a core."""
     memory_mb: int = Field(default=1024, ge=64)
     unsafe: bool = False
-    """Compute even where the machine offers no isolation."""
+    """Whether to compute even if the machine offers no isolation."""
 
 
 class SymPy(Tool):
-    """Keeps no state."""
+    """Runs one computation per call; has no state."""
 
     name = "sympy"
     Config = SymPyConfig
@@ -74,14 +74,14 @@ class SymPy(Tool):
     timeout_s = 600.0
 
     async def start(self) -> None:
-        """Find the worker's sandbox."""
+        """Get the worker's sandbox."""
         self.sandbox = await shared_sandbox(max_concurrency=UNBOUNDED, unsafe=self.settings.unsafe)
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """The result, exact, with a decimal value where that says more."""
+        """Return the exact result, with a decimal value where that helps."""
         request = {"operation": "evaluate", **arguments, "expression": to_sympy(arguments["expression"])}
         for key in ("lower", "upper", "point"):
-            if key in request:  # "x -> 0" and "x = 0" say 0
+            if key in request:  # "x -> 0" and "x = 0" mean 0
                 request[key] = to_sympy(re.sub(r"^\s*\w+\s*(?:=|->|→|\\to)\s*", "", str(request[key])))
         limits = self.settings.timeout_s, self.settings.memory_mb
         text = self._read(await self.sandbox.run(_PROGRAM, json.dumps(request), *limits))
@@ -95,7 +95,7 @@ class SymPy(Tool):
             raise ToolError("this cannot be computed here: it takes too much memory or does not end properly")
         try:
             answer = json.loads(execution.stdout)
-        except ValueError:  # an expression that prints, for example
+        except ValueError:  # for example an expression that prints
             answer = None
         if not isinstance(answer, dict):
             raise ToolError("this expression gives no result")

@@ -74,7 +74,7 @@ def test_a_database_may_be_a_file(tmp_path: Path) -> None:
     with pytest.raises(UnscoredError, match="a query that runs"):
         score_sql_match("SELECT 3", "SELECT 3", {"database": str(tmp_path / "missing.sqlite")})
     (tmp_path / "shop 1.sqlite-wal").write_bytes(b"x")
-    with pytest.raises(UnscoredError, match="changes not yet written"):
+    with pytest.raises(UnscoredError, match="unwritten changes"):
         score_sql_match("SELECT 3", "SELECT 3", info)
 
 

@@ -23,10 +23,10 @@ def test_null_columns_count_as_absent():
 @pytest.mark.parametrize(
     ("tests", "expected"),
     [
-        ([], "there are none"),
+        ([], "the list is empty"),
         (3, r"tests: expected a list, or a mapping with inputs and outputs, got int 3.*Known forms"),
         ("check(add)", "text that is not JSON"),
-        ({"inputs": ["1"], "outputs": []}, "not two lists of one length"),
+        ({"inputs": ["1"], "outputs": []}, "not two lists of the same length"),
         ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\].input: expected text or a list of lines, got int 1"),
         ({"inputs": ["1 2"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]: text that is not JSON: '1 2'"),
         ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: neither expected nor output"),
@@ -35,7 +35,7 @@ def test_null_columns_count_as_absent():
         ([{"args": [1], "expected": 1}], "args without a function's name"),
         ([{"fn_name": "f", "args": 1, "expected": 1}], r"args: expected a list, got int 1"),
         ([{"fn_name": "f(", "args": [], "expected": 1}], "is not a function's name"),
-        ([{"fn_name": "f", "args": [object], "expected": 1}], "not made of plain values alone"),
+        ([{"fn_name": "f", "args": [object], "expected": 1}], "not only plain values"),
         ([{"fn_name": "f", "args": [], "expected": {1, 2}}], "a set cannot be compared"),
         ([{"inptu": "1", "output": "1"}], r"tests\[0\].inptu: unknown key. Did you mean 'input'"),
         (["assert f(1) == 2", "assert set(f(1)) == {2}"], r"tests\[1\]: .* running it would show it to the program"),

@@ -329,7 +329,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({"base_url": "api.example.com"}, {}, "base_url: cannot be used"),
         ({"base_url": "ftp://api.example.com"}, {}, "base_url: cannot be used"),
         ({"base_url": f"{URL}?a=b"}, {}, "base_url: cannot be used"),
-        ({"base_url": "https://u:pw-of-mine@h/"}, {}, "base_url: holds a user"),
+        ({"base_url": "https://u:pw-of-mine@h/"}, {}, "base_url: contains a user"),
         ({"allow_hosts": ["other.example"]}, {}, "allow_hosts: .* Add api.example.com"),
         ({"headers": {"Authorization": "Bearer abc"}}, {}, "headers.Authorization: credentials"),
         ({"headers": {"X": "a\nb"}}, {}, "headers.X: must be one line"),
@@ -355,7 +355,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({}, {"places": {"units": "header:Authorization"}}, "not the policy's to set"),
         ({}, {"places": {"units": "header:a b"}}, "cannot be a header's name"),
         ({}, {"places": {"units": "body"}}, "GET has no body"),
-        ({}, {"method": "POST", "places": {"units": "whole_body"}}, "beside a whole_body"),
+        ({}, {"method": "POST", "places": {"units": "whole_body"}}, "with a whole_body"),
         (
             {},
             {"parameters": {"type": "object", "properties": {"city": {"type": "sting"}}}, "places": {}},

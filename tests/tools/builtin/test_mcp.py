@@ -312,7 +312,7 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
         ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
         ({"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
         ({"url": "localhost:8000/mcp"}, "url: not an HTTP address .*Write http"),
-        ({"url": "http://user:hunter2@h/mcp"}, "url: carries a password"),
+        ({"url": "http://user:hunter2@h/mcp"}, "url: contains a password"),
         ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: has no effect .*Remove it"),
         ({"command": ["x"], "prefix": "a b"}, "prefix: .*a b"),
     ],

@@ -117,7 +117,7 @@ def test_a_fault_that_passes_is_not_noticed(load, fault):
         (answer(500), "status 500"),
         (answer(200, {"run_result": {}}), "not an answer of Sandbox Fusion: status: Field required"),
         (answer(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 5}}), "run_result.stdout"),
-        (SANDBOX_ERROR, r"reports an error of its own \(attempt 3\)"),
+        (SANDBOX_ERROR, r"reports an internal error \(attempt 3\)"),
     ],
 )
 def test_a_server_that_fails_leaves_the_trajectory_unscored(load, fault, problem):

@@ -184,7 +184,7 @@ def test_each_row_names_its_database_below_the_root(database, tmp_path):
     [
         ({}, r"create_kwargs\.database: missing"),
         ({"database": 3}, "got 3"),
-        ({"database": "none.sqlite"}, "is no file"),
+        ({"database": "none.sqlite"}, "is not a file"),
         ({"database": "a\0b"}, "database"),
         ({"databse": "x"}, "Did you mean 'database'"),
     ],
@@ -199,9 +199,9 @@ def test_a_row_that_cannot_be_used_stops_the_run(create_kwargs, message):
     [
         ({"max_row": 5}, "max_row: unknown key .value 5.. Did you mean 'max_rows'"),
         ({"max_rows": 0}, "max_rows: expected a number of at least 1, got 0"),
-        ({"root": "/no/such/folder"}, "root: '/no/such/folder' is no folder"),
+        ({"root": "/no/such/folder"}, "root: '/no/such/folder' is not a folder"),
         ({"database": "/no/such/file"}, "Name an existing database"),
-        ({"database": __file__}, "is no SQLite file"),
+        ({"database": __file__}, "is not an SQLite file"),
     ],
 )
 def test_wrong_config_is_refused(config, message):

@@ -1,1 +1,1 @@
-"""Inside of the tool `calculator`: the grammar, which scorers of mathematics read by as well, and exact values."""
+"""Internals of the tool `calculator`: the grammar, which math scorers use too, and exact values."""

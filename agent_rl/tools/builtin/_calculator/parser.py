@@ -1,8 +1,8 @@
-"""Reading the calculator's expressions: the grammar of `reader.Reader`, computed as it is read.
+"""Reads the calculator's expressions with the grammar of `reader.Reader`, and computes them while reading.
 
-So -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators as well. Currency signs are skipped. A comma
-separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands mean
-times.
+So -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A comma
+separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
+multiply.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["evaluate"]
 
 MAX_LENGTH = 1000
 MAX_EXPONENT = 1000
-"""Of a literal such as 1e3."""
+"""Largest exponent of a literal such as 1e3."""
 
 _GAP = re.compile(r"[\s$€£¥₹₩₽]")
 _UNREAD = re.compile(r"[^0-9A-Za-z_.+*/%^!(), -]")
@@ -32,10 +32,10 @@ _HEXADECIMAL = re.compile(r"0[xX][0-9A-Fa-f]")
 
 
 def evaluate(expression: str) -> Value:
-    """The value of `expression`.
+    """Return the value of `expression`.
 
     Raises:
-        ToolError: when it cannot be read, has no value, or is beyond a bound.
+        ToolError: it cannot be read, has no value, or exceeds a limit.
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are read")
@@ -56,7 +56,7 @@ class _Calculation(Reader[Value]):
     operators = {"*": "mul", "//": "floordiv", "/": "div", "%": "mod"}  # noqa: RUF012
     marks = {"!": "fact", "%": "%"}  # noqa: RUF012
     several = False
-    """Whether a comma here separates arguments."""
+    """Whether a comma at this position separates arguments."""
 
     def made(self, kind: str, *operands: Value) -> Value:
         return checked(OPERATIONS[kind](*operands))
@@ -132,11 +132,11 @@ class _Calculation(Reader[Value]):
         return checked(function(*values))
 
     def _arguments(self, most: int | None) -> list[Value]:
-        around, self.several = self.several, most != 1
+        outer, self.several = self.several, most != 1
         self.need("(")
         values = [self.sum()]
         while (most is None or len(values) < most) and self.take(","):
             values.append(self.sum())
         self.need(")")
-        self.several = around
+        self.several = outer
         return values

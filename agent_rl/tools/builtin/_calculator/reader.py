@@ -1,12 +1,12 @@
-"""`Reader`: reads an expression by the grammar that the calculator and the scorers of mathematics share.
+"""`Reader`: reads an expression with the grammar that the calculator and the math scorers share.
 
     sum     = product (("+" | "-") product)*
-    product = signed (operator signed | power)*       without an operator a product: 2(3+4), 2 pi
+    product = signed (operator signed | power)*       a missing operator multiplies: 2(3+4), 2 pi
     signed  = ("+" | "-")* power
     power   = postfix (("**" | "^") exponent)? mark*
     postfix = atom mark*                              marks: "!", "%"
 
-A subclass says what an atom, an operator, an exponent and a mark are, and what is made of them: a value or a tree.
+A subclass defines atoms, operators, exponents and marks, and the result of an operation: a value or a tree.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Any, ClassVar, Generic, TypeVar
 __all__ = ["SIGNS", "Reader"]
 
 T = TypeVar("T")
-SIGNS = str.maketrans(  # one character for one, so that positions stay true
+SIGNS = str.maketrans(  # one character each, so that positions stay valid
     "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk
     "\u00f7\u2215\u2044"  # division sign, division slash, fraction slash
     "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d",  # minus, hyphens, dashes
     "******///--------",
 )
-"""Signs of Unicode in the spelling of a keyboard."""
+"""Translates Unicode signs to their ASCII forms."""
 
 
 class Reader(ABC, Generic[T]):
-    """Reads one text once; `at` is the position."""
+    """Reads one text once; `at` is the current position."""
 
     gap: ClassVar[str] = " "
-    """The characters that are skipped between two signs."""
+    """Characters to skip between two signs."""
     operators: ClassVar[dict[str, str]]
-    """The kinds of operators of products, by their signs."""
+    """Sign -> kind of each operator of products."""
     marks: ClassVar[dict[str, str]]
-    """The kinds of marks behind a value; that of the percent sign is %."""
+    """Sign -> kind of each mark after a value; the percent sign has kind %."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -43,15 +43,15 @@ class Reader(ABC, Generic[T]):
 
     @abstractmethod
     def made(self, kind: str, *operands: Any) -> T:
-        """What stands for an operation: num, neg, add, mul, div, pow, or one that the subclass reads."""
+        """Return the result of an operation: num, neg, add, mul, div, pow, or one that the subclass defines."""
 
     @abstractmethod
     def refusal(self, reason: str = "") -> Exception:
-        """The error at this position."""
+        """Return the error for the current position."""
 
     @abstractmethod
     def atom(self) -> T:
-        """A number, a name, a group."""
+        """Read a number, a name or a group."""
 
     @abstractmethod
     def joined(self) -> bool:
@@ -66,31 +66,31 @@ class Reader(ABC, Generic[T]):
         return self.marks.get(self.take(*self.marks))
 
     def exponent(self) -> T:
-        """What follows the sign of a power."""
+        """Read the exponent after the sign of a power."""
         return self.signed()
 
     def whole(self) -> T:
-        """The expression that is the whole text."""
+        """Read the whole text as one expression."""
         try:
-            made = self.sum()
+            value = self.sum()
         except RecursionError:
             raise self.refusal("the expression is nested too deeply") from None
         if self.peek():
             raise self.refusal()
-        return made
+        return value
 
     def peek(self) -> str:
-        """The next character after the gap; "" at the end."""
+        """Return the next character after the gap; "" at the end."""
         rest = self.text[self.at :].lstrip(self.gap)
         self.at = len(self.text) - len(rest)
         return rest[:1]
 
     def behind(self) -> str:
-        """The last character before the gap; "" at the beginning."""
+        """Return the last character before the gap; "" at the beginning."""
         return self.text[: self.at].rstrip(self.gap)[-1:]
 
     def take(self, *signs: str) -> str:
-        """Read the first of the signs that stands here; "" if none does."""
+        """Read and return the first of the signs that matches here, or ""."""
         self.peek()
         for sign in signs:
             if self.text.startswith(sign, self.at):
@@ -99,19 +99,19 @@ class Reader(ABC, Generic[T]):
         return ""
 
     def need(self, sign: str) -> None:
-        """Read this sign."""
+        """Read this sign, or raise the error for this position."""
         if not self.take(sign):
             raise self.refusal()
 
     def group(self, opening: str, closing: str) -> T:
-        """A sum in brackets."""
+        """Read a sum in brackets."""
         self.need(opening)
-        made = self.sum()
+        value = self.sum()
         self.need(closing)
-        return made
+        return value
 
     def sum(self) -> T:
-        """Products with + and - between them."""
+        """Read products with + and - between them."""
         left = self.product()
         while sign := self.take("+", "-"):
             right = self.product()
@@ -119,7 +119,7 @@ class Reader(ABC, Generic[T]):
         return left
 
     def product(self) -> T:
-        """Factors with an operator or nothing between them."""
+        """Read factors with or without an operator between them."""
         left = self.signed()
         while True:
             if kind := self.operator():
@@ -130,20 +130,20 @@ class Reader(ABC, Generic[T]):
                 return left
 
     def signed(self) -> T:
-        """A power and the signs before it."""
+        """Read a power and the signs before it."""
         negative = False
         while sign := self.take("+", "-"):
             negative ^= sign == "-"
-        made = self.power()
-        return self.made("neg", made) if negative else made
+        value = self.power()
+        return self.made("neg", value) if negative else value
 
     def power(self) -> T:
-        """An atom with its marks and its exponent."""
+        """Read an atom with its marks and its exponent."""
         base = self.postfix(self.atom())
         return self.postfix(self.made("pow", base, self.exponent())) if self.take("**", "^") else base
 
-    def postfix(self, made: T) -> T:
-        """A value and the marks behind it."""
+    def postfix(self, value: T) -> T:
+        """Read the marks after a value and apply them."""
         while mark := self.mark():
-            made = self.made("div", made, self.made("num", Fraction(100))) if mark == "%" else self.made(mark, made)
-        return made
+            value = self.made("div", value, self.made("num", Fraction(100))) if mark == "%" else self.made(mark, value)
+        return value

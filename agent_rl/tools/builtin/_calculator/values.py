@@ -1,8 +1,8 @@
-"""Numbers of the calculator: operators and functions with bounded cost.
+"""The calculator's numbers: operators and functions with bounded cost.
 
-A `Value` is a `Fraction` while everything that led to it is exact, and a `float` from the first irrational step on. A
-float is taken as exact again where an integer is needed (floor, gcd, ...), after rounding to 13 digits, so that
-floor(log(243, 3)) is 5. Functions raise what Python's own raise, such as an OverflowError, or a `ToolError`.
+A `Value` is a `Fraction` as long as every step is exact, and a `float` after the first irrational step. Where an
+integer is needed (floor, gcd, ...), a float is rounded to 13 digits and treated as exact: floor(log(243, 3)) is 5.
+Functions raise the exceptions of Python's own functions, such as OverflowError, or a `ToolError`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CONSTANTS", "FUNCTIONS", "OPERATIONS", "Value", "checked", "too_larg
 Value = Fraction | float
 
 MAX_BITS = 10_000
-"""Bits of a numerator or a denominator on the way; about 3000 digits."""
+"""Maximum bits of a numerator or denominator in any step, about 3000 digits."""
 MAX_FACTORIAL = 1000
 MAX_ROUND_DIGITS = 50
 
@@ -30,10 +30,10 @@ def too_large() -> ToolError:
 
 
 def checked(value: Value) -> Value:
-    """`value` itself.
+    """Return `value` after checking it.
 
     Raises:
-        ToolError: when it is beyond the bounds or not a real number.
+        ToolError: it exceeds the limits or is not a real number.
     """
     if isinstance(value, Fraction):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
@@ -46,7 +46,7 @@ def checked(value: Value) -> Value:
 
 
 def _power(base: Value, exponent: Value) -> Value:
-    """`base ** exponent`, exact where the result is rational."""
+    """Return `base ** exponent`, exact if the result is rational."""
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and 1 < exponent.denominator <= 64 and base >= 0:
         numerator, denominator = (_root(part, exponent.denominator) for part in (base.numerator, base.denominator))
         if numerator is not None and denominator is not None:
@@ -61,10 +61,10 @@ def _power(base: Value, exponent: Value) -> Value:
 
 
 def _root(number: int, degree: int) -> int | None:
-    """The integer root of this degree of `number` (not negative), if there is one."""
+    """Return the integer root of degree `degree` of a non-negative `number`, or None."""
     if degree == 2:
         root = math.isqrt(number)
-    elif number.bit_length() > 1000:  # beyond float's range; the exact roots that people ask for are small
+    elif number.bit_length() > 1000:  # beyond float's range; exact roots in practice are small
         return None
     else:
         root = round(number ** (1 / degree))
@@ -94,7 +94,7 @@ def _logarithm(function: Callable[[float | int], float], value: Value) -> float:
         raise ToolError("the logarithm of zero or of a negative number does not exist")
     if 1e-300 < value < 1e300:
         return function(float(value))
-    numerator, denominator = value.as_integer_ratio()  # the logarithms take integers of any size
+    numerator, denominator = value.as_integer_ratio()  # math's logarithms accept integers of any size
     return function(numerator) - function(denominator)
 
 
@@ -110,7 +110,7 @@ def _integer(value: Value, purpose: str) -> int:
 
 
 def _round(value: Value, digits: Value = Fraction(0)) -> Value:
-    """Half away from zero, as taught in school; Python's round(2.5) is 2."""
+    """Round half away from zero, as taught in school; Python's round(2.5) is 2."""
     places = _integer(digits, "round(x, digits)")
     if abs(places) > MAX_ROUND_DIGITS:
         raise ToolError(f"round takes at most {MAX_ROUND_DIGITS} digits")
@@ -123,7 +123,7 @@ def _round(value: Value, digits: Value = Fraction(0)) -> Value:
 def _fold(function: Callable[[int, int], int], name: str) -> Callable[..., Value]:
     def apply(*values: Value) -> Value:
         total = _integer(values[0], name)
-        for value in values:  # the first one too: gcd(-4) is 4
+        for value in values:  # including the first: gcd(-4) is 4
             total = function(total, _integer(value, name))
             checked(Fraction(total))
         return Fraction(total)
@@ -142,7 +142,7 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
     "pow": _power,
     "fact": _factorial,
 }
-"""By the kinds of `reader.Reader`; // and % round towards minus infinity, as in Python."""
+"""Operations by their kind in `reader.Reader`; // and % round towards minus infinity, as in Python."""
 
 CONSTANTS: dict[str, Value] = {"pi": math.pi, "e": math.e}
 
@@ -168,4 +168,4 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int, int | None]] = {
     "cos": (lambda value: round(math.cos(value), 15), 1, 1),
     "tan": (lambda value: round(math.tan(value), 15), 1, 1),
 }
-"""Name -> function, fewest and most arguments (None: any number)."""
+"""Name -> function, minimum and maximum number of arguments (None: any number)."""

@@ -1,1 +1,1 @@
-"""Inside of the toolset `http`: from arguments to a request, and the service that gets it."""
+"""Internals of the toolset `http`: building a request from arguments, and the connection that sends it."""

@@ -1,7 +1,7 @@
 """The connection of an `http` entry: one `Remote` for all of its tools, and its credentials, which stay hidden.
 
-The credentials are read from the environment when the connection is made. They stand in the requests and in no config,
-error or log; where an answer repeats them, the policy sees `***`.
+The credentials are read from the environment when the connection is created. They appear only in requests, never in a
+config, error or log; if an answer repeats them, the policy sees `***`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Auth(ToolConfig):
 
     type: Literal["bearer", "header", "query", "basic"]
     env: str
-    """Variable that holds the key; for `basic`: user:password."""
+    """Environment variable with the key; for `basic`: user:password."""
     name: str | None = None
-    """Of the header or the query parameter."""
+    """Name of the header or the query parameter."""
 
 
 class HttpConnection(RemoteLimits):
-    """What the tools of one entry have in common; `http.py` explains the keys."""
+    """Settings shared by the tools of one entry; `http.py` explains the keys."""
 
     timeout_s: float = Field(default=10.0, gt=0)
     total_s: float = Field(default=40.0, gt=0)
@@ -50,23 +50,23 @@ class HttpConnection(RemoteLimits):
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """A connection, ready to be used."""
+    """A connection that is ready for use."""
 
     remote: Remote
     base_url: str
     params: Mapping[str, str]
-    """The credential that goes into the query, if one does."""
+    """The credential for the query, if it belongs there."""
     secrets: Secrets
     taken: frozenset[tuple[str, str]]
-    """(place, name) pairs that no argument may fill; names of headers in lower case."""
+    """(place, name) pairs that no argument may fill; header names in lower case."""
     has_auth: bool
 
 
 def connect(connection: HttpConnection) -> Service:
-    """The service of this connection; equal connections share one in each process, and so its limits.
+    """Return the service of this connection; equal connections in a process share it and its limits.
 
     Raises:
-        ConfigError: naming the key, the value and the remedy.
+        ConfigError: names the key, the value and the remedy.
     """
     value = "" if connection.auth is None else _credential(connection.auth)
     fields = connection.model_dump(include=set(HttpConnection.model_fields))
@@ -78,12 +78,12 @@ def _connected(fields: str, value: str) -> Service:
     connection = HttpConnection.model_validate_json(fields)
     headers = _checked_headers(connection.headers)
     params: dict[str, str] = {}
-    shown = [value] if value else []
+    hidden = [value] if value else []
     auth = connection.auth
     if auth is not None and auth.type == "basic":
         encoded = base64.b64encode(value.encode()).decode()
         user, _, password = value.partition(":")
-        shown += [encoded, password or user]
+        hidden += [encoded, password or user]
         headers["authorization"] = f"Basic {encoded}"
     elif auth is not None and auth.type == "bearer":
         headers["authorization"] = f"Bearer {value}"
@@ -94,7 +94,7 @@ def _connected(fields: str, value: str) -> Service:
     hosts = _hosts(connection)
     remote = Remote(headers=headers, limits=limits, allow_hosts=hosts)
     base_url = connection.base_url.rstrip("/")
-    return Service(remote, base_url, params, Secrets(shown), frozenset(taken), auth is not None)
+    return Service(remote, base_url, params, Secrets(hidden), frozenset(taken), auth is not None)
 
 
 def _credential(auth: Auth) -> str:
@@ -119,7 +119,7 @@ def _auth_name(auth: Auth, headers: Mapping[str, str]) -> str:
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Names in lower case."""
+    """Check the headers and return them with lower-case names."""
     for name, value in headers.items():
         if name.lower() in CREDENTIAL_HEADERS:
             raise ConfigError(f"headers.{name}", "credentials do not belong in a file", "Use `auth` with its `env`")
@@ -136,7 +136,7 @@ def _hosts(connection: HttpConnection) -> list[str]:
     except httpx.InvalidURL as error:
         raise ConfigError("base_url", f"{error} (value {connection.base_url!r})", "Write https://host/path") from None
     if url.userinfo:
-        raise ConfigError("base_url", "holds a user or a password", "Use `auth` with `type: basic` and its `env`")
+        raise ConfigError("base_url", "contains a user or a password", "Use `auth` with `type: basic` and its `env`")
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         raise ConfigError("base_url", f"cannot be used (value {connection.base_url!r})", "Write https://host/path")
     hosts = [host.lower() for host in connection.allow_hosts] or [url.host]

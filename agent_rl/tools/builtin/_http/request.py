@@ -1,7 +1,7 @@
-"""An endpoint of `http`: its declaration is checked, and a call's arguments become a request; nothing is sent here.
+"""An endpoint of `http`: checks its declaration and builds requests from arguments; sends nothing.
 
-A call decides the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
-within its segment: one with a slash is refused, because many servers decode `%2F` before they route.
+A call sets the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
+within its segment: a slash in it is refused, because many servers decode `%2F` before routing.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ResponseRule(ToolConfig):
-    """The part of an answer that the policy is shown."""
+    """The part of an answer that the policy sees."""
 
     select: str = ""
-    """Dotted path into a JSON answer, such as `data.items` or `results.0`; an answer without it is shown whole."""
+    """Dotted path into a JSON answer, such as `data.items` or `results.0`; without that path, the whole answer."""
     max_items: int | None = Field(default=None, ge=1)
-    """Items that are shown when the selected value is a list; null: all."""
+    """Maximum items if the selected value is a list; null: all."""
 
 
 class HttpRequest(ToolConfig):
@@ -61,15 +61,15 @@ class HttpRequest(ToolConfig):
 
     @property
     def resendable(self) -> bool:
-        """Whether it may be sent again when the connection broke.
+        """Whether the request may be sent again after a broken connection.
 
-        Not a DELETE, though HTTP would allow it: the second one is answered by 404 when the first one arrived.
+        Not a DELETE, although HTTP allows it: if the first one arrived, the second gets a 404.
         """
         return self.repeatable or (self.idempotent is None and self.method == "PUT")
 
 
 class HttpEndpoint(HttpRequest):
-    """A request and the tool that it is for."""
+    """A request and its tool's name, description and parameters."""
 
     name: str
     description: str
@@ -77,41 +77,41 @@ class HttpEndpoint(HttpRequest):
     reusable: bool | None = None
 
     def request(self, taken: Collection[tuple[str, str]]) -> HttpRequest:
-        """The request alone, with a place for each argument.
+        """Return the request without the tool's fields, with a place for each argument.
 
         Args:
-            taken: (place, name) pairs that the connection fills; names of headers in lower case.
+            taken: (place, name) pairs that the connection fills; header names in lower case.
 
         Raises:
-            ConfigError: it cannot work.
+            ConfigError: the declaration cannot work.
         """
         properties = self.parameters.get("properties") or {}
         for argument in self.places:
             if argument not in properties:
                 raise ConfigError(f"places.{argument}", "no such argument", did_you_mean(argument, properties))
         places = {name: self.places.get(name) or default_place(name, self.method, self.path) for name in properties}
-        given = self.model_dump(include=set(HttpRequest.model_fields), exclude_unset=True)
-        request = HttpRequest(**{**given, "method": self.method, "places": places})
+        fields = self.model_dump(include=set(HttpRequest.model_fields), exclude_unset=True)
+        request = HttpRequest(**{**fields, "method": self.method, "places": places})
         check_request(request, taken)
         return request
 
 
 def default_place(argument: str, method: str, path: str) -> str:
-    """The place of an argument that `places` does not name."""
+    """Return the place of an argument that `places` does not contain."""
     if argument in _PLACEHOLDER.findall(path):
         return "path"
     return "query" if method in ("GET", "HEAD", "OPTIONS", "DELETE") else "body"
 
 
 def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> None:
-    """Refuse a declaration that cannot work.
+    """Raise ConfigError for a declaration that cannot work.
 
     Args:
-        request: with a place for each argument.
-        taken: (place, name) pairs that the connection fills; names of headers in lower case.
+        request: the request, with a place for each argument.
+        taken: (place, name) pairs that the connection fills; header names in lower case.
 
     Raises:
-        ConfigError: naming the key, the value and the remedy.
+        ConfigError: names the key, the value and the remedy.
     """
     placeholders = _check_path(request.path)
     used = {**dict.fromkeys(taken, ""), **{("query", name): "" for name, _ in _fixed_query(request.path)}}
@@ -137,15 +137,15 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
     if bodies and request.method in ("GET", "HEAD", "OPTIONS"):
         raise ConfigError(f"places.{bodies[0]}", f"{request.method} has no body", "Send it in the query")
     if len(bodies) > 1 and any(place == "whole_body" for place, _ in used):
-        problem = f"{', '.join(bodies)} cannot be sent beside a whole_body"
+        problem = f"{', '.join(bodies)} cannot be sent with a whole_body"
         raise ConfigError("places", problem, "Keep the whole_body alone")
 
 
 def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The percent-encoded path for these arguments, and `params`, `headers` and `json` of the request.
+    """Return the percent-encoded path for these arguments, and the request's `params`, `headers` and `json`.
 
     Raises:
-        ToolError: for a value that cannot go where it is to go; the policy reads the text.
+        ToolError: a value is not allowed in its place; the policy reads the text.
     """
     values: dict[str, dict[str, Any]] = {place: {} for place in PLACES}
     for argument, value in arguments.items():
@@ -164,7 +164,7 @@ def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict
 
 
 def _split_place(argument: str, text: str) -> tuple[str, str]:
-    """(place, name on the wire) of `query` or `query:name`."""
+    """Split `query` or `query:name` into place and name on the wire."""
     place, _, name = text.partition(":")
     return place, name or argument
 
@@ -207,7 +207,7 @@ def _fixed_query(path: str) -> list[tuple[str, str]]:
 
 
 def _check_path(path: str) -> list[str]:
-    """The placeholders of a template."""
+    """Check a path template and return its placeholders."""
     if not _PATH.fullmatch(path):
         remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` has the arguments of the query"
         raise ConfigError("path", f"cannot be sent (value {path!r})", remedy)

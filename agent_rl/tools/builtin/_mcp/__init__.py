@@ -1,1 +1,1 @@
-"""Inside of the toolset `mcp`: the declared server, and a session."""
+"""Internals of the toolset `mcp`: the declared server, and its sessions."""

@@ -1,14 +1,14 @@
 """One MCP session over stdio or streamable HTTP, and the sessions that a worker process shares.
 
-The SDK's context managers must be entered and left in one task, and a tool's calls come from many. So a task of its own
-holds each session open; calls go through it from any task of the loop, and a cancelled call cancels its request alone.
+The SDK's context managers must be entered and left in the same task, but a tool's calls come from many. So a separate
+task holds each session open; any task of the loop can make calls, and a cancelled call cancels only its request.
 
-A session is opened with the `initialize` handshake, which gives the server a session to keep state in; the stateless
-protocol of 2026 is used only with a server that accepts nothing else. Nothing is offered to the server: sampling,
-elicitation and roots are declined, notifications are ignored.
+A session opens with the `initialize` handshake, so that the server can keep state in it; the stateless protocol of 2026
+is used only if the server accepts nothing else. The client offers nothing: it declines sampling, elicitation and roots,
+and ignores notifications.
 
-Not promised: a server that leaves its process group, or outlives its closed input after the worker was killed with
-SIGKILL, goes on running.
+A server keeps running if it leaves its process group, or if it ignores its closed input after the worker was killed
+with SIGKILL.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from agent_rl.work.concurrency import PerLoop
 __all__ = ["McpConnection", "list_tools", "shared"]
 
 CLOSE_TIMEOUT_S = 5.0
-"""Seconds for telling an HTTP server that a session is over."""
-_CAUSE_S = 1.0  # seconds that a failed call waits to learn why its connection broke
+"""Time limit for closing a session of an HTTP server, in seconds."""
+_CAUSE_S = 1.0  # seconds that a failed call waits for the cause of a broken connection
 _MAX_PAGES = 1000
-_LAST_WORDS = 2000  # bytes of stderr that an error may repeat
+_STDERR_BYTES = 2000  # bytes of stderr that an error quotes
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _HTTP_ERRORS: ContextVar[list[int]] = ContextVar("agent_rl_mcp_http_errors")
-"""The HTTP error statuses of the request that this context made; the SDK does not report them."""
+"""HTTP error statuses of this context's request, which the SDK does not report."""
 _HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak references to its tasks
 
 
@@ -63,7 +63,7 @@ class McpConnection:
     """One session; may be entered and left by different tasks.
 
     Args:
-        server: what the entry's config says about the server.
+        server: the server's settings in the entry's config.
     """
 
     _session: asyncio.Future[ClientSession]
@@ -77,7 +77,7 @@ class McpConnection:
 
     @property
     def lost(self) -> bool:
-        """Whether the session is over, for whatever reason."""
+        """Whether the session has ended, for any reason."""
         return self._end.is_set()
 
     async def __aenter__(self) -> McpConnection:
@@ -112,14 +112,14 @@ class McpConnection:
         """The SDK's session.
 
         Raises:
-            UnscoredError: it is over.
+            UnscoredError: the session has ended.
         """
         if self.lost:
             raise self._unscored("the connection was lost")
         return self._session.result()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call one tool; a cancellation is passed on to the server.
+        """Call one tool; a cancellation is forwarded to the server.
 
         Raises:
             ToolError: the server refused the call.
@@ -133,7 +133,7 @@ class McpConnection:
         except MCPError as error:
             raise await self._failure(error, statuses) from error
         except ValidationError as error:
-            raise self._unscored("it gave a result that is not one of MCP") from error
+            raise self._unscored("it returned a result that is not valid MCP") from error
         finally:
             _HTTP_ERRORS.reset(token)
         if isinstance(result, InputRequiredResult):
@@ -148,7 +148,7 @@ class McpConnection:
                 await _handshake(session)
                 self._session.set_result(session)
                 await self._end.wait()
-        except Exception as error:  # noqa: BLE001 - whatever the SDK or the system raises goes to those who connect and call
+        except Exception as error:  # noqa: BLE001 - any failure of the SDK goes to the callers
             self._problem = self._problem or _explain(error, statuses)
         finally:
             self._end.set()
@@ -167,11 +167,11 @@ class McpConnection:
                         yield streams
                 finally:
                     file = stderr.fileno()
-                    self._stderr = os.pread(file, _LAST_WORDS, max(0, os.fstat(file).st_size - _LAST_WORDS))
+                    self._stderr = os.pread(file, _STDERR_BYTES, max(0, os.fstat(file).st_size - _STDERR_BYTES))
             return
         client = httpx2.AsyncClient(
             headers=headers,
-            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # a call is limited by whoever makes it
+            timeout=httpx2.Timeout(server.connect_timeout_s, read=None),  # each call has its own limit
             limits=httpx2.Limits(max_connections=None),
             event_hooks={"request": [_bound_close], "response": [_note_error]},
             trust_env=not is_near(urlsplit(server.url).hostname or ""),
@@ -186,13 +186,13 @@ class McpConnection:
     async def _failure(self, error: MCPError, statuses: list[int]) -> ToolError | UnscoredError:
         if error.code == INVALID_PARAMS:
             return ToolError(self._server.redact(error.message))
-        if any(status in (400, 404) for status in statuses):  # the server does not know the session
+        if any(status in (400, 404) for status in statuses):  # an unknown session
             self._end.set()
         if statuses:
             return self._unscored(f"HTTP status {statuses[-1]}")
         if error.code != CONNECTION_CLOSED:
             return ToolError(self._server.redact(error.message))
-        if "byte limit" in error.message:  # how httpx2 words it
+        if "byte limit" in error.message:  # httpx2's wording
             return ToolError(TOO_LARGE)
         self._end.set()
         await asyncio.wait((self._task,), timeout=_CAUSE_S)
@@ -206,7 +206,7 @@ class McpConnection:
 
 
 def list_tools(server: McpServer) -> list[Tool]:
-    """The tools of a server; connects and disconnects, and blocks, also where an event loop runs.
+    """List a server's tools; blocks while it connects and disconnects, even inside an event loop.
 
     Raises:
         UnscoredError: the server does not answer.
@@ -228,7 +228,7 @@ _shared: PerLoop[dict[str, asyncio.Task[McpConnection]]] = PerLoop(dict)
 
 
 async def shared(server: McpServer) -> McpConnection:
-    """The session that all trajectories of this event loop share; a lost one is replaced.
+    """Return the session that all trajectories of this event loop share, and replace a lost one.
 
     Raises:
         UnscoredError: the server did not answer; every caller that waits for this attempt gets the error.
@@ -237,7 +237,7 @@ async def shared(server: McpServer) -> McpConnection:
     task = opening.get(server.key)
     if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().lost)):
         task = opening[server.key] = asyncio.create_task(McpConnection(server).__aenter__())
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so asyncio is content
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks the exception as retrieved
     return await asyncio.shield(task)
 
 
@@ -248,7 +248,7 @@ async def _handshake(session: ClientSession) -> None:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
-        await _pages(session)  # the SDK takes from it what it must repeat in headers
+        await _pages(session)  # the SDK reads from it what it must send in headers
 
 
 async def _pages(session: ClientSession) -> list[Tool]:
@@ -275,7 +275,7 @@ async def _bound_close(request: httpx2.Request) -> None:
 
 
 def _explain(error: BaseException, statuses: list[int]) -> str:
-    while inner := getattr(error, "exceptions", None):  # task groups wrap what went wrong
+    while inner := getattr(error, "exceptions", None):  # task groups wrap the cause
         error = inner[0]
     if statuses:
         return f"HTTP status {statuses[-1]}"

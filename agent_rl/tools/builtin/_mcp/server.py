@@ -1,4 +1,4 @@
-"""`McpServer`: how a server is reached, as an entry declares it."""
+"""`McpServer`: an entry's settings for reaching a server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agent_rl.tools.base import ToolConfig
 __all__ = ["MAX_MESSAGE_BYTES", "TOO_LARGE", "McpServer"]
 
 MAX_MESSAGE_BYTES = 8 << 20
-"""A longer result is not shown, not even its beginning."""
+"""Maximum size of a result, in bytes; a larger one becomes an error."""
 TOO_LARGE = f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB"
-_MIN_SECRET = 8  # characters; a shorter one may also occur by chance
+_MIN_SECRET = 8  # characters; a shorter one can occur by chance
 
 
 class McpServer(ToolConfig):
@@ -34,41 +34,41 @@ class McpServer(ToolConfig):
 
     @property
     def key(self) -> str:
-        """The same for all tools that share a session."""
+        """Key of the session, equal for all tools that share it."""
         return self.model_dump_json(include=set(McpServer.model_fields))
 
     @property
     def label(self) -> str:
-        """The server in an error text, without what may be a secret."""
+        """The server's name in errors, without possible secrets."""
         if self.url is None:
             return " ".join(self.command[:2])
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
     def environment(self) -> dict[str, str]:
-        """What the child gets beside the defaults; raises `ConfigError` for a variable that is not set."""
+        """Return the child's variables besides the defaults; raises `ConfigError` for a variable that is not set."""
         return {**self.env, **{name: secret(name, key="env_from") for name in self.env_from}}
 
     def headers(self) -> dict[str, str]:
-        """Of each request; raises `ConfigError` for a variable that is not set."""
+        """Return the headers of each request; raises `ConfigError` for a variable that is not set."""
         return {name: secret(value, key=f"headers_from.{name}") for name, value in self.headers_from.items()}
 
     def redact(self, text: str) -> str:
-        """`text` without the secrets that came from the environment."""
+        """Replace the secrets from the environment in `text`."""
         variables = (*self.env_from, *self.headers_from.values())
         words = [word for variable in variables for word in os.environ.get(variable, "").split()]
         return Secrets(word for word in words if len(word) >= _MIN_SECRET).hide(text)
 
     def model_post_init(self, _: object) -> None:
-        """Refuse contradictions between fields, and variables that are not set.
+        """Check the fields against each other, and that all variables are set.
 
         Raises:
-            ConfigError: naming key, value and remedy.
+            ConfigError: names the key, the value and the remedy.
         """
         if bool(self.command) == (self.url is not None):
-            given = "both" if self.command else "neither"
+            problem = "both" if self.command else "neither"
             raise ConfigError(
-                "command, url", f"{given} given", "Write one: `command: [python, server.py]` or `url: http://...`"
+                "command, url", f"{problem} given", "Write one: `command: [python, server.py]` or `url: http://...`"
             )
         for key in ("headers_from",) if self.url is None else ("env", "env_from", "cwd"):
             if value := getattr(self, key):
@@ -79,6 +79,6 @@ class McpServer(ToolConfig):
                 raise ConfigError("url", f"not an HTTP address (value {self.url!r})", "Write http://host:port/path")
             if "@" in parts.netloc:
                 raise ConfigError(
-                    "url", "carries a password", "Put it in an environment variable, named in headers_from"
+                    "url", "contains a password", "Put it in an environment variable, named in headers_from"
                 )
         self.environment(), self.headers()

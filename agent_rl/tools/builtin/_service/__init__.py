@@ -1,7 +1,7 @@
-"""Services with a database: one file a domain, found by its name.
+"""Services with a database: one file per domain, named after it.
 
 A domain is a class whose public methods are the agent's tools. The tool `service` runs them; the scorer `service_state`
-runs an episode's calls and the right ones again, and compares the databases.
+replays an episode's calls and the correct ones, and compares the databases.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Domain", "domain_names", "load_domain", "open_domain", "operations"]
 
 
 class Domain:
-    """A service on a database: the public methods of a subclass are tools, described by hints and docstring.
+    """A service on a database: the public methods of a subclass are tools, described by their hints and docstrings.
 
-    A method returns text, or data that the policy reads as JSON. It raises ToolError before it changes anything.
+    A method returns text, or data that the policy reads as JSON. If it raises ToolError, it has changed nothing.
 
     Args:
         records: the database of one episode.
@@ -32,28 +32,28 @@ class Domain:
         self.records = records
 
     def run(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """The result of a method.
+        """Run a method and return its result.
 
         Raises:
-            ToolError: there is no such method, it takes other arguments, or refuses these.
+            ToolError: the method does not exist, or refuses the arguments.
         """
         method = None if name.startswith("_") else vars(type(self)).get(name)
         if method is None:
             raise ToolError(f"there is no tool {name!r}")
         try:
-            given = inspect.signature(method).bind(self, **arguments)
-        except TypeError as error:  # arguments of other names
+            bound = inspect.signature(method).bind(self, **arguments)
+        except TypeError as error:  # wrong argument names
             raise ToolError(f"{name}: {error}") from error
-        return method(*given.args, **given.kwargs)
+        return method(*bound.args, **bound.kwargs)
 
 
 def domain_names() -> list[str]:
-    """The names of all domains."""
+    """Return the names of all domains."""
     return sorted(module.name for module in iter_modules(__path__) if module.name != "records")
 
 
 def load_domain(name: str) -> type[Domain]:
-    """The domain of a name.
+    """Return the class of a domain.
 
     Raises:
         ConfigError: no domain has this name.
@@ -66,24 +66,24 @@ def load_domain(name: str) -> type[Domain]:
 
 @cache
 def operations(name: str) -> Mapping[str, Callable[..., Any]]:
-    """The methods of a domain that are tools, by name, in the order of the class; bound to an empty database.
+    """Return a domain's tools, name -> method bound to an empty database, in the order of the class.
 
     Raises:
-        ConfigError: there is no such domain.
+        ConfigError: the domain does not exist.
     """
     domain = load_domain(name)
     empty = domain(Records({}))
-    return {each: getattr(empty, each) for each, method in vars(domain).items()
-            if inspect.isfunction(method) and not each.startswith("_")}  # fmt: skip
+    return {name: getattr(empty, name) for name, method in vars(domain).items()
+            if inspect.isfunction(method) and not name.startswith("_")}  # fmt: skip
 
 
 def open_domain(name: str, database: str | Tables, initial: Mapping[str, Any] | None = None) -> Domain:
-    """A domain on a database of its own.
+    """Return a domain with its own copy of the database.
 
     Args:
-        name: of the domain.
+        name: the domain's name.
         database: `{table: {key: record}}`, or the path of a JSON file with it, which is read once and never written.
-        initial: what is changed before an episode: `tables`, which are merged into the database, and `actions`.
+        initial: changes before an episode: `tables`, merged into the database, and `actions`, which run afterwards.
 
     Raises:
         ConfigError: the file cannot be read.

@@ -2,7 +2,7 @@
 
 {"rooms": {"kitchen": {"furniture": "drawer"}, "office": {}}, "things": {"cup": {"at": "kitchen"}}}
 
-Only where the things are is in the database; where the agent is and what is open belongs to the episode alone.
+The database contains only the places of things; the agent's place and open furniture are state of the episode.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from agent_rl.tools.builtin._service.records import Records
 __all__ = ["DOMAIN", "HAND"]
 
 HAND = "hand"
-"""Where a thing is that the agent has taken."""
+"""Place of a thing that the agent has taken."""
 
 
 class Household(Domain):
-    """What one can do in it."""
+    """The household's tools."""
 
     def __init__(self, records: Records) -> None:
         super().__init__(records)
@@ -72,12 +72,12 @@ class Household(Domain):
         return f"The {thing} is in the {self._room}."
 
     def _furniture(self) -> str:
-        """What stands in the room, if anything."""
+        """Return the room's furniture, or ""."""
         room = self.records.find("rooms", self._room) or {}
         return str(room.get("furniture", ""))
 
     def _here(self) -> list[str]:
-        """The things that the agent sees."""
+        """Return the things that the agent sees."""
         if self._furniture() and not self._open:
             return []
         return [name for name, thing in self.records.items("things") if thing["at"] == self._room]

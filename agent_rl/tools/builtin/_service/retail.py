@@ -4,8 +4,8 @@
      "users": {id: {"name", "address", "email", "payment_methods", "orders"}},
      "orders": {id: {"user_id", "address", "items", "status", "payment_history", ...}}}
 
-The tools check what the shop's own software would: states, ids, stock and balances. The rest of the policy (who is
-asked before what) is left to the agent.
+The tools check what a shop's software checks: states, ids, stock and balances. The agent must follow the rest of the
+policy, such as asking the user first.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Retail(Domain):
         self._check_payment(order, payment_method_id, difference)
         changed = self.records.edit("orders", order_id)
         for old, new in pairs:
-            item = next(each for each in changed["items"] if each["item_id"] == old)
+            item = next(entry for entry in changed["items"] if entry["item_id"] == old)
             item.update(item_id=new["item_id"], price=new["price"], options=dict(new["options"]))
         if difference:
             self._pay(changed, payment_method_id, difference)
@@ -255,7 +255,7 @@ class Retail(Domain):
             raise ToolError("the gift card has not enough balance")
 
     def _pay(self, order: dict[str, Any], payment_method_id: str, amount: float) -> None:
-        """Add a payment to an order, or a refund where the amount is negative; a gift card's balance changes."""
+        """Add a payment to an order, or a refund if the amount is negative, and update a gift card's balance."""
         kind = "payment" if amount > 0 else "refund"
         entry = {"transaction_type": kind, "amount": abs(amount), "payment_method_id": payment_method_id}
         order["payment_history"].append(entry)
@@ -267,13 +267,13 @@ class Retail(Domain):
     def _replaced(
         self, order: Mapping[str, Any], item_ids: Sequence[str], new_item_ids: Sequence[str]
     ) -> tuple[list[tuple[str, Mapping[str, Any]]], float]:
-        """The old ids with their new variants, and what has to be paid more."""
+        """Return the old ids with their new variants, and the price difference."""
         _require_items(order, item_ids)
         if len(item_ids) != len(new_item_ids):
             raise ToolError("there must be as many new items as old ones")
         pairs, difference = [], 0.0
         for old, new in zip(item_ids, new_item_ids, strict=True):
-            item = next(each for each in order["items"] if each["item_id"] == old)
+            item = next(entry for entry in order["items"] if entry["item_id"] == old)
             variant = self.records.get("products", item["product_id"])["variants"].get(new)
             if variant is None or not variant["available"]:
                 raise ToolError(f"item {new!r} is not available, or no {item['name']}")

@@ -13,7 +13,7 @@ __all__ = ["DOMAIN", "ENDS"]
 
 ENDS = {"open": ("cancel_order", "cancelled"), "shipped": ("stop_parcel", "stopped"),
         "delivered": ("refund_order", "refunded")}  # fmt: skip
-"""By the state of an order, how the rules end it: the tool and the state afterwards."""
+"""State of an order -> the tool that ends it by the rules, and the state afterwards."""
 
 
 class Shop(Domain):

@@ -1,7 +1,7 @@
-"""The side of the callers: worker processes, one kind for each limit on memory.
+"""Sends queries to worker processes, with one kind of worker per memory limit.
 
-A worker ends when its time is over, when it crashes, when its pipe closes, and by itself after a while without work, so
-after a killed process its workers soon end too.
+A worker ends at its time limit, when it crashes, when its pipe closes, and after some idle time, so the workers of a
+killed process soon end too.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from agent_rl.tools.builtin._sql.worker import BYTES, IDLE_S, SETUP_S, TOO_MUCH_
 __all__ = ["ask", "has_unwritten_changes", "rows", "workers"]
 
 _START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(int(sys.argv[2]))"
-_SLACK_S = 5.0  # until a worker is killed that has not ended itself
+_SLACK_S = 5.0  # until a worker that should have ended is killed
 
 
 @cache
 def workers(memory_mb: int) -> Workers:
-    """The processes in which a query may take `memory_mb` MiB."""
+    """Return the workers whose queries may use `memory_mb` MiB."""
     command = [sys.executable, "-I", "-c", _START, str(Path(__file__).parents[1]), str(memory_mb)]
     return Workers("runs SQLite", command, idle_s=IDLE_S / 2)
 
 
 def ask(memory_mb: int, request: Mapping[str, Any]) -> str:
-    """The text that answers a request; blocks for at most its `timeout_s` and a worker's start.
+    """Return the answer to a request; blocks for at most its `timeout_s` plus a worker's start.
 
     Raises:
-        ToolError: for a query that fails, needs too long or too much memory, or crashes the engine.
-        UnscoredError: when no worker can be started, or the database cannot be opened.
+        ToolError: the query fails, needs too much time or memory, or crashes the engine.
+        UnscoredError: no worker can be started, or the database cannot be opened.
     """
     reply = _reply(memory_mb, request)
     if "unusable" in reply:
@@ -46,32 +46,32 @@ def ask(memory_mb: int, request: Mapping[str, Any]) -> str:
 def rows(
     tables: Mapping[str, Any] | str | Path, query: str, *, timeout_s: float, memory_mb: int, max_rows: int
 ) -> list[list[Any]]:
-    """What a query gives.
+    """Return the rows of a query.
 
     Args:
-        tables: name -> rows, an SQL script that makes the tables, or the path of a database.
+        tables: name -> rows, an SQL script that creates the tables, or the path of a database.
         query: one SELECT statement.
-        timeout_s: processor seconds of the query.
-        memory_mb: MiB that the tables and the query may take.
-        max_rows: more are an error.
+        timeout_s: time limit of the query, in processor seconds.
+        memory_mb: memory limit of the tables and the query, in MiB.
+        max_rows: maximum number of rows; more are an error.
 
     Raises:
         ToolError: as for `ask`; also for too many rows, or too large ones.
-        ValueError: the tables cannot be made, or the database cannot be opened.
-        UnscoredError: when no worker can be started, or the machine is too busy.
+        ValueError: the tables cannot be created, or the database cannot be opened.
+        UnscoredError: no worker can be started, or the machine is too busy.
     """
     if isinstance(tables, Path) and has_unwritten_changes(tables):
-        raise ValueError(f"{tables} has changes not yet written (-wal or -journal)")
-    made = {"database": str(tables.resolve())} if isinstance(tables, Path) else {"tables": _plain(tables)}
-    reply = _reply(memory_mb, {**made, "query": query, "timeout_s": timeout_s, "max_rows": max_rows})
+        raise ValueError(f"{tables} has unwritten changes (-wal or -journal)")
+    source = {"database": str(tables.resolve())} if isinstance(tables, Path) else {"tables": _plain(tables)}
+    reply = _reply(memory_mb, {**source, "query": query, "timeout_s": timeout_s, "max_rows": max_rows})
     if "unusable" in reply:
         raise ValueError(reply["unusable"])
-    found: list[list[Any]] = reply["rows"]
-    return found
+    result: list[list[Any]] = reply["rows"]
+    return result
 
 
 def _plain(value: Any) -> Any:
-    """Tables as JSON data; a parquet file's lists are numpy arrays."""
+    """Convert tables to JSON data; lists from parquet are numpy arrays."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -84,9 +84,9 @@ def _plain(value: Any) -> Any:
 
 
 def has_unwritten_changes(path: Path) -> bool:
-    """Whether an SQLite file has some beside it, which a reader that takes no locks does not see."""
-    beside = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
-    return any(file.is_file() and file.stat().st_size for file in beside)
+    """Whether unwritten changes lie next to an SQLite file, where a reader without locks does not see them."""
+    companions = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
+    return any(file.is_file() and file.stat().st_size for file in companions)
 
 
 def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
             raise UnscoredError(f"the machine is too busy: no rows after {SETUP_S:g} s by the clock") from None
         if died.status in (-SIGALRM, -SIGPROF):
             raise _too_slow(request["timeout_s"]) from None
-        if died.status < 0 and died.status != -SIGKILL:  # a crash, usually for lack of memory
+        if died.status < 0 and died.status != -SIGKILL:  # a crash, usually out of memory
             problem = f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply"
             raise ToolError(problem) from None
         raise UnscoredError(f"the process of the database engine ended with status {died.status}") from None

@@ -14,7 +14,7 @@ from .text import BYTES, READ_ONLY, QueryError, UnusableError, counted, nearest
 __all__ = ["Sqlite"]
 
 MAX_COUNTED = 100_000
-"""Rows of a table that a listing counts."""
+"""Maximum rows that a listing counts per table."""
 
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 _READING_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
@@ -28,11 +28,11 @@ class Sqlite:
     """One connection.
 
     Args:
-        path: of the database; no lock is taken and no file is made beside it. None: an empty one in memory.
-        memory_mb: MiB that the engine may allocate; one value may take a quarter.
+        path: the database, opened without locks or new files next to it. None: an empty database in memory.
+        memory_mb: memory limit of the engine, in MiB; one value may use a quarter of it.
 
     Raises:
-        UnusableError: when it is no database.
+        UnusableError: the file is not a database.
     """
 
     def __init__(self, path: str | None, memory_mb: int) -> None:
@@ -45,7 +45,7 @@ class Sqlite:
         except sqlite3.Error as error:
             raise UnusableError(error) from error
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        if hasattr(self._connection, "setlimit"):  # since Python 3.11; before it the process's limits stand alone
+        if hasattr(self._connection, "setlimit"):  # Python 3.11 and later; before, only the process's limits apply
             for name, value in (("LENGTH", memory_mb << 18), ("ATTACHED", 0), ("LIKE_PATTERN_LENGTH", 1000)):
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 
@@ -53,10 +53,10 @@ class Sqlite:
         self._connection.close()
 
     def fill(self, tables: dict[str, Any] | str) -> None:
-        """Make tables in a database in memory: name -> rows, or an SQL script.
+        """Create tables in a database in memory, from name -> rows or an SQL script.
 
         Raises:
-            UnusableError: when that cannot be done.
+            UnusableError: the tables cannot be created.
         """
         try:
             if isinstance(tables, str):
@@ -76,13 +76,13 @@ class Sqlite:
             rows = [[row.get(column) for column in columns] for row in table]
         if not columns:
             raise ValueError(f"the table {name!r} has no columns")
-        self._connection.execute(f"CREATE TABLE {_quoted(name)} ({', '.join(_quoted(str(each)) for each in columns)})")
+        self._connection.execute(f"CREATE TABLE {_quoted(name)} ({', '.join(_quoted(str(key)) for key in columns)})")
         marks = ", ".join("?" for _ in columns)
-        values = ([bytes.fromhex(each[BYTES]) if isinstance(each, dict) else each for each in row] for row in rows)
+        values = ([bytes.fromhex(cell[BYTES]) if isinstance(cell, dict) else cell for cell in row] for row in rows)
         self._connection.executemany(f"INSERT INTO {_quoted(name)} VALUES ({marks})", values)
 
     def rows(self, query: str) -> tuple[list[str], Iterator[Sequence[Any]]]:
-        """The columns' names, and the rows, read one by one; both may raise QueryError."""
+        """Return the column names and an iterator of rows; both may raise QueryError."""
         self._connect_virtual_tables()
         self._connection.set_authorizer(_authorize)
         cursor = self._run(lambda: self._connection.execute(query))
@@ -91,12 +91,12 @@ class Sqlite:
         return [column[0] for column in cursor.description], iter(lambda: self._run(cursor.fetchone), None)
 
     def names(self) -> list[str]:
-        """Tables and views, without those that a virtual table keeps for itself."""
+        """Return the tables and views, without internal tables of virtual tables."""
         query = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type <> 'shadow' ORDER BY name"
         return [row[0] for row in self._connection.execute(query) if not row[0].startswith("sqlite_")]
 
     def describe(self, name: str) -> str:
-        """A table's name, rows and columns in one line."""
+        """Describe a table's name, rows and columns in one line."""
         facts = self._all('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', name)
         targets = {column.lower(): " -> " + ".".join(filter(None, target)) for column, *target in facts}
         columns = [
@@ -109,17 +109,17 @@ class Sqlite:
         return self._connection.execute(query, values).fetchall()
 
     def _count(self, name: str) -> str:
-        """The rows of a table, in words."""
+        """Describe the number of rows of a table."""
         if self._all("SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ?", name):
             return "view"
         count = self._all(f"SELECT count(*) FROM (SELECT 1 FROM {_quoted(name)} LIMIT {MAX_COUNTED + 1})")[0][0]
         return f"over {MAX_COUNTED} rows" if count > MAX_COUNTED else counted(count)
 
     def _connect_virtual_tables(self) -> None:
-        """Beforehand, because they declare their columns by a CREATE TABLE, which is not authorized later."""
-        made = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'")
-        for name in ["json_each", "json_tree", *(row[0] for row in made)]:
-            with contextlib.suppress(sqlite3.Error):  # a module that is not there: the query that needs it says so
+        """Connect virtual tables early: they run a CREATE TABLE, which the authorizer would refuse."""
+        virtual_tables = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'")
+        for name in ["json_each", "json_tree", *(row[0] for row in virtual_tables)]:
+            with contextlib.suppress(sqlite3.Error):  # a missing module: a query that needs it will fail
                 self._connection.execute(f"SELECT 1 FROM {_quoted(name)} LIMIT 0")
 
     def _run(self, step: Callable[[], Any]) -> Any:
@@ -144,12 +144,12 @@ class Sqlite:
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
     if action == sqlite3.SQLITE_FUNCTION:
-        allowed = (second or "").lower() not in _REFUSED_FUNCTIONS
+        is_allowed = (second or "").lower() not in _REFUSED_FUNCTIONS
     elif action == sqlite3.SQLITE_PRAGMA:
-        allowed = (first or "").lower() in _READING_PRAGMAS
+        is_allowed = (first or "").lower() in _READING_PRAGMAS
     else:
-        allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+        is_allowed = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
+    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What the policy reads: tables, one-line errors, nearest names. Everything has a limit in characters."""
+"""Formats results for the policy: tables, one-line errors, nearest names, all with a limit in characters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["BYTES", "READ_ONLY", "QueryError", "UnusableError", "counted", "near
 READ_ONLY = "the database can only be read; write one SELECT statement"
 MAX_ERROR_CHARS = 400
 BYTES = "bytes"
-"""Bytes are `{BYTES: hexadecimal digits}` in JSON."""
+"""Key of bytes in JSON: `{BYTES: hexadecimal digits}`."""
 
 
 class QueryError(Exception):
-    """The query's own mistake."""
+    """The query is wrong."""
 
 
 class UnusableError(Exception):
@@ -23,11 +23,11 @@ class UnusableError(Exception):
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], limits: dict[str, Any]) -> str:
-    """`a | b`, a line of dashes, the rows, and how many they are.
+    """Format a table: `a | b`, a line of dashes, the rows, and their number.
 
     Args:
-        columns: names.
-        rows: read only until a limit is reached.
+        columns: the column names.
+        rows: the rows, read until a limit is reached.
         limits: `max_rows`, `max_cell_chars` and `max_chars`.
     """
     width, room = limits["max_cell_chars"], limits["max_chars"]
@@ -51,21 +51,21 @@ def counted(rows: int) -> str:
 
 
 def one_line(error: object) -> str:
-    """The message, cut."""
+    """Return an error's message in one line, shortened."""
     text = " ".join(str(error).split())
     return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that does not exist."""
+    """Return the end of a message about an unknown name."""
     names = {other.lower(): other for other in known}
-    near = difflib.get_close_matches(name[:100].lower(), names, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name[:100].lower(), names, n=1, cutoff=0.5)
     listing = ", ".join([*names.values()][:20]) + (", ..." if len(names) > 20 else "")
-    return f". Did you mean {names[near[0]]}?" if near else f". Known: {listing or 'none'}"
+    return f". Did you mean {names[matches[0]]}?" if matches else f". Known: {listing or 'none'}"
 
 
 def _cell(value: Any, width: int) -> str:
-    """NULL bare, the text that reads so and the empty text in quotes."""
+    """Format a value; NULL is bare, the text "NULL" and the empty text are quoted."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -76,5 +76,5 @@ def _cell(value: Any, width: int) -> str:
 
 
 def _escaped(text: str, width: int) -> str:
-    shown = text[:width].replace("\r", "\\r").replace("\n", "\\n").replace("|", "\\|")
-    return f"{shown}..." if len(text) > width else shown
+    escaped = text[:width].replace("\r", "\\r").replace("\n", "\\n").replace("|", "\\|")
+    return f"{escaped}..." if len(text) > width else escaped

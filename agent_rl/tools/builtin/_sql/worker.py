@@ -1,11 +1,11 @@
-"""A process that answers SQL requests, one JSON line for another.
+"""A process that answers SQL requests, one JSON line each.
 
-It is a process of its own because SQLite cannot be bounded from within: `instr` ignores interrupts. Here the kernel
-bounds it: a timer whose signal ends the process, a limit on its memory, no file that could be written, and none that
-could be opened while a query runs. SQLite's own switches stand before that.
+It is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. Here the kernel sets
+the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new files while a query
+runs. SQLite's own switches come first.
 
-Every request opens the database again, so no state passes from one to the next. Not promised: that a database file
-which an attacker made is safe to open.
+Every request reopens the database, so no state passes from one request to the next. A database file made by an attacker
+is not safe to open.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .text import BYTES, QueryError, UnusableError, nearest, one_line, table
 __all__ = ["BYTES", "IDLE_S", "SETUP_S", "TOO_MUCH_MEMORY", "main"]
 
 IDLE_S = 120.0
-"""Seconds without a request after which the process ends by itself, should its parent have died unnoticed."""
+"""Idle seconds after which the process ends, in case its parent died unnoticed."""
 SETUP_S = 30.0
-"""Seconds in which the tables of a request must have been made."""
+"""Time limit for creating the tables of a request, in seconds."""
 MAX_ROWS_CHARS = 16 << 20
-"""Characters of all rows together, as JSON, where a request wants them as they are."""
+"""Maximum size of all rows of a request for raw rows, in characters of JSON."""
 TOO_MUCH_MEMORY = "the query needs too much memory"
 _BASE_MB = 16
-"""MiB of writable memory that Python takes with SQLite loaded."""
+"""Writable memory of Python with SQLite loaded, in MiB."""
 
 
 def main(memory_mb: int) -> None:
     """Answer requests from stdin on stdout until stdin ends; a query may take `memory_mb` MiB."""
     requests = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output of SQLite must not mix with a reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # SQLite's output must not mix with a reply
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGPROF})
@@ -62,14 +62,14 @@ def _write(replies: BinaryIO, line: str) -> None:
 
 
 def _end_in(seconds: float) -> None:
-    """Have the kernel end this process in `seconds`, whatever it is doing."""
+    """Set the kernel timer that ends this process in `seconds`."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
     signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 @contextlib.contextmanager
 def _no_new_files() -> Iterator[None]:
-    """While this holds, nothing can be opened; what is open stays so."""
+    """Prevent this process from opening files; open ones stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -79,12 +79,12 @@ def _no_new_files() -> Iterator[None]:
 
 
 def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
-    """`text` or `rows`, or `error` for the policy, or `unusable` when the policy did not cause the failure."""
+    """Return `text` or `rows`, `error` for the policy, or `unusable` if the policy did not cause the failure."""
     try:
         with contextlib.closing(Sqlite(request.get("database"), memory_mb)) as database, _no_new_files():
             if "tables" in request:
                 database.fill(request["tables"])
-            if "table" not in request:  # it is graded: seconds of the processor, and SETUP_S by the clock
+            if "table" not in request:  # a graded query: processor seconds, and SETUP_S of wall time
                 signal.setitimer(signal.ITIMER_PROF, request["timeout_s"])
                 return {"rows": _rows(database, request["query"], request["max_rows"])}
             _end_in(request["timeout_s"])
@@ -98,24 +98,24 @@ def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
         return {"error": one_line(error)}
     except (MemoryError, RecursionError):
         return {"error": TOO_MUCH_MEMORY}
-    except Exception as error:  # noqa: BLE001 - the query caused it: the policy reads it, and is scored
+    except Exception as error:  # noqa: BLE001 - caused by the query: the policy reads it and is scored
         return {"error": one_line(f"{type(error).__name__}: {error}")}
 
 
 def _rows(database: Sqlite, query: str, max_rows: int) -> list[list[Any]]:
-    """The rows as they are, but for bytes."""
-    found: list[list[Any]] = []
+    """Return the raw rows, with bytes as hexadecimal."""
+    rows: list[list[Any]] = []
     room = MAX_ROWS_CHARS
     for row in database.rows(query)[1]:
-        found.append([{BYTES: value.hex()} if isinstance(value, bytes) else value for value in row])
+        rows.append([{BYTES: value.hex()} if isinstance(value, bytes) else value for value in row])
         room -= sum(2 * len(value) if isinstance(value, str | bytes) else 16 for value in row)
-        if len(found) > max_rows or room < 0:
+        if len(rows) > max_rows or room < 0:
             raise QueryError(f"the query gives more than {max_rows} rows, or too large ones")
-    return found
+    return rows
 
 
 def _listing(database: Sqlite, name: str | None, room: int) -> str:
-    """A line for every table, or for the one of this name."""
+    """Return one line per table, or only that of table `name`."""
     names = database.names()
     if name is not None:
         wanted = [other for other in names if other.lower() == name.lower()]

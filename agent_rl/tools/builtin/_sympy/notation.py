@@ -1,6 +1,6 @@
-r"""Mathematics as people and models write it, rewritten for SymPy's parser. Text only: nothing is evaluated.
+r"""Rewrites mathematics as people and models write it for SymPy's parser. Only text changes; nothing is evaluated.
 
-Understood beyond Python's notation: a little LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the usual
+Supported besides Python's notation: a little LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the usual
 Unicode signs, |x|, `=` for an equation, and equations separated by `;`, a line break or `and`.
 """
 
@@ -32,10 +32,10 @@ _KEYWORDS = ("dir", "domain", "dict", "n", "x0", "evaluate", "check", "real", "p
 
 
 def to_sympy(text: str) -> str:
-    """`text` for SymPy's parser: equations as `Eq(..., ...)`, and several of them separated by commas.
+    """Rewrite `text` for SymPy's parser: equations as `Eq(..., ...)`, several of them separated by commas.
 
     Raises:
-        ToolError: when it is empty or too long, or its brackets do not match.
+        ToolError: it is empty or too long, or its brackets do not match.
     """
     if len(text) > _MAX_CHARS:
         raise ToolError(f"the expression is longer than {_MAX_CHARS} characters")
@@ -83,7 +83,7 @@ def _around(text: str, index: int) -> str:
 
 
 def _with_equations(text: str) -> str:
-    """Every part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or a bracket of its own depth."""
+    """Rewrite each part `a = b`, at any depth, as `Eq(a, b)`; a part ends at a comma or bracket of its depth."""
     opened: list[int] = []
     starts = [0]  # where the part begins, for each open bracket
     equals: list[int | None] = [None]

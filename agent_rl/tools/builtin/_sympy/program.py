@@ -1,7 +1,7 @@
-"""What the tool `sympy` runs inside the sandbox: its text is the program, never imported by the worker.
+"""The program that the tool `sympy` runs inside the sandbox; the worker reads its text and never imports it.
 
-Reads one JSON request from standard input and prints `{"text": ...}` or `{"error": ...}`. The parser evaluates what the
-policy wrote as Python, so whatever this prints is no more trustworthy than the policy's own text.
+Reads one JSON request from standard input and prints `{"text": ...}` or `{"error": ...}`. The parser evaluates the
+policy's text as Python, so the output is no more trustworthy than that text.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ DIGITS = 12
 
 
 class Refusal(Exception):
-    """A computation that is refused; the policy reads the text."""
+    """A computation is refused; the policy reads the text."""
 
 
 class SympyRequest:
-    """The arguments of one call, read."""
+    """The parsed arguments of one call."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
@@ -53,7 +53,7 @@ class SympyRequest:
         self.given = [sympy.Symbol(name) for name in names]
 
     def value(self, key: str) -> Any:
-        """A bound or a point, parsed."""
+        """Return a bound or a point, parsed."""
         text = self.data.get(key)
         if text is None:
             raise Refusal(f"{self.data['operation']} needs `{key}`")
@@ -63,20 +63,20 @@ class SympyRequest:
         return self.data.get(key) is not None
 
     def at_point(self, value: Any) -> Any:
-        """`value` where the variable is the point, if there is one."""
+        """Substitute the point, if there is one, for the variable in `value`."""
         return value.subs(self.variable(), self.value("point")) if self.has("point") else value
 
     def parts(self) -> list[Any]:
-        """The expression, or those that were given together."""
-        found = self.expression
-        return [sympy.sympify(part) for part in (found if isinstance(found, list | tuple | sympy.Tuple) else [found])]
+        """Return the expressions: one, or several from a list."""
+        value = self.expression
+        return [sympy.sympify(part) for part in (value if isinstance(value, list | tuple | sympy.Tuple) else [value])]
 
     def free(self) -> list[Any]:
-        """Its symbols by name."""
+        """Return the free symbols, sorted by name."""
         return sorted(set().union(*(part.free_symbols for part in self.parts())), key=str)
 
     def variable(self) -> Any:
-        """The variable of an operation that has one."""
+        """Return the variable of the operation."""
         if self.given:
             return self.given[0]
         free = self.free()
@@ -97,7 +97,7 @@ class SympyRequest:
 
 
 def local_names(text: str, variables: list[str]) -> dict[str, Any]:
-    """Names that stand for symbols here although SymPy knows them as something else, and products written as `xy`."""
+    """Return names that mean symbols here, although SymPy defines them, and products written as `xy`."""
     found = re.findall(r"([^\W\d]\w*)\s*(\(?)", text)
     words = {name for name, _ in found} | set(variables)
     local: dict[str, Any] = {}
@@ -111,14 +111,14 @@ def local_names(text: str, variables: list[str]) -> dict[str, Any]:
 
 
 def is_function(name: str, call: str) -> bool:
-    """Whether a name is one of SymPy's, or an undefined function such as f(x)."""
+    """Whether a name is a SymPy function, or an undefined function such as f(x)."""
     if name in NAMES:
         return bool(call) or (len(name) > 1 and name not in ("beta", "gamma", "zeta"))
     return bool(call) and (len(name) > 1 or name in "fgh")
 
 
 def parse(text: str, local: dict[str, Any]) -> Any:
-    """`text` as SymPy's object; strictly first, because leniency misreads some Python."""
+    """Parse `text` to a SymPy object; strictly first, because the lenient parser misreads some Python."""
     try:
         return tidy(sympy_parser.parse_expr(text, dict(local), PLAIN, dict(NAMES)))
     except (SyntaxError, TypeError, AttributeError, TokenError):
@@ -130,7 +130,7 @@ def parse(text: str, local: dict[str, Any]) -> Any:
 
 
 def reason(text: str, error: Exception) -> str:
-    """Why it could not be parsed; positions in SymPy's own errors are those of generated Python code."""
+    """Explain a parse error; positions in SymPy's own errors refer to generated Python code."""
     stripped = text.strip()
     if stripped and stripped[-1] in "+-*/^=,<>":
         return f"it ends with `{stripped[-1]}`"
@@ -143,7 +143,7 @@ def reason(text: str, error: Exception) -> str:
 
 
 def tidy(value: Any) -> Any:
-    """Lists and tuples stay Python's; single numbers become SymPy's."""
+    """Convert single numbers to SymPy objects; lists and tuples stay Python objects."""
     if isinstance(value, str):
         raise SyntaxError("text")
     return value if isinstance(value, list | tuple | dict | set) else sympy.sympify(value)
