@@ -224,7 +224,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("file", "place"), [(None, "on a disk to which this command writes"), ("out/x.json", "for out/x.json")]
+    ("file", "place"), [(None, "on a disk that this command writes to"), ("out/x.json", "for out/x.json")]
 )
 def test_a_full_disk_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str | None, place: str

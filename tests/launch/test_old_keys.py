@@ -181,7 +181,7 @@ def test_every_key_that_verl_itself_calls_old_is_in_the_table() -> None:
     assert isinstance(defaults, dict)
     old = {name: defaults[name] for name in ("custom_reward_function", "reward_model", "sandbox_fusion")}
     for key, _ in leaves(old):
-        row = next(row for row in rows() if row.found(key, "1") is not None)
+        row = next(row for row in rows() if row.match(key, "1") is not None)
         if row.kind == "moved":
             assert row.reset is None, f"{key}: verl's fully asynchronous entry reads it, so it must stay, as null"
             assert argument_keys(change_arguments([f"{key}=1"])[0]) == {row.renamed(key, "")}
