@@ -18,7 +18,7 @@ __all__ = ["GROUP", "app"]
 GROUP = "check"
 
 app = typer.Typer(
-    help="Check tool files, try their tools, convert OpenAPI documents.", no_args_is_help=True, add_completion=False
+    help="Check tool files, try their tools, convert OpenAPI files.", no_args_is_help=True, add_completion=False
 )
 
 

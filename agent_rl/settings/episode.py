@@ -49,8 +49,8 @@ class ThinkingSettings(Section):
     """How `<think>` blocks are handled; a format never sees them."""
 
     history: Literal["keep", "template"] = "keep"
-    """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier turns, the
-    context does, too, and the trajectory becomes several training sequences."""
+    """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier turns,
+    so does the context, and the trajectory becomes several training sequences."""
 
 
 class ToolsSettings(Section):
@@ -73,7 +73,7 @@ class TraceSettings(Section):
     path: str | None = None
     """JSONL file to which every trajectory is appended; null: no file."""
     tokens: bool = False
-    """Whether to store token ids, masks and log-probs, too, in `<name>.tokens.jsonl` next to the trace, and the rows and
+    """Whether to store token ids, masks and log-probs in `<name>.tokens.jsonl` next to the trace, and the rows and
     advantages of every training batch, in `<name>.batches.jsonl`."""
     part_mib: int = Field(default=1024, gt=0)
     """Size in MiB at which a file continues in the next part: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""

@@ -3,7 +3,7 @@
 `old_keys.yaml` next to this file is the table: add a row there. A key that has moved takes effect under its new name,
 with one line on stderr; a key that means something different now, or nothing, is an error that says what to write.
 The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
-configuration (`change_config`), where keys of YAML files are found and where rows that depend on other keys are decided.
+configuration (`change_config`), which has the keys of YAML files and decides rows that depend on other keys.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class CorrectnessSettings(TermSettings):
     """1 for the right answer, 0 otherwise."""
 
     scorer: str = "auto"
-    """`auto`: a user's verdict, else the scorer of the row's data_source; a scorer's name, `file.py:function`, or `none`."""
+    """`auto`: a user's verdict, else the scorer of the data_source; a scorer's name, `file.py:function`, or `none`."""
 
 
 class _NamedTermSettings(TermSettings):

@@ -192,7 +192,7 @@ class Score:
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
         default_factory=dict, compare=False
     )
-    """Weights of the measured components; a component with a closed gate is missing. Empty in traces of an older version,
+    """Weights of the measured components, without those with a closed gate. Empty in traces of an older version,
     and if other code computed the score."""
 
 
@@ -226,7 +226,7 @@ class Trajectory:
     ended: float = field(default=0.0, compare=False)
     """Unix time at which the episode ended; 0 in traces of an older version."""
     row: dict[str, Any] = field(default_factory=dict)
-    """The row's columns as `row_data` returns them: data_source, ability, reward_model, extra_info and all others; empty
+    """The row's columns as `row_data` returns them: data_source, ability, reward_model, extra_info and others; empty
     in traces of an older version."""
     info: dict[str, Any] = field(default_factory=dict)
     version: int = SCHEMA_VERSION

@@ -49,7 +49,7 @@ def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
 
 
 def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
-    """Estimate the mean of values from 0 to 1, with Wilson's interval, which stays within 0 and 1 even if all rows agree.
+    """Estimate the mean of values from 0 to 1, with Wilson's interval, which stays in that range if all rows agree.
 
     The interval is for the number of independent rows that would have the observed error.
     """

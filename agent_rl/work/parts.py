@@ -90,7 +90,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Lock the file; on a file system without locks (as Lustre is often mounted), only against processes of this node."""
+    """Lock the file; on a file system without locks (often Lustre), only against processes of this node."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

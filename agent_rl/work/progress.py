@@ -49,8 +49,8 @@ def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Cal
                 bar.update(task, completed=done, description=note or what)
             elif (now := time.monotonic()) - last >= PAUSE_S:
                 last = now
-                    position = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-                texts = [position, str(timedelta(seconds=int(now - began))), *([note] if note else [])]
+                place = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+                texts = [place, str(timedelta(seconds=int(now - began))), *([note] if note else [])]
                 print(f"{what}: {', '.join(texts)}", file=sys.stderr, flush=True)
 
         yield advance

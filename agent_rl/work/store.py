@@ -85,7 +85,7 @@ class Store:
     """Results by key in a file. Once the file is open, a failure is logged, and the result counts as missing.
 
     Args:
-        path: the file's path; its folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.
+        path: the file's path; folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.
 
     Raises:
         OSError: the file cannot be opened.

@@ -71,7 +71,7 @@ REFUSED: list[tuple[str, list[str]]] = [
     ("env.env_name=alfworld", ["env.env_name", "tools with state"]),
     ("--config-path=my/folder --config-name=x", ["--config-path", "agent-rl train FOLDER", "my/folder"]),
     ("algorithm.kl_coef=0.01", ["actor_rollout_ref.actor.kl_loss_coef=0.01", "algorithm.kl_ctrl.kl_coef=0.01"]),
-    ("run_name=a trainer.experiment_name=b", ["run_name", "trainer.experiment_name", "Leave one of them out"]),
+    ("run_name=a trainer.experiment_name=b", ["run_name", "trainer.experiment_name", "Remove one of them"]),
 ]
 """Command lines of the old shapes, and what their refusal says."""
 
