@@ -55,7 +55,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("eval", "--model", "m"), ("--data: no rows were given", "--recipe NAME")),
     (("eval", "run"), ("the run run has saved no checkpoint", "trainer.save_freq=N")),
     (("eval", "nothing"), ("nothing: no run.json can be read there", "Name a run's folder")),
-    (("view",), ("RUN: no run is named", "agent-rl train RECIPE")),
+    (("view",), ("RUN: no run was given", "agent-rl train RECIPE")),
     (("report", "nothing"), ("nothing: no metrics can be read there", "Name a run's folder")),
     (("why", "nothing"), ("nothing: no metrics can be read there", "Name a run's folder")),
     (("compare", "nothing", "run"), ("nothing: there is no such file or folder", "Name a run's folder")),
