@@ -22,7 +22,7 @@ def export(
     to: Annotated[Path, typer.Option(help="Folder to create")],
     as_json: Json = False,
 ) -> None:
-    r"""Write a trained policy as a model that inference servers load.
+    r"""Write a trained policy as a model that servers load.
 
     \b
       agent-rl export outputs/gsm8k_calculator --to my_model
