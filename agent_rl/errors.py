@@ -1,9 +1,9 @@
-"""One exception tree that says who a failure is for.
+"""One exception tree, whose branches tell who must handle a failure.
 
-- `ObservationError`: the model's own mistake. It becomes tool text that the policy reads, and shaping may count it.
-- `UnscoredError`: the infrastructure failed. The trajectory is not a zero: it must neither push the policy nor move its
-  group's baseline, and it is counted.
-- `FatalError`: the configuration or the code is wrong. Stop at once, before a GPU is spent, and say which key.
+- `ObservationError`: the model's own mistake. It becomes tool text that the policy reads, and shaping can count it.
+- `UnscoredError`: the infrastructure failed. The trajectory has no reward, not a reward of 0: it affects neither the
+  policy nor its group's baseline, and it is counted.
+- `FatalError`: the configuration or the code is wrong. Stop at once, before GPU time is spent, and name the key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class AgentRLError(Exception):
-    """Base of everything that agent_rl raises on purpose."""
+    """Base class of all errors that agent_rl raises on purpose."""
 
 
 class ObservationError(AgentRLError):
@@ -49,15 +49,15 @@ class InvalidArgumentsError(ObservationError):
 
 
 class ToolError(ObservationError):
-    """The tool was called properly and could not do it; tools raise this with a text for the policy."""
+    """A valid call failed in the tool; tools raise this with a text for the policy."""
 
 
 class ToolTimeoutError(ObservationError):
-    """The tool ran past its limit in seconds."""
+    """The tool exceeded its time limit in seconds."""
 
 
 class UnscoredError(AgentRLError):
-    """The infrastructure failed: no verdict about the policy can be drawn from this trajectory."""
+    """The infrastructure failed, so this trajectory tells nothing about the policy."""
 
 
 class EngineError(UnscoredError):
@@ -83,19 +83,19 @@ class ConfigError(FatalError):
         self.problem = problem
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[Any, ...]:  # three arguments, so that the error crosses process boundaries
+    def __reduce__(self) -> tuple[Any, ...]:  # three arguments, so that the error can be pickled
         return type(self), (self.key, self.problem, self.remedy)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest known ones, and the list of all unless it is long."""
+    """Return a remedy for an unknown name: the nearest known names, and all names unless there are many."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if len(names) <= MOST_LISTED:
         listing = f"Known: {', '.join(names) or 'none'}."
-        return f"Did you mean '{near[0]}'? {listing}" if near else listing
-    if near:
-        return f"Did you mean {' or '.join(repr(each) for each in near)}?"
+        return f"Did you mean '{similar[0]}'? {listing}" if similar else listing
+    if similar:
+        return f"Did you mean {' or '.join(map(repr, similar))}?"
     return f"None of the {len(names)} known names is similar."
 
 

@@ -1,4 +1,4 @@
-"""The command `agent-rl`, one file a command: it owns the parsing of arguments and the printing of results.
+"""The command `agent-rl`, one file per command: parses arguments and prints results.
 
-It must hold no logic of its own: a command calls the other folders, and imports them when it runs.
+It has no logic of its own: a command calls the other folders, and imports them when it runs.
 """

@@ -1,4 +1,4 @@
-"""What several commands share: arguments, their completion in the shell, and the printing of JSON."""
+"""Arguments that several commands share, their shell completion, and the printing of JSON."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
-"""Named `as_json` by every command that prints a result; the command's help lists the keys."""
+"""The option `as_json` of every command that prints a result; the command's help lists the keys."""
 
 stdout: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
-"""Where a command with `--json` prints, while all else that is printed goes to stderr."""
+"""The stream for the result of a command with `--json`; other prints go to stderr."""
 
 
 def print_json(result: Any) -> None:
@@ -41,7 +41,7 @@ def print_json(result: Any) -> None:
 
 
 def print_result(result: Any, as_json: bool, *lines: object) -> None:
-    """Print the result of a command: for programs with `--json`, otherwise these lines."""
+    """Print the result of a command: as JSON with `--json`, otherwise as these lines."""
     if as_json:
         print_json(result)
     else:
@@ -52,7 +52,7 @@ def json_object(key: str, text: str) -> dict[str, Any]:
     """Parse an argument that is a JSON object.
 
     Raises:
-        ConfigError: naming the argument.
+        ConfigError: the text is not a JSON object; the error names the argument.
     """
     try:
         value = json.loads(text)
@@ -64,14 +64,14 @@ def json_object(key: str, text: str) -> dict[str, Any]:
 
 
 def recipe_names(incomplete: str) -> list[str]:
-    """Recipes that come with the package, for the completion in a shell."""
+    """Names of the recipes in the package, for shell completion."""
     from agent_rl.launch.recipes import described
 
     return [name for name in described() if name.startswith(incomplete)]
 
 
 def agent_names(incomplete: str) -> list[str]:
-    """Agents that come with the package."""
+    """Names of the agents in the package, for shell completion."""
     from agent_rl.agents.registry import agent_names
 
     return [name for name in agent_names() if name.startswith(incomplete)]
@@ -79,15 +79,13 @@ def agent_names(incomplete: str) -> list[str]:
 
 Recipe = Annotated[
     str,
-    typer.Argument(
-        help="Folder with config.yaml, or a name that `agent-rl recipes` lists", autocompletion=recipe_names
-    ),
+    typer.Argument(help="Folder with config.yaml, or a name from `agent-rl recipes`", autocompletion=recipe_names),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, and groups"),
+    typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, or groups"),
 ]
-AgentName = Annotated[str, typer.Option("--agent", help="The agent of rows that name none", autocompletion=agent_names)]
-Script = Annotated[str | None, typer.Option(help="Your training script: the agents that it registers count")]
-Tools = Annotated[str | None, typer.Option(help="YAML file of tools")]
+AgentName = Annotated[str, typer.Option("--agent", help="Agent of rows without agent_name", autocompletion=agent_names)]
+Script = Annotated[str | None, typer.Option(help="Training script that registers your agents")]
+Tools = Annotated[str | None, typer.Option(help="YAML file with the tools")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]

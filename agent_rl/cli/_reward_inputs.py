@@ -1,4 +1,4 @@
-"""What the commands of `agent-rl reward` read: a configuration, finished pieces of the work."""
+"""Inputs of the commands of `agent-rl reward`: the configuration, and finished pieces of the work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["configuration", "configured", "kept_pieces"]
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """The pieces of a command: the same for equal arguments, configurations, and files that these name."""
+    """Open the stored pieces of a command, keyed by its arguments, its configuration and the files that these name."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces
@@ -28,10 +28,10 @@ def kept_pieces(
 
 
 def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
-    """The reward of a configuration with overrides.
+    """Build the reward of a configuration with overrides.
 
     Raises:
-        ConfigError: naming the key, the value and the remedy.
+        ConfigError: a setting cannot be used; the error names key, value and remedy.
     """
     from omegaconf import OmegaConf
 
@@ -39,16 +39,16 @@ def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
     from agent_rl.rewards.user_function import CUSTOM_FUNCTION
     from agent_rl.settings import AgentRLSettings
 
-    chosen = configuration(config, overrides)
-    limit: Any = OmegaConf.select(chosen, "data.max_response_length")
+    settings = configuration(config, overrides)
+    limit: Any = OmegaConf.select(settings, "data.max_response_length")
     limit = None if limit is None else int(limit)
-    custom = OmegaConf.select(chosen, CUSTOM_FUNCTION)
+    custom = OmegaConf.select(settings, CUSTOM_FUNCTION)
     function: Any = None if custom is None else OmegaConf.to_container(custom)
-    return configured_reward(AgentRLSettings.from_config(chosen).reward, function, max_response_tokens=limit)
+    return configured_reward(AgentRLSettings.from_config(settings).reward, function, max_response_tokens=limit)
 
 
 def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
-    """The configuration: a recipe is composed as in training, another file is only loaded."""
+    """Read the configuration: a recipe is composed as in training, any other file is only loaded."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -59,18 +59,18 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
             raise ConfigError(word, "not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
     is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a folder, or a recipe's name
     try:
-        written: Any = OmegaConf.create({})
+        content: Any = OmegaConf.create({})
         if config is not None and not is_recipe:
             with yaml_errors(config):
-                written = OmegaConf.load(config)
-        if not OmegaConf.is_dict(written):
-            raise ConfigError("--config", f"{config} has no sections", "Name a YAML file or a recipe's folder")
-        if config is not None and (is_recipe or "defaults" in written):
+                content = OmegaConf.load(config)
+        if not OmegaConf.is_dict(content):
+            raise ConfigError("--config", f"{config} has no sections", "Give a YAML file or a recipe's folder")
+        if config is not None and (is_recipe or "defaults" in content):
             from agent_rl.launch.composition import compose
 
             return compose(config if is_recipe else config.parent, overrides)
         words = [f"{word}''" if word.endswith("=") else word for word in overrides]
-        merged: Any = OmegaConf.merge(written, OmegaConf.from_dotlist(words))
+        merged: Any = OmegaConf.merge(content, OmegaConf.from_dotlist(words))
     except OmegaConfBaseException as error:
-        raise ConfigError("--config", str(error).splitlines()[0], "Name a YAML file or a recipe's folder") from error
+        raise ConfigError("--config", str(error).splitlines()[0], "Give a YAML file or a recipe's folder") from error
     return merged

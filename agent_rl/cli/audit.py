@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 EXAMPLES = 5
-"""Examples that are shown for each kind of finding."""
+"""Number of examples shown per kind of finding."""
 COLUMNS = ("turns", "mask_errors", "logprob_errors", "retokenized", "token_drift", "text_drift")
 
 
@@ -39,19 +39,19 @@ def _audit() -> None: ...
 
 @app.command()
 def tokens(
-    path: Annotated[Path, typer.Argument(help="A trace, or a folder with one")],
-    tokenizer: Annotated[list[str], typer.Option(help="Folder or name of the model; may be repeated, to compare")],
+    path: Annotated[Path, typer.Argument(help="Trace, or a folder that contains one")],
+    tokenizer: Annotated[list[str], typer.Option(help="Folder or name of a model; may be repeated, to compare")],
     model: Annotated[
-        str | None, typer.Option(help="Folder of the weights that have sampled, to compare log-probs with")
+        str | None, typer.Option(help="Folder of the weights that sampled, for comparing log-probs")
     ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
-    out: Annotated[Path | None, typer.Option(help="File for every turn's findings, as JSON lines")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON lines file for the findings of every turn")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare each turn's sampled tokens with the mask, the log-probs and a fresh rendering of the conversation.
 
-    A trace must have been written with agent_rl.trace.tokens=true. Exit code 1 when a mask or a log-prob is wrong;
-    drift is reported only.
+    The trace must have been written with agent_rl.trace.tokens=true. Exit code 1: a mask or a log-prob is wrong;
+    drift is only reported.
 
     --json: `ok`, `agents` (each with `template`, `agent`, `turns`, `mask_errors`, `logprob_errors`, `retokenized`,
     `token_drift`, `text_drift`), `examples` (each with `template`, `kind`, `text`).
@@ -71,19 +71,19 @@ def tokens(
 
 
 def _counts(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The numbers of findings by template and agent."""
+    """Count the findings by template and agent."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for turn in turns:
-        counted = counts.setdefault((turn["template"], turn["agent"]), Counter())
-        counted.update(["turns", *_findings(turn)])
+        counter = counts.setdefault((turn["template"], turn["agent"]), Counter())
+        counter.update(["turns", *_findings(turn)])
     return [
-        {"template": template, "agent": agent, **{column: counted[column] for column in COLUMNS}}
-        for (template, agent), counted in counts.items()
+        {"template": template, "agent": agent, **{column: counter[column] for column in COLUMNS}}
+        for (template, agent), counter in counts.items()
     ]
 
 
 def _examples(turns: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    """Some findings of each kind."""
+    """Yield a few findings of each kind."""
     shown: Counter[tuple[str, str]] = Counter()
     for turn in turns:
         for kind, text in _findings(turn).items():
@@ -98,10 +98,10 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
     from rich.table import Table
 
     console = Console(highlight=False)
-    examples.sort(key=lambda each: (each["template"], each["kind"]))
-    for heading, group in groupby(examples, lambda each: f"{each['template']}: {each['kind']}"):
+    examples.sort(key=lambda example: (example["template"], example["kind"]))
+    for heading, group in groupby(examples, lambda example: f"{example['template']}: {example['kind']}"):
         console.print(heading, style="bold", markup=False)
-        console.print(*(each["text"] for each in group), sep="\n", markup=False)
+        console.print(*(example["text"] for example in group), sep="\n", markup=False)
     columns = ("template", "agent", *(column.replace("_", " ") for column in COLUMNS))
     table = Table(*columns, title=str(path), title_justify="left")
     for row in rows:
@@ -110,30 +110,30 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
 
 
 def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> Iterator[dict[str, Any]]:
-    """The findings at each turn of the trajectories."""
+    """Yield the findings for each turn of the trajectories."""
     from agent_rl.evaluation.audit import audit_trajectory, has_tokens
     from agent_rl.trajectory import trace
     from agent_rl.trajectory.trace.files import trace_of
 
-    found = False
+    any_tokens = False
     for trajectory in filter(has_tokens, trace.read(trace_of(path), torn="skip", tokens=True)):
-        found = True
-        about = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
+        any_tokens = True
+        identity = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
         for audit in audit_trajectory(trajectory, template, compute):
-            yield {**about, **dataclasses.asdict(audit)}
-    if not found:
-        raise ConfigError(str(path), "the trace has no tokens", "Write it with agent_rl.trace.tokens=true")
+            yield {**identity, **dataclasses.asdict(audit)}
+    if not any_tokens:
+        raise ConfigError(str(path), "the trace has no tokens", "Write the trace with agent_rl.trace.tokens=true")
 
 
 def _findings(turn: dict[str, Any]) -> dict[str, str]:
-    """The texts of a turn's findings by kind."""
+    """Return the texts of a turn's findings by kind."""
     texts = {"mask_errors": turn["mask"], "logprob_errors": turn["logprobs"]}
-    found = {kind: text for kind, text in texts.items() if text}
+    findings = {kind: text for kind, text in texts.items() if text}
     if turn["retokenized"]:
-        found["retokenized"] = ""
+        findings["retokenized"] = ""
     if turn["drift"] != "none":
-        found["text_drift" if turn["drift"] == "text" else "token_drift"] = turn["difference"]
-    return found
+        findings["text_drift" if turn["drift"] == "text" else "token_drift"] = turn["difference"]
+    return findings
 
 
 def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
@@ -144,7 +144,7 @@ def _template(name: str, options: dict[str, Any]) -> ChatTemplate:
 
 
 def _compute(folder: str) -> LogProbs:
-    """The log-probability of every token but the first."""
+    """Return a function that computes the log-probability of every token but the first."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -152,13 +152,13 @@ def _compute(folder: str) -> LogProbs:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
     except (OSError, ValueError) as error:
         problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("--model", problem, "Name the folder of the model's weights") from None
+        raise ConfigError("--model", problem, "Give the folder of the model's weights") from None
 
     def compute(ids: list[int]) -> list[float]:
-        given = torch.tensor([ids])
+        ids_1T = torch.tensor([ids])
         with torch.no_grad():
-            logits_TV = model(given).logits[0, :-1].float()
-        chosen: list[float] = logits_TV.log_softmax(-1).gather(1, given[0, 1:, None])[:, 0].tolist()
-        return chosen
+            logits_TV = model(ids_1T).logits[0, :-1].float()
+        log_probs: list[float] = logits_TV.log_softmax(-1).gather(1, ids_1T[0, 1:, None])[:, 0].tolist()
+        return log_probs
 
     return compute

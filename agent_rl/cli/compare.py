@@ -26,7 +26,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def compare(
     places: Annotated[
-        list[str], typer.Argument(metavar="A [B]", help="Runs, RUN@STEP, or evaluations; one run: its first, last step")
+        list[str],
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run: its first and last step"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -37,11 +38,11 @@ def compare(
       agent-rl compare outputs/gsm8k_calculator@10 outputs/gsm8k_calculator@200
       agent-rl compare outputs/gsm8k_calculator
 
-    The samples of a row are averaged; rows that only one side has do not count. The interval is that of the mean
-    difference, 95 %. `better` and `worse` count rows, and `p` is their sign test: the probability of so uneven a split
-    by chance.
+    The samples of a row are averaged; rows that only one side has are ignored. The interval is the 95 % interval of
+    the mean difference. `better` and `worse` count rows; `p` is their sign test, the probability of so uneven
+    a split by chance.
 
-    --json: `a`, `b`, and by measure `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`.
+    --json: `a`, `b`, `measures` (each: `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`).
     """
     from contextlib import closing
 
@@ -51,7 +52,7 @@ def compare(
     from agent_rl.trajectory.viewer.records import find_sources
 
     if len(places) > 2:
-        raise ConfigError("A B", f"{len(places)} are named", "Name two runs or evaluations, or one run")
+        raise ConfigError("A B", f"{len(places)} places were given", "Give two runs or evaluations, or one run")
     paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
@@ -64,41 +65,41 @@ def compare(
         if len(sides) == 1:
             sides = [(names[0], step) for step in index.ends(names[0])]
         _, changes = index.compare(*sides)
-    one, other = (name if step is None else f"{name}, step {step}" for name, step in sides)
+    first, second = (name if step is None else f"{name}, step {step}" for name, step in sides)
     if not changes or sides[0] == sides[1]:
         remedy = "Evaluate both on the same rows: agent-rl eval RUN"
-        raise ConfigError("A B", f"{one} and {other} have no two scored samples of a row to compare", remedy)
+        raise ConfigError("A B", f"{first} and {second} share no row with a scored sample on both sides", remedy)
     if as_json:
         measures = {name: {"a": a, "b": b, **asdict(change)} for name, (a, b, change) in changes.items()}
-        print_json({"a": one, "b": other, "measures": measures})
+        print_json({"a": first, "b": second, "measures": measures})
     else:
-        Console().print(_table(one, other, changes))
+        Console().print(_table(first, second, changes))
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
-    """The step that a place names; without one the last of a run, and none of an evaluation."""
+    """Return the step that a place names: by default a run's last one, and None for an evaluation."""
     from agent_rl.trajectory.viewer.query import Query
 
-    known = index.ends(file)
+    bounds = index.ends(file)
     if not step:
-        return known[1]
+        return bounds[1]
     if step.isdigit() and index.count(Query({"file": file, "step": step})):
         return int(step)
-    remedy = "It has no steps" if known[0] is None else f"Its steps are from {known[0]} to {known[1]}"
+    remedy = "It has no steps" if bounds[0] is None else f"Its steps are from {bounds[0]} to {bounds[1]}"
     raise ConfigError(place, f"there is no step {step}", remedy)
 
 
-def _table(one: str, other: str, found: dict[str, tuple[float, float, Change]]) -> Table:
+def _table(first: str, second: str, changes: dict[str, tuple[float, float, Change]]) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    rows = max(change.difference.rows for _, _, change in found.values())
+    rows = max(change.difference.rows for _, _, change in changes.values())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
-    table.title = escape(f"A: {one}\nB: {other}\n{rows} rows")
+    table.title = escape(f"A: {first}\nB: {second}\n{rows} rows")
     for name in ("", "A", "B", "B - A", "95 % interval", "better", "worse", "p"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for name, (a, b, change) in found.items():
+    for name, (a, b, change) in changes.items():
         mean, low, high = change.difference.mean, change.difference.low, change.difference.high
         interval = "" if low is None or high is None else f"{low:+.3g} to {high:+.3g}"
         counts = (f"{change.better}", f"{change.worse}", f"{change.p:.2g}")

@@ -25,13 +25,13 @@ app = typer.Typer(
 )
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
-Model = Annotated[str | None, typer.Option(help="Folder or name of a model: its template renders, its tokens count")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting agent_rl... of the run")]
+Model = Annotated[str | None, typer.Option(help="Folder or name of a model, to render prompts and count tokens")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting agent_rl.... of the run")]
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
 def convert(context: typer.Context) -> None:
-    r"""Write rows of your own data: CSV, JSON, JSON lines, parquet, or a data set of the hub.
+    r"""Convert your own data to rows: CSV, JSON, JSON lines, parquet, or a data set of the hub.
 
     \b
       agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
@@ -51,7 +51,7 @@ def convert(context: typer.Context) -> None:
 def show(
     file: Annotated[Path, typer.Argument(help="Parquet, JSON or JSON lines")],
     n: Annotated[int, typer.Option("-n", min=1, help="Number of rows")] = 1,
-    first: Annotated[int, typer.Option("--row", min=0, help="The first of them")] = 0,
+    first: Annotated[int, typer.Option("--row", min=0, help="Index of the first row to print, from 0")] = 0,
     tools: Tools = None,
     model: Model = None,
     agent: AgentName = "react_agent",
@@ -76,30 +76,30 @@ def show(
     from agent_rl.data.files import iterate_rows
 
     setup, tokenizer, console = _setup(tools, settings, script), _tokenizer(model), Console(highlight=False)
-    found = list(islice(iterate_rows(str(file)), first, first + n))
-    if not found:
+    numbered = list(islice(iterate_rows(str(file)), first, first + n))
+    if not numbered:
         raise ConfigError("--row", f"{file} has no row {first}", "Rows are counted from 0")
     rows = []
-    for place, _, row, changes in found:
-        named = str(row.get("agent_name") or agent)
+    for place, _, row, changes in numbered:
+        agent_name = str(row.get("agent_name") or agent)
         columns = {key: value for key, value in row.items() if key not in ("prompt", "images", "videos")}
-        shown: dict[str, Any] = {"place": place, "read_as": changes, "agent": named, "columns": columns}
-        shown["prompt"] = render_prompt(row, named, setup, tokenizer)
+        entry: dict[str, Any] = {"place": place, "read_as": changes, "agent": agent_name, "columns": columns}
+        entry["prompt"] = render_prompt(row, agent_name, setup, tokenizer)
         if tokenizer is not None:
-            shown["tokens"] = len(tokenizer.encode(shown["prompt"], add_special_tokens=False))
-        rows.append(shown)
+            entry["tokens"] = len(tokenizer.encode(entry["prompt"], add_special_tokens=False))
+        rows.append(entry)
     if as_json:
         print_json({"rows": rows})
         return
-    for shown in rows:
-        console.rule(escape(shown["place"]), align="left")
-        for change in shown["read_as"]:
+    for entry in rows:
+        console.rule(escape(entry["place"]), align="left")
+        for change in entry["read_as"]:
             console.print(f"[yellow]read as[/]: {escape(change)}")
-        console.print(escape(json.dumps(shown["columns"], indent=2, ensure_ascii=False, default=repr)), soft_wrap=True)
-        characters = f"{len(shown['prompt'])} characters; --model renders them as its template does, and counts tokens"
-        counted = f"{shown['tokens']} tokens" if "tokens" in shown else characters
-        console.print(f"[bold]prompt for {escape(shown['agent'])}[/], {counted}:")
-        console.print(escape(shown["prompt"]), soft_wrap=True)
+        console.print(escape(json.dumps(entry["columns"], indent=2, ensure_ascii=False, default=repr)), soft_wrap=True)
+        characters = f"{len(entry['prompt'])} characters; add --model to apply its chat template and count tokens"
+        size = f"{entry['tokens']} tokens" if "tokens" in entry else characters
+        console.print(f"[bold]prompt for {escape(entry['agent'])}[/], {size}:")
+        console.print(escape(entry["prompt"]), soft_wrap=True)
 
 
 @app.command()
@@ -110,22 +110,20 @@ def check(
     agent: AgentName = "react_agent",
     script: Script = None,
     settings: Set = None,
-    sample: Annotated[int, typer.Option(min=0, help="Rows whose ground truths are scored")] = 2_000,
+    sample: Annotated[int, typer.Option(min=0, help="Number of rows whose ground truths are scored")] = 2_000,
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
-    seed: Annotated[int, typer.Option(help="Of the choice of these rows")] = 0,
-    fix: Annotated[
-        Path | None, typer.Option(help="Write the good rows to this file, the others with reasons beside it")
-    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed for choosing these rows")] = 0,
+    fix: Annotated[Path | None, typer.Option(help="File for the good rows; bad rows and reasons go next to it")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit status 1: rows have errors.
+    r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit code 1: rows have errors.
 
     \b
       agent-rl data check train.parquet test.parquet
       agent-rl data check train.parquet --fix good.parquet
 
-    All files are one data set: what a training file and a test file share is found. When it is interrupted while it
-    scores ground truths, the same command continues after those that are scored.
+    All files are checked as one data set, so rows shared by a training file and a test file are found. If scoring the
+    ground truths is interrupted, the same command resumes after those already scored.
 
     --json: `files` with their numbers of rows, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
     `error`, `examples`), `graded`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).
@@ -138,17 +136,17 @@ def check(
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:
-        raise ConfigError(path, "it is named twice", "Name each file once")
+        raise ConfigError(path, "the file is given twice", "Give each file once")
     if fix is not None and str(fix) in paths:
-        raise ConfigError("--fix", f"{fix} is one of the files that are checked", "Name another file")
-    most = None if every else sample
+        raise ConfigError("--fix", f"{fix} is one of the files to check", "Give another file")
+    limit = None if every else sample
     known = known_rows(
         _setup(tools, settings, script),
         default_agent=agent,
         tokenizer=_tokenizer(model),
-        sample=most,
+        sample=limit,
         seed=seed,
-        kept=lambda total: pieces("truths", total, [files, tools, model, agent, script, settings, most, seed]),
+        kept=lambda total: pieces("truths", total, [files, tools, model, agent, script, settings, limit, seed]),
     )
     report = _checked(paths, known)
     fixed = {} if fix is None else {"fixed": _write_good(report, paths, fix)}

@@ -26,28 +26,28 @@ def doctor(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="Folder with config.yaml, or a recipe's name; without it only machine and installation are checked",
+            help="Folder with config.yaml, or a recipe's name; default: check only machine and installation",
             autocompletion=recipe_names,
         ),
     ] = None,
     overrides: Overrides = None,
     script: Annotated[
-        Path | None, typer.Option(help="Your own entry point, as for train: the agents that it registers are tried")
+        Path | None, typer.Option(help="Your entry point, as for train; the agents that it registers are tried")
     ] = None,
     machine: Annotated[
-        Path | None, typer.Option(help="Facts of the machine on which the run would be, from --save-machine")
+        Path | None, typer.Option(help="Facts of the machine for the run, written by --save-machine")
     ] = None,
     save_machine: Annotated[
-        Path | None, typer.Option(help="Write the facts of this machine to a file, and check nothing")
+        Path | None, typer.Option(help="File for the facts of this machine; nothing is checked")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Print every finding, also those that are ok")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all findings, including those that are ok")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Find what would stop a run before a GPU is used.
 
-    It prints problems, then warnings, each with what to change. Exit code 1: there is a problem.
+    It prints problems, then warnings, each with what to change. Exit code 1: a problem.
 
-    A run for another machine is checked with its facts, written there:
+    To check a run for another machine, write the facts of that machine there:
 
     \b
       agent-rl doctor --save-machine node.json
@@ -65,11 +65,11 @@ def doctor(
         save_machine.write_text(json.dumps(Machine(os.environ).to_dict(), indent=1) + "\n", encoding="utf-8")
         raise typer.Exit
     if recipe and "=" in recipe:
-        raise ConfigError(recipe, "an override without a recipe", "Name the recipe's folder first")
-    there = None if machine is None else Machine.from_file(machine)
+        raise ConfigError(recipe, "an override without a recipe", "Give the recipe's folder first")
+    facts = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
-        # what a tool or a package prints is not part of the answer
-        findings = diagnose(recipe, overrides or [], script, status.update, there)
+        # prints of tools and packages are not part of the answer
+        findings = diagnose(recipe, overrides or [], script, status.update, facts)
     if as_json:
         print_json(table.to_dict(findings))
     else:

@@ -29,36 +29,36 @@ app = typer.Typer(add_completion=False)
 def evaluate(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN] KEY=VALUE", help="A run's folder; sampling.temperature=0, concurrency=128, ..."),
+        typer.Argument(metavar="[RUN] KEY=VALUE", help="Run's folder; settings: sampling.temperature=0, ..."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Its name at --endpoint; else a model's folder, or a checkpoint; default: the run's last"),
+        typer.Option(help="Model name at --endpoint; else a model folder or checkpoint; default: the run's last"),
     ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Agent, tools, limits, reward and validation data of this recipe: a folder, or a name",
+            help="Recipe (folder or name) that sets agent, tools, limits, reward and validation data",
             autocompletion=recipe_names,
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
     endpoint: Endpoint = None,
     loop: Annotated[
-        str | None, typer.Option(help="The agent; default: the column agent_name", autocompletion=agent_names)
+        str | None, typer.Option(help="Name of the agent; default: the column agent_name", autocompletion=agent_names)
     ] = None,
     script: Script = None,
     tools: Tools = None,
-    n: Annotated[int | None, typer.Option("-n", help="Episodes for each row; default: the recipe's, or 1")] = None,
+    n: Annotated[int | None, typer.Option("-n", help="Episodes per row; default: the recipe's, or 1")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of this evaluation; default: outputs/eval/<model>_<data>, of a checkpoint with its step"
+            help="Folder for this evaluation; default: outputs/eval/<model>_<data>; a checkpoint's has its step"
         ),
     ] = None,
     difficulty: Annotated[
         Path | None,
-        typer.Option("--write-difficulty", help="Write the rows, with the share of wrong samples, to this file"),
+        typer.Option("--write-difficulty", help="File for the rows with their share of wrong samples"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -76,28 +76,28 @@ def evaluate(
     The same command resumes an interrupted evaluation; other settings need another folder. The folder gets
     trajectories.jsonl, summary.json and table.txt.
 
-    --json: that of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
-    versions, hashes of weights, data, tools and settings), with `folder`.
+    --json: the keys of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
+    versions, hashes of weights, data, tools and settings), and `folder`.
 
     \b
-    Further settings, as KEY=VALUE:
+    More settings, as KEY=VALUE:
       policy                    chat (default), sglang, vllm, local
       sampling.*                temperature, top_p, top_k, max_response_tokens
       multi_turn.*              max_assistant_turns, max_parallel_calls, ...
       agent_rl.*                as in training
       size, algo, tuning, ...   an option of the recipe, as in training
-      concurrency, timeout_s    episodes at one time; seconds of one request
-      seed, limit               of sampling; only so many of the first rows
+      concurrency, timeout_s    concurrent episodes; seconds per request
+      seed, limit               seed of sampling; only the first N rows
       api_key_env               environment variable with the API key
-      tokenizer                 of the policies over tokens
+      tokenizer                 tokenizer of policies that work on tokens
     """
-    named = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
-    flags = {key: value for key, value in named.items() if value is not None}
+    flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
+    flags = {key: value for key, value in flags.items() if value is not None}
     run, overrides = _split(words or [])
     if run is None and model is None and not any(word.startswith("model=") for word in overrides):
-        raise ConfigError("--model", "no model is named", "Give --model NAME, or the folder of a run")
+        raise ConfigError("--model", "no model was given", "Give --model NAME, or the folder of a run")
     if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):
-        raise ConfigError("--data", "no rows are named", "Give --data FILE, or --recipe NAME for its validation data")
+        raise ConfigError("--data", "no rows were given", "Give --data FILE, or --recipe NAME for its validation data")
     evaluation, ledger = _opened(flags, run, recipe, overrides, out)
     with ledger:
         _run(evaluation, ledger, as_json)
@@ -109,17 +109,17 @@ def evaluate(
 
 
 def _split(words: list[str]) -> tuple[Path | None, list[str]]:
-    """The run's folder, and the settings."""
+    """Split the words into the run's folder and the settings."""
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
-        raise ConfigError("RUN", f"several are named: {', '.join(runs)}", "Evaluate one at a time")
+        raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one at a time")
     return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
 
 
 def _opened(
     flags: dict[str, Any], run: Path | None, recipe: str | None, words: list[str], out: Path | None
 ) -> tuple[Evaluation, Ledger]:
-    """The evaluation that the command line asks for, with its folder."""
+    """Return the evaluation that the command line describes, and its ledger."""
     from agent_rl.evaluation.ledger import Ledger
     from agent_rl.evaluation.recipe import recipe_values, run_values, split_words
     from agent_rl.evaluation.runner import Evaluation
@@ -141,7 +141,7 @@ def _opened(
 
 
 def short_name(model: Path) -> str:
-    """A model's name in that of a folder: of a checkpoint, its run and step."""
+    """Return a model's name for use in a folder's name: for a checkpoint, its run and step."""
     from agent_rl.verl_adapter.checkpoints import MERGED
 
     if model.name != MERGED:
@@ -151,7 +151,7 @@ def short_name(model: Path) -> str:
 
 
 def _run(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
-    """Run what is missing and show the summary, also of a run that fails."""
+    """Run the missing episodes and show the summary, even if one fails."""
     try:
         asyncio.run(run_missing(evaluation, ledger))
     except KeyboardInterrupt:
@@ -190,7 +190,7 @@ async def run_missing(evaluation: Evaluation, ledger: Ledger) -> None:
 
 
 def _summary(evaluation: Evaluation, ledger: Ledger) -> dict[str, Any]:
-    """The summary of what is done; it is written with its table, unless nothing is done."""
+    """Summarize the finished episodes; write summary and table if there are any."""
     from rich.console import Console
 
     from agent_rl.evaluation.summary import summarize
@@ -223,8 +223,8 @@ def _show(evaluation: Evaluation, ledger: Ledger, as_json: bool) -> None:
         return
     console = Console()
     console.print(_table(summary, evaluation))
-    console.print(f"{seconds / episodes:.2f} s an episode. {ledger.folder}/summary.json", highlight=False)
+    console.print(f"{seconds / episodes:.2f} s per episode. {ledger.folder}/summary.json", highlight=False)
     for error, count in summary["unscored"].items():
         console.print(f"[yellow]{count} unscored:[/] ", error, highlight=False, markup=True)
     if summary["missing"]:
-        console.print(f"[yellow]{summary['missing']} episodes are missing:[/] the same command continues from here")
+        console.print(f"[yellow]{summary['missing']} episodes are missing:[/] run the same command again to resume")

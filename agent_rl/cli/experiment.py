@@ -20,18 +20,18 @@ app = typer.Typer(add_completion=False)
 @app.command(context_settings={"ignore_unknown_options": True})
 def experiment(
     recipe: Annotated[
-        str | None, typer.Argument(help="Folder with config.yaml, or a name that `agent-rl recipes` lists")
+        str | None, typer.Argument(help="Folder with config.yaml, or a name from `agent-rl recipes`")
     ] = None,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=V1,V2", help="Hydra overrides; several values are a sweep")
+        list[str] | None, typer.Argument(metavar="KEY=V1,V2", help="Hydra overrides; several values make a sweep")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each variant, with the seeds 1, 2, ...")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per variant, with the seeds 1, 2, ...")] = 3,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the receipt; default: the recipe's results/, of a sweep the experiment's"),
+        typer.Option(help="Folder for the receipt; default: the recipe's results/, for a sweep the experiment's"),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Run nothing: do the receipts in recipes/ fit their recipes?")
+        bool, typer.Option("--check", help="Only check that the receipts in recipes/ still fit their recipes")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -41,11 +41,11 @@ def experiment(
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
 
-    The same command resumes where a killed one ended. Runs are in outputs/experiments/<recipe>; the receipt has
-    success on held-out rows before and after with intervals, that of the world's solver and of policies without the
-    tool, hashes, versions and the curve. A seed that fails is reported, and no receipt is written (exit code 1).
+    The same command resumes an experiment that was killed. Runs are in outputs/experiments/<recipe>. The receipt has
+    success on held-out rows before and after with intervals, success of the world's solver and of policies without the
+    tool, hashes, versions and the curve. If a seed fails, it is reported and no receipt is written (exit code 1).
 
-    --json: the receipt; with --check, `stale`, the receipts that no longer fit, in words.
+    --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer fits.
     """
     from rich.console import Console
 
@@ -58,10 +58,10 @@ def experiment(
             [recipe_folder(recipe)] if recipe else sorted(path.parent for path in Path("recipes").glob("*/results"))
         )
         stale = [problem for folder in folders for problem in stale_receipts(folder)]
-        print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes fit them"]))
+        print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes fit"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
-        raise ConfigError("RECIPE", "no recipe is named", "Give one, or --check")
+        raise ConfigError("RECIPE", "no recipe was given", "Give one, or --check")
     run = Experiment(recipe, seeds, words or [])
     receipt = run.run(out or (run.folder / "results" if words else recipe_folder(recipe) / "results"))
     if as_json:

@@ -18,8 +18,8 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def export(
-    run: Annotated[str, typer.Argument(help="A run's folder (its newest checkpoint), a checkpoint, or a model")],
-    to: Annotated[Path, typer.Option(help="Folder to be made")],
+    run: Annotated[str, typer.Argument(help="Folder of a run (its newest checkpoint), a checkpoint, or a model")],
+    to: Annotated[Path, typer.Option(help="Folder to create")],
     as_json: Json = False,
 ) -> None:
     r"""Write a trained policy as a model that servers load.
@@ -35,5 +35,5 @@ def export(
     from agent_rl.evaluation.exported_model import export_model
 
     commands = export_model(run, to)
-    lines = [f"{to}: serve it with one of", *(f"  {command}" for command in commands)]
+    lines = [f"{to}: serve it with one of these commands", *(f"  {command}" for command in commands)]
     print_result({"folder": str(to), "serve": commands}, as_json, *lines)

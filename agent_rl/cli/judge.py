@@ -32,8 +32,8 @@ def _judge() -> None:
 @app.command("try")
 def try_judges(
     trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL of a run or of agent-rl eval")],
-    config: Annotated[str, typer.Option(help="A recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
-    trajectory: Annotated[str | None, typer.Option(help="Its id; default: the first with an answer")] = None,
+    config: Annotated[str, typer.Option(help="Recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
+    trajectory: Annotated[str | None, typer.Option(help="Trajectory's id; default: the first with an answer")] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward....")] = None,
     as_json: Json = False,
 ) -> None:
@@ -44,23 +44,23 @@ def try_judges(
       agent-rl judge try trajectories.jsonl --config llm_judge --trajectory 0_1
 
     Every component that asks a model or a service is tried, whatever its gate. A component that compares the samples
-    of a prompt gets them all. Exit code 1: one of them gave no value.
+    of a prompt gets all of them. Exit code 1: a component returned no value.
 
-    --json: `id`, `question`, `answer`, `ground_truth`, and by component `value`, `seconds`, `logged`, `notes`, or
+    --json: `id`, `question`, `answer`, `ground_truth`, and for each component `value`, `seconds`, `logged`, `notes`, or
     `error`.
     """
     from agent_rl.rewards.component import Component
     from agent_rl.rewards.lab.groups import grouped, read_trajectories
 
-    found, reward = read_trajectories(trajectories), configured(Path(config), overrides or [])
-    chosen = _chosen(found, trajectory)
-    group = next(group for group in grouped(found) if chosen in group)
-    asking = [each for each in reward.components if type(each).reach is not Component.reach]
-    if not asking:
-        remedy = "Name the configuration that has a judge, such as --config llm_judge"
-        raise ConfigError("--config", f"the reward of {config} asks no model and no service", remedy)
-    answers = asyncio.run(_answers(asking, chosen, group))
-    question = next((each.content for each in reversed(chosen.prompt) if each.role == "user"), "")
+    stored, reward = read_trajectories(trajectories), configured(Path(config), overrides or [])
+    chosen = _chosen(stored, trajectory)
+    group = next(group for group in grouped(stored) if chosen in group)
+    judges = [component for component in reward.components if type(component).reach is not Component.reach]
+    if not judges:
+        remedy = "Give a configuration that has a judge, such as --config llm_judge"
+        raise ConfigError("--config", f"the reward of {config} asks neither a model nor a service", remedy)
+    answers = asyncio.run(_answers(judges, chosen, group))
+    question = next((message.content for message in reversed(chosen.prompt) if message.role == "user"), "")
     about = {"id": chosen.id, "question": question, "answer": chosen.answer, "ground_truth": chosen.ground_truth}
     if as_json:
         print_json({**about, **answers})
@@ -75,21 +75,21 @@ def try_judges(
         raise typer.Exit(1)
 
 
-def _chosen(found: list[Trajectory], id: str | None) -> Trajectory:
-    """The trajectory of this id, or the first with an answer."""
+def _chosen(stored: list[Trajectory], id: str | None) -> Trajectory:
+    """Return the trajectory with this id; without an id, the first that has an answer."""
     if id is None:
-        return next((each for each in found if each.answer is not None), found[0])
-    named = next((each for each in found if each.id == id), None)
-    if named is None:
-        raise ConfigError("--trajectory", f"there is none with the id {id!r}", did_you_mean(id, [t.id for t in found]))
-    return named
+        return next((item for item in stored if item.answer is not None), stored[0])
+    match = next((item for item in stored if item.id == id), None)
+    if match is None:
+        raise ConfigError("--trajectory", f"no trajectory has the id {id!r}", did_you_mean(id, [t.id for t in stored]))
+    return match
 
 
 async def _answers(
     components: list[Component | GroupComponent], chosen: Trajectory, group: list[Trajectory]
 ) -> dict[str, dict[str, Any]]:
-    """What each component says of the trajectory."""
-    return {each.name: await _answer(each, chosen, group) for each in components}
+    """Measure the trajectory with each component."""
+    return {component.name: await _answer(component, chosen, group) for component in components}
 
 
 async def _answer(component: Component | GroupComponent, chosen: Trajectory, group: list[Trajectory]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The command `agent-rl`: every file of this folder without an underscore is a command of the file's name.
+"""The command `agent-rl`: each file of this folder without a leading underscore is a command of the same name.
 
-A command's file has an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. It imports at its
-top only what is light: `agent-rl --help` imports all of them. Exit codes: 0; 1: it found something, or failed; 2: the
-command line, a configuration or a path cannot be used; 130: interrupted.
+A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. It imports
+heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1 problem
+found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ __all__ = ["GROUPS", "app", "main"]
 
 DEBUG = "--debug"
 GROUPS = ("start", "check", "train", "look", "reward", "data")
-"""Of commands, in the order in which people need them."""
+"""Groups of commands, in the order in which people need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""Enough for some thousand requests at one time; programs that close all that may be open take long with millions."""
+"""Enough for thousands of concurrent requests; with millions, programs that close every descriptor become slow."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk, or of the user's share of it."""
+"""Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
-"""Errors that name no wrong path."""
+"""Errors about a limit of the machine, not about the path."""
 WIDEST = 60
-"""Characters of a command's sentence in the list of all; of a longer one, what stands before its colon."""
+"""Maximum characters of a command's sentence in the list; a longer one is cut before its colon."""
 
 KEPT = "\\b\n"
-"""What a paragraph of a command's help begins with that keeps its lines."""
+"""The mark at the start of a help paragraph whose line breaks are kept."""
 
 HELP = """
 Train LLM agents that use tools. Usage: agent-rl COMMAND ...
@@ -53,13 +53,13 @@ Train LLM agents that use tools. Usage: agent-rl COMMAND ...
 
   --version, --debug     Print the version; show the traceback of an error.
   --install-completion   Complete words in the shell: commands, recipes, agents.
-agent-rl COMMAND --help says more. --json prints a result for programs.
+agent-rl COMMAND --help tells more. --json prints a result for programs.
 Exit codes: 0 success; 1 problem or failure; 2 wrong usage; 130 interrupted.
 """
 
 
 class _Folder(TyperGroup):
-    """The commands of this folder, each imported when it is needed."""
+    """The commands of this folder, imported on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = {path.stem for path in Path(__file__).parent.glob("*.py")} - {Path(__file__).stem}
@@ -76,7 +76,7 @@ class _Folder(TyperGroup):
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """One screen: a line for each command, below its group."""
+        """Write one screen: one line per command, sorted by group."""
         groups: dict[str, list[str]] = {group: [] for group in GROUPS}
         for name in self.list_commands(ctx):
             groups.setdefault(getattr(_module(name), "GROUP", "more"), []).append(name)
@@ -89,7 +89,7 @@ class _Folder(TyperGroup):
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the line names; an unknown one is an error with the nearest."""
+        """Return the command; an unknown one is an error that suggests the nearest name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise ConfigError(args[0], "there is no such command", did_you_mean(args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
@@ -98,8 +98,8 @@ class _Folder(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            kept = str(interrupt) or "Nothing is kept"
-            print(f"\ninterrupted: {kept}. Resume with: {shlex.join(['agent-rl', *sys.argv[1:]])}", file=sys.stderr)
+            saved = str(interrupt) or "Nothing is kept"
+            print(f"\ninterrupted: {saved}. Resume with: {shlex.join(['agent-rl', *sys.argv[1:]])}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -108,10 +108,10 @@ def _module(command: str) -> Any:
 
 
 def _prepare(command: Any) -> None:
-    r"""Lay out the help, and keep all but the result from stdout with `--json`.
+    r"""Lay out the help, and with `--json` keep everything except the result off stdout.
 
-    Each paragraph of the help becomes one line, which is then wrapped; those marked with `\b` keep their lines. An
-    argument is named in capitals.
+    Each paragraph of the help becomes one line, which typer wraps; paragraphs marked with `\b` keep their line breaks.
+    Arguments are shown in capitals.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
@@ -123,29 +123,29 @@ def _prepare(command: Any) -> None:
             parameter.metavar = parameter.name.upper()
     if command.callback is not None:
         command.callback = _only_json(command.callback)
-    for below in getattr(command, "commands", {}).values():
-        _prepare(below)
+    for subcommand in getattr(command, "commands", {}).values():
+        _prepare(subcommand)
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """What tools, scorers and packages print is no part of a result."""
+    """Send what tools, scorers and packages print to stderr, so that stdout has only the result."""
 
     @functools.wraps(callback)
-    def run(*args: Any, **given: Any) -> Any:
-        if not given.get("as_json"):
-            return callback(*args, **given)
-        before = _arguments.stdout.set(sys.stdout)
+    def run(*args: Any, **options: Any) -> Any:
+        if not options.get("as_json"):
+            return callback(*args, **options)
+        token = _arguments.stdout.set(sys.stdout)
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                return callback(*args, **given)
+                return callback(*args, **options)
         finally:
-            _arguments.stdout.reset(before)
+            _arguments.stdout.reset(token)
 
     return run
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(agent_rl.__version__)
         raise typer.Exit
 
@@ -158,27 +158,25 @@ def _agent_rl(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; it may stand anywhere")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; accepted anywhere")] = False,
 ) -> None:
     """Train LLM agents that use tools."""
 
 
 def main() -> None:
-    """Entry point: an error is one paragraph with its remedy, below a traceback of the user's code."""
+    """Run the command line; print an error as one paragraph with its remedy, after a traceback of the user's code."""
     debug = DEBUG in sys.argv
     if debug:
         sys.argv.remove(DEBUG)
-        os.environ["HYDRA_FULL_ERROR"] = "1"  # for the trainer
-    sys.path.insert(0, os.getcwd())  # as for `python -m`, by which the trainer starts
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
+    sys.path.insert(0, os.getcwd())  # as `python -m`, which starts the trainer, does
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))
     except (AgentRLError, OSError) as error:
         if debug or (isinstance(error, OSError) and error.filename is None and error.errno not in LIMITS):
             raise
-        trace = f"{error.trace}\n" if hasattr(error, "trace") else ""  # of a UserCodeError
+        trace = f"{error.trace}\n" if hasattr(error, "trace") else ""  # a UserCodeError has one
         print(f"{trace}error: {_line(error)}", file=sys.stderr)
         unusable = isinstance(error, ConfigError) or (isinstance(error, OSError) and error.errno not in LIMITS)
         sys.exit(2 if unusable else 1)
@@ -186,7 +184,7 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # typer has no public class for a wrong command line
             raise
         text = error.format_message()
-        if type(error).__name__ != "NoArgsIsHelpError":  # whose text is the help, unless it was printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # its text is the help, unless that was printed
             words = getattr(getattr(error, "ctx", None), "command_path", "agent-rl")
             text = f"error: {text}{'' if text.endswith(('.', '?')) else '.'} See {words} --help"
         print(text, file=sys.stderr)
@@ -194,23 +192,23 @@ def main() -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files as far as the user may, as Ray and SGLang do: each request needs one."""
+    """Raise the limit of open files as far as the user may, as Ray and SGLang do: each request opens one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def _line(error: AgentRLError | OSError) -> str:
     if isinstance(error, AgentRLError):
         return str(error)
     if error.errno == errno.EMFILE:
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"more than {most:,} files are open. Raise the limit (ulimit -n), or lower what runs at one time"
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"more than {limit:,} files are open. Raise the limit (ulimit -n), or run less at the same time"
     if error.errno in FULL:
-        place = f"for {error.filename}" if error.filename else "on a disk to which this command writes"
-        return f"no space is left {place} ({error.strerror}). Make room, and repeat the command"
-    return f"{error.filename}: {error.strerror}. Name a file or a folder that can be used"
+        place = f"for {error.filename}" if error.filename else "on a disk that this command writes to"
+        return f"no space is left {place} ({error.strerror}). Free some space, and repeat the command"
+    return f"{error.filename}: {error.strerror}. Give a file or folder that this command can use"
 
 
 if __name__ == "__main__":

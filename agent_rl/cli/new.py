@@ -24,9 +24,9 @@ def _kinds(incomplete: str) -> list[str]:
 
 @app.command()
 def new(
-    kind: Annotated[str, typer.Argument(help="tool, agent, reward or recipe", autocompletion=_kinds)],
-    name: Annotated[str, typer.Argument(help="Its name, for example unit_converter")],
-    to: Annotated[Path | None, typer.Option(help="Folder to be made; default: the name")] = None,
+    kind: Annotated[str, typer.Argument(help="Kind: tool, agent, reward or recipe", autocompletion=_kinds)],
+    name: Annotated[str, typer.Argument(help="Name, for example unit_converter")],
+    to: Annotated[Path | None, typer.Option(help="Folder to create; default: the name")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Write a working tool, agent, reward or recipe with its test.
@@ -35,7 +35,7 @@ def new(
       agent-rl new tool unit_converter
       agent-rl new agent terse --to agents/terse
 
-    The folder is a recipe that trains as it is, two steps on a CPU. The commands that come next are printed.
+    The folder is a recipe that trains without changes, for two steps on a CPU. The next commands are printed.
 
     --json: `files`, `next` (a list of commands).
     """
@@ -43,6 +43,6 @@ def new(
     from agent_rl.launch.starting_points import KINDS, make_start
 
     if kind not in KINDS:
-        raise ConfigError("KIND", f"there is no start for {kind!r}", did_you_mean(kind, KINDS))
+        raise ConfigError("KIND", f"unknown kind {kind!r}", did_you_mean(kind, KINDS))
     files, commands = make_start(kind, name, to or Path(name))
     print_result({"files": [str(path) for path in files], "next": commands}, as_json, *files, "", *commands)

@@ -20,25 +20,25 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def recipes(context: typer.Context, as_json: Json = False) -> None:
     """List the recipes that come with the package, or copy one.
 
-    `agent-rl train NAME` trains one from any folder.
+    `agent-rl train NAME` trains a recipe from any folder.
 
     --json: `recipes` (a sentence for each name).
     """
     from agent_rl.launch.recipes import described
 
     if context.invoked_subcommand is None:
-        known = described()
-        width = max(map(len, known))
-        print_result({"recipes": known}, as_json, *(f"{name:{width}}  {text}" for name, text in known.items()))
+        texts = described()
+        width = max(map(len, texts))
+        print_result({"recipes": texts}, as_json, *(f"{name:{width}}  {text}" for name, text in texts.items()))
 
 
 @app.command()
 def copy(
-    name: Annotated[str, typer.Argument(help="Of a recipe that `agent-rl recipes` lists", autocompletion=recipe_names)],
-    target: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="To be made; default: the name")] = None,
+    name: Annotated[str, typer.Argument(help="Recipe's name from `agent-rl recipes`", autocompletion=recipe_names)],
+    target: Annotated[Path | None, typer.Argument(metavar="FOLDER", help="Folder to create; default: the name")] = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a recipe with its tool file and its data script, to be changed.
+    """Copy a recipe with its tool file and data script, so that you can change it.
 
     --json: `files`, `next` (a list of commands).
     """

@@ -21,24 +21,25 @@ app = typer.Typer(add_completion=False)
 def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, outputs/<experiment>")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The page; default: report.html in the first run's folder")
+        Path | None,
+        typer.Option("-o", "--out", help="Page to write; default: report.html in the first run's folder"),
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write each chart into this folder, as PNG")
+        Path | None, typer.Option(metavar="DIR", help="Folder that also gets each chart as a PNG file")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Write a run as one page: curves, warnings in words, before and after, trajectories, configuration, versions.
+    r"""Write a run as one page: curves, warnings, before and after, trajectories, configuration, versions.
 
     \b
       agent-rl report outputs/gsm8k_calculator
       agent-rl report outputs/first outputs/second -o comparison.html
       agent-rl report outputs/gsm8k_calculator --png docs/pictures
 
-    Several runs are also compared. The page needs no other file and no network.
+    Given several runs, the page compares them. It needs no other file and no network.
 
-    --json: `page` and, with --png, `charts`, the files; `runs`: of each its command, versions, hashes of files, and
-    metrics as (step, value).
+    --json: `page` and, with --png, `charts` (paths of files), `runs` (each with command, versions, hashes of files, and
+    metrics as pairs of step and value).
     """
     try:
         from agent_rl.trajectory.viewer.report import charts, facts, read_run
@@ -46,14 +47,14 @@ def report(
     except ImportError as error:
         raise ConfigError("agent-rl report", f"{error.name} is not installed", "Install agent-rl[service]") from error
     target = out or Path(runs[0]) / "report.html"
-    found = [read_run(run) for run in runs]
-    text, files = page(found), []
+    reports = [read_run(run) for run in runs]
+    text, files = page(reports), []
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
     if png is not None:
         png.mkdir(parents=True, exist_ok=True)
-        for chart in charts(found):
+        for chart in charts(reports):
             files.append(png / f"{chart.name}.png")
             chart.write_png(files[-1])
-    result = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(each) for each in found]}
+    result = {"page": str(target), "charts": [str(file) for file in files], "runs": [facts(run) for run in reports]}
     print_result(result, as_json, target, *files)

@@ -1,4 +1,4 @@
-"""The commands `agent-rl reward`, which use the reward outside training."""
+"""The commands of `agent-rl reward`, which use the reward outside training."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ app = typer.Typer(
 T = TypeVar("T")
 
 Trajectories = Annotated[
-    Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL of agent_rl.trace.path, or of agent-rl eval")
+    Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL file from agent_rl.trace.path or agent-rl eval")
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... as in training, and data.max_response_length"),
+    typer.Argument(metavar="KEY=VALUE", help="Keys agent_rl.reward.... as in training, and data.max_response_length"),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(help="A recipe's folder or name, or a YAML file with a section agent_rl", autocompletion=recipe_names),
+    typer.Option(help="Recipe's folder or name, or a YAML file with a section agent_rl", autocompletion=recipe_names),
 ]
-Limit = Annotated[int | None, typer.Option(help="Only so many of the first trajectories", min=1)]
-Concurrency = Annotated[int, typer.Option(help="Trajectories that are scored at one time", min=1)]
+Limit = Annotated[int | None, typer.Option(help="Only the first N trajectories", min=1)]
+Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored concurrently", min=1)]
 
 
 @app.command()
@@ -52,24 +52,24 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
       agent-rl reward explain recipes/text_world
       agent-rl reward explain gsm8k_calculator agent_rl.reward.format.weight=0.1
 
-    Many calls, and honest work, are a call in every turn that the recipe allows but the last. A turn has an equal part
-    of half of data.max_response_length; a turn and a call take a second each. A component that a model, a service or
-    your code measures stays in the sum by name. A weight that changes has its last value.
+    "Many calls" and "honest work" make a call in every allowed turn except the last. The turns share half of
+    data.max_response_length equally; a turn and a call take one second each. A component that a model, a service or
+    your code measures appears in the sum as its name. A weight with a schedule has its last value.
 
-    --json: by pattern of data sources (`*`: all others) `formula`, and `pays`: by behaviour the number, and the weights
-    of the components that stay.
+    --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour the number, and
+    the weights of the components that stay names.
     """
     from agent_rl.launch.composition import compose
     from agent_rl.launch.doctor.case import Case
     from agent_rl.rewards.formula import formulas, payments
 
     case = Case(config=compose(recipe, overrides or []))
-    shown, pays = formulas(case.reward), payments(case.reward, case.max_turns, case.settings.budget)
+    texts, pays = formulas(case.reward), payments(case.reward, case.max_turns, case.settings.budget)
     if as_json:
-        print_json({pattern: {"formula": formula, "pays": pays[pattern]} for pattern, formula in shown.items()})
+        print_json({pattern: {"formula": formula, "pays": pays[pattern]} for pattern, formula in texts.items()})
         return
-    for pattern, formula in shown.items():
-        print(f"data sources {pattern}\n" * (len(shown) > 1) + f"{formula}\n")
+    for pattern, formula in texts.items():
+        print(f"data sources {pattern}\n" * (len(texts) > 1) + f"{formula}\n")
         for name, (number, others) in pays[pattern].items():
             print(f"{name:24}", " + ".join([f"{number:.4g}", *(f"{w:g} x {other}" for other, w in others.items())]))
         print()
@@ -80,37 +80,37 @@ def score(
     trajectories: Trajectories,
     overrides: Overrides = None,
     config: Config = None,
-    out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with their new scores")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSONL file for the trajectories with new scores")] = None,
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    r"""Score stored trajectories by the reward that a configuration describes, offline.
+    r"""Score stored trajectories with the reward that a configuration describes.
 
     \b
       agent-rl reward score trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward score trajectories.jsonl agent_rl.reward.format.weight=0
 
-    The trajectories of one prompt are scored together. An unscored one is counted, and kept with its error. The same
-    command resumes after an interruption.
+    The trajectories of one prompt are scored together. Unscored trajectories are counted, and written with their error.
+    The same command resumes after an interruption.
 
-    --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (numbers by
+    --json: `all` and `data_sources` (each with `scored`, `unscored`, `reward`, `components`), `errors` (counts by
     text).
     """
     from rich.console import Console
 
     from agent_rl.rewards.lab.groups import grouped, read_trajectories, score_groups, summary, summary_table
 
-    found, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
-    groups = grouped(found)
+    stored, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
+    groups = grouped(stored)
     with kept_pieces("groups", len(groups), config, overrides, ["score", trajectories, limit]) as kept:
         scored = asyncio.run(_closed(reward, score_groups(groups, reward, concurrency, kept)))
     after = dict(zip(map(id, chain(*groups)), chain(*scored), strict=True))
-    in_order = [after[id(trajectory)] for trajectory in found]  # of the file
-    result = summary(in_order)
+    rescored = [after[id(trajectory)] for trajectory in stored]  # in the file's order
+    result = summary(rescored)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text("".join(f"{trajectory.to_json()}\n" for trajectory in in_order), encoding="utf-8")
+        out.write_text("".join(f"{trajectory.to_json()}\n" for trajectory in rescored), encoding="utf-8")
     if as_json:
         print_json(result)
         return
@@ -126,10 +126,10 @@ def attack(
     overrides: Overrides = None,
     config: Config = None,
     own: Annotated[
-        list[str] | None, typer.Option("--attack", help="One of your own, file.py:function; may be repeated")
+        list[str] | None, typer.Option("--attack", help="Your own attack, file.py:function; may be repeated")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only this attack; may be repeated")] = None,
-    tolerance: Annotated[float, typer.Option(help="Gain that is not reported, for judges that are not exact")] = 1e-6,
+    only: Annotated[list[str] | None, typer.Option(help="Attack to run instead of all; may be repeated")] = None,
+    tolerance: Annotated[float, typer.Option(help="Largest gain to ignore, for judges that are not exact")] = 1e-6,
     concurrency: Concurrency = 32,
     limit: Limit = None,
     as_json: Json = False,
@@ -140,7 +140,7 @@ def attack(
       agent-rl reward attack trajectories.jsonl --config recipes/gsm8k_calculator
       agent-rl reward attack trajectories.jsonl --attack my_attacks.py:flatter
 
-    Exit code 1 when an attack raises the reward of a trajectory, or makes it unscored. The same command resumes
+    Exit code 1: an attack raises the reward of a trajectory, or leaves it without a score. The same command resumes
     after an interruption.
 
     --json: `ok`, `trajectories`, `unscored`, `wrong`, `attacks` (each with `purpose`, `applied`, `raised`,
@@ -151,12 +151,12 @@ def attack(
     from agent_rl.rewards.lab.attack import attack_table, run_attacks
     from agent_rl.rewards.lab.groups import read_trajectories
 
-    found, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
+    stored, reward = read_trajectories(trajectories, limit), configured(config, overrides or [])
     chosen = _attacks(own or [], only or [])
     work = ["attack", trajectories, limit, own, list(chosen), tolerance]
-    with kept_pieces("trajectories", len(found), config, overrides, work) as kept:
-        made = run_attacks(found, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
-        report = asyncio.run(_closed(reward, made))
+    with kept_pieces("trajectories", len(stored), config, overrides, work) as kept:
+        running = run_attacks(stored, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
+        report = asyncio.run(_closed(reward, running))
     if as_json:
         print_json(report.to_dict())
         raise typer.Exit(not report.ok)
@@ -175,9 +175,10 @@ def attack(
 
 @app.command()
 def serve(
-    config: Annotated[Path, typer.Option(help="YAML file of the service, for example recipes/reward_api/service.yaml")],
+    config: Annotated[Path, typer.Option(help="YAML file of the service, such as recipes/reward_api/service.yaml")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Its keys: port=9000, judge.format.weight=0, ...")
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Keys of it: port=9000, judge.format.weight=0, ..."),
     ] = None,
 ) -> None:
     r"""Serve rewards over HTTP: POST /get_reward (rules) and /get_reward2 (judge), /health, /metrics, /docs.
@@ -194,13 +195,13 @@ def serve(
     try:
         from agent_rl.rewards.service import server
     except ModuleNotFoundError as error:
-        remedy = "Install what the service needs: pip install 'agent-rl[service]'"
-        raise ConfigError("agent-rl reward serve", f"there is no module {error.name!r}", remedy) from error
+        remedy = "Install the service's packages: pip install 'agent-rl[service]'"
+        raise ConfigError("agent-rl reward serve", f"the module {error.name!r} is not installed", remedy) from error
     server.serve(settings, lambda url: print(f"serving rewards at {url}", flush=True))
 
 
 async def _closed(reward: Reward, work: Awaitable[T]) -> T:
-    """The result of the work; the reward is closed afterwards."""
+    """Await the work, then close the reward."""
     try:
         return await work
     finally:
@@ -214,9 +215,9 @@ def _attacks(own: Sequence[str], only: Sequence[str]) -> dict[str, Attack]:
 
     attacks = dict(ATTACKS)
     for path in own:
-        made = from_function(find_object(path, Place("--attack")))
-        attacks[made.name] = made
+        attack = from_function(find_object(path, Place("--attack")))
+        attacks[attack.name] = attack
     for name in only:
         if name not in attacks:
             raise ConfigError("--only", f"there is no attack {name!r}", did_you_mean(name, attacks))
-    return {name: made for name, made in attacks.items() if not only or name in only}
+    return {name: attack for name, attack in attacks.items() if not only or name in only}

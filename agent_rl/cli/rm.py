@@ -33,24 +33,24 @@ def _rm() -> None: ...
 @app.command("eval")
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Its name at the endpoint; without one a model's folder, or a checkpoint of training")
+        str, typer.Argument(help="Model name at --endpoint; without --endpoint, a model folder or checkpoint")
     ],
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows or examples of answers with their truth")],
     endpoint: Endpoint = None,
     template: Annotated[
-        str, typer.Option(help="pointwise, pairwise, or one of your own, file.py:Name; auto: pairwise for pairs")
+        str, typer.Option(help="pointwise, pairwise, your own file.py:Name, or auto (pairwise for pairs)")
     ] = "auto",
     discriminative: Annotated[
-        bool, typer.Option("--discriminative", help="A Bradley-Terry model, which gives a number")
+        bool, typer.Option("--discriminative", help="Score with a Bradley-Terry model instead of a judge")
     ] = False,
-    engine: Annotated[str, typer.Option(help="The engine that serves it: sglang or vllm")] = "sglang",
-    tokenizer: Annotated[str | None, typer.Option(help="Its tokenizer's folder; default: MODEL")] = None,
-    score: Annotated[str, typer.Option(help="The rating of a row that is the truth of one answer")] = "helpfulness",
-    body: Annotated[str, typer.Option(help="Further fields of the request, as JSON")] = '{"temperature": 0}',
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, with its thoughts")] = 2048,
-    concurrency: Annotated[int, typer.Option(min=1, help="Samples at one time")] = 32,
+    engine: Annotated[str, typer.Option(help="Engine of a discriminative model: sglang or vllm")] = "sglang",
+    tokenizer: Annotated[str | None, typer.Option(help="Folder of the model's tokenizer; default: MODEL")] = None,
+    score: Annotated[str, typer.Option(help="Rating of a row that is the truth for a single answer")] = "helpfulness",
+    body: Annotated[str, typer.Option(help="Additional request fields, as JSON")] = '{"temperature": 0}',
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens per reply, reasoning included")] = 2048,
+    concurrency: Annotated[int, typer.Option(min=1, help="Number of samples judged concurrently")] = 32,
     api_key_env: Annotated[str | None, typer.Option(help="Environment variable with the endpoint's API key")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Of the first samples of each file")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N samples of each file")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.json and verdicts.jsonl")] = None,
     as_json: Json = False,
 ) -> None:
@@ -64,7 +64,7 @@ def evaluate(
         --endpoint http://127.0.0.1:8000 --discriminative
 
     Files are rows, or examples of HelpSteer2, UltraFeedback, hh-rlhf, RewardBench and JudgeBench as published. A pair
-    is shown in both orders; a verdict that cannot be read is wrong; a request that failed is left out.
+    is judged in both orders; an unreadable verdict counts as wrong; a failed request is not counted.
 
     --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `categories`,
     `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
@@ -79,11 +79,11 @@ def evaluate(
     keys: dict[str, Any] = {"model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
     if discriminative:
         if endpoint is None:
-            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and name it")
-        make = _judge({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}, None, {})
+            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and give its address")
+        make_judge = _judge({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}, None, {})
     else:
-        make = _judge(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})
-    judged = asyncio.run(_measured(make, samples, model, endpoint, concurrency))
+        make_judge = _judge(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})
+    judged = asyncio.run(_measured(make_judge, samples, model, endpoint, concurrency))
     report = report_on(judged)
     if out is not None:
         _write(out, report, judged)
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) -> Callable[[str], JudgeSource]:
-    """What makes the judge at an address; without a template it is a classifier."""
+    """Return a function that makes the judge at an address: a classifier if there is no template."""
     from agent_rl.evaluation.judges import classifier_judge, template_judge
     from agent_rl.reasoning_rm import find_template
     from agent_rl.remote import EndpointConfig
@@ -103,29 +103,29 @@ def _judge(keys: dict[str, Any], template: str | None, request: dict[str, Any]) 
 
     if template is None:
         return lambda url: classifier_judge(validated(ModelConfig, {**keys, "url": url}))
-    found = find_template(template, "--template", "score", "preference")
-    return lambda url: template_judge(validated(EndpointConfig, {**keys, "url": url}), found, request)
+    judge_template = find_template(template, "--template", "score", "preference")
+    return lambda url: template_judge(validated(EndpointConfig, {**keys, "url": url}), judge_template, request)
 
 
 async def _measured(
-    make: Callable[[str], JudgeSource],
+    make_judge: Callable[[str], JudgeSource],
     samples: Sequence[DataSample],
     model: str,
     endpoint: str | None,
     concurrency: int,
 ) -> list[Judged]:
-    """The verdicts of the model at the endpoint, or at a server that is started."""
+    """Collect the model's verdicts, at the endpoint or at a server started for it."""
     from agent_rl.evaluation.judges import judge_all
     from agent_rl.work.progress import progress
 
     async with AsyncExitStack() as stack:
         url = endpoint or await _served(stack, model)
         with progress("samples", len(samples)) as advance:
-            return await judge_all(make(url), samples, at_once=concurrency, advance=advance)
+            return await judge_all(make_judge(url), samples, at_once=concurrency, advance=advance)
 
 
 async def _served(stack: AsyncExitStack, model: str) -> str:
-    """The address of a server that is started for a model of this machine."""
+    """Start a server for a model on this machine; return its address."""
     from agent_rl.evaluation.sources import serve
     from agent_rl.verl_adapter.checkpoints import model_folder
 
@@ -138,6 +138,6 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
 def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
-    lines = [{"truth": each.sample.truth, "said": each.verdicts, "failed": each.failed} for each in judged]
+    lines = [{"truth": item.sample.truth, "said": item.verdicts, "failed": item.failed} for item in judged]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")

@@ -15,21 +15,21 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> None:
-    r"""Make a recipe's cold start: rows of its world, and a small model that has seen worked episodes.
+    r"""Make a recipe's cold start: rows of its world, and a small model trained on worked episodes.
 
     \b
       VERL_PLATFORM=cpu agent-rl sft recipes/text_to_sql
       VERL_PLATFORM=cpu agent-rl train recipes/text_to_sql
 
     The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The section
-    agent_rl.cold_start says what is taught. What is there already is kept, unless the section has changed; after an
-    interruption, the same command resumes with the stage that was not finished.
+    agent_rl.cold_start configures this. Existing results are kept unless the section has changed; after an
+    interruption, the same command resumes with the unfinished stage.
 
-    --json: `folder` and `model`, paths, and `made`, false where all was there.
+    --json: `folder` and `model`, paths, and `made`, false if nothing was missing.
     """
     from agent_rl.evaluation.experiments.cold_start import ColdStart
 
     start = ColdStart(recipe, overrides or [])
-    made = start.make()
-    result = {"folder": str(start.folder), "model": str(start.model), "made": made}
-    print_result(result, as_json, f"{start.model}: {'made' if made else 'nothing to do'}")
+    is_new = start.make()
+    result = {"folder": str(start.folder), "model": str(start.model), "made": is_new}
+    print_result(result, as_json, f"{start.model}: {'made' if is_new else 'nothing to do'}")

@@ -18,13 +18,13 @@ __all__ = ["GROUP", "app"]
 GROUP = "check"
 
 app = typer.Typer(
-    help="Check tool files, try their tools, make them from OpenAPI.", no_args_is_help=True, add_completion=False
+    help="Check tool files, try their tools, convert OpenAPI files.", no_args_is_help=True, add_completion=False
 )
 
 
 @app.command("list")
 def list_tools(as_json: Json = False) -> None:
-    """The built-in tools.
+    """List the built-in tools.
 
     --json: `tools` (each with `name`, `kind`, `text`).
     """
@@ -45,44 +45,44 @@ def list_tools(as_json: Json = False) -> None:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Tool files, as tool_config_path would name them")],
+    files: Annotated[list[Path], typer.Argument(help="Tool files, as in tool_config_path")],
     as_json: Json = False,
 ) -> None:
-    """Read tool files as training would, and show their tools.
+    """Load tool files as training does, and show their tools.
 
-    --json: `files` (by path, the signature of each tool by its name).
+    --json: `files` (for each path, the signatures of its tools by name).
     """
     from agent_rl.tools.inspection import signature
 
-    found = {str(file): {spec.name: signature(spec) for spec in _specs(file)} for file in files}
+    signatures = {str(file): {spec.name: signature(spec) for spec in _specs(file)} for file in files}
     lines = []
-    for file, tools in found.items():
+    for file, tools in signatures.items():
         lines += [
             f"{file}: {len(tools)} tool{'s' if len(tools) > 1 else ''}",
             *(f"  {text}" for text in tools.values()),
         ]
-    print_result({"files": found}, as_json, *lines)
+    print_result({"files": signatures}, as_json, *lines)
 
 
 @app.command()
 def call(
-    file: Annotated[Path, typer.Argument(help="The tool file")],
-    name: Annotated[str, typer.Argument(help="Which of its tools")],
-    arguments: Annotated[str, typer.Argument(help="The arguments, a JSON object")] = "{}",
-    create_kwargs: Annotated[str, typer.Option(help="What a row would give the tool, a JSON object")] = "{}",
+    file: Annotated[Path, typer.Argument(help="Tool file")],
+    name: Annotated[str, typer.Argument(help="Name of the tool")],
+    arguments: Annotated[str, typer.Argument(help="Arguments of the call, a JSON object")] = "{}",
+    create_kwargs: Annotated[str, typer.Option(help="create_kwargs of a row for the tool, a JSON object")] = "{}",
     as_json: Json = False,
 ) -> None:
-    """Call one tool as the policy would: its text on stdout, status and seconds on stderr.
+    """Call one tool as the policy would; print its text to stdout, status and seconds to stderr.
 
-    Exit code 1: the policy would read an error.
+    Exit code 1: the policy would see an error.
 
     --json: `text`, `status`, `seconds`, `reward`.
     """
     from agent_rl.tools import inspection
     from agent_rl.trajectory import ToolStatus
 
-    given = json_object("ARGUMENTS", arguments), json_object("--create-kwargs", create_kwargs)
-    result = inspection.call(_specs(file), name, *given)
+    objects = json_object("ARGUMENTS", arguments), json_object("--create-kwargs", create_kwargs)
+    result = inspection.call(_specs(file), name, *objects)
     keys = ("text", "status", "seconds", "reward")
     print_result({name: getattr(result, name) for name in keys}, as_json, result.text)
     if not as_json:
@@ -92,10 +92,10 @@ def call(
 
 
 @app.command()
-def expand(file: Annotated[Path, typer.Argument(help="The tool file")], as_json: Json = False) -> None:
-    """Print the file with every tool's schema as the policy sees it; loading the result needs no server.
+def expand(file: Annotated[Path, typer.Argument(help="Tool file")], as_json: Json = False) -> None:
+    """Print the file with every tool's schema as the policy sees it; loading the output needs no server.
 
-    --json: `tools`, the same as JSON, which is a tool file as well.
+    --json: `tools`; the JSON is a valid tool file, too.
     """
     from agent_rl.tools import load_tools
     from agent_rl.tools.inspection import expand
@@ -105,14 +105,16 @@ def expand(file: Annotated[Path, typer.Argument(help="The tool file")], as_json:
 
 @app.command("from-openapi")
 def from_openapi(
-    spec: Annotated[Path, typer.Argument(help="An OpenAPI 3 document, JSON or YAML")],
-    base_url: Annotated[str | None, typer.Option(help="Address of the service, if not the document's")] = None,
-    include: Annotated[list[str] | None, typer.Option(help="Only these operations; wildcards, may be repeated")] = None,
+    spec: Annotated[Path, typer.Argument(help="OpenAPI 3 document, JSON or YAML")],
+    base_url: Annotated[str | None, typer.Option(help="Address of the service; default: the document's")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Operations to include (wildcards); may be repeated")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the tool file of an HTTP API from its OpenAPI document, to stdout.
+    """Print the tool file for an HTTP API, converted from its OpenAPI document.
 
-    --json: `tools`, the same as JSON, which is a tool file as well.
+    --json: `tools`; the JSON is a valid tool file, too.
     """
     from agent_rl.tools import openapi
 

@@ -22,13 +22,13 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "look"
 
-app = typer.Typer(help="Traces for other programs.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=True, add_completion=False)
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class ExportFormat(str, Enum):
-    """What a trace can be exported as."""
+    """The formats that a trace can be exported to."""
 
     ATIF = "atif"
     JSONL = "jsonl"
@@ -52,23 +52,21 @@ def _trace() -> None: ...
 @app.command()
 def export(
     source: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A trace, or the folder of a run or an evaluation")],
-    form: Annotated[ExportFormat, typer.Option("--format", help="What is written")],
+    form: Annotated[ExportFormat, typer.Option("--format", help="Format of the output")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="File, or folder of ATIF; default: beside the trace")
+        Path | None, typer.Option("-o", "--out", help="Output file (atif: folder); default: next to the trace")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Only of this split; sft takes train unless another is named, or 'all'")
-    ] = None,
-    step: Annotated[int | None, typer.Option(help="Only of this training step")] = None,
-    min_reward: Annotated[float | None, typer.Option(help="Only with at least this reward")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first of them")] = None,
-    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: at most this many of a prompt, the best")] = None,
+    split: Annotated[str | None, typer.Option(help="Only this split, or 'all'; default: all (sft: train)")] = None,
+    step: Annotated[int | None, typer.Option(help="Only this training step")] = None,
+    min_reward: Annotated[float | None, typer.Option(help="Only trajectories with at least this reward")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N trajectories")] = None,
+    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: only the best N trajectories of a prompt")] = None,
     endpoint: Annotated[
-        str | None, typer.Option(help="otel: collector, http://host:4318; default: OTEL_EXPORTER_OTLP_ENDPOINT")
+        str | None, typer.Option(help="otel: collector's address; default: OTEL_EXPORTER_OTLP_ENDPOINT")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Write the trajectories of a trace for other programs.
+    r"""Convert the trajectories of a trace for other programs.
 
     \b
       agent-rl trace export outputs/my_run --format jsonl
@@ -76,23 +74,23 @@ def export(
       agent-rl trace export outputs/my_run --format otel \
         --endpoint http://localhost:4318
 
-    atif: a folder with one document of ATIF-v1.7 for each trajectory. jsonl and csv: one flat record for each. sft:
-    those with the best rewards for supervised fine-tuning, as tokens with the mask of what was sampled. otel:
-    OpenTelemetry spans; headers for the collector are taken from OTEL_EXPORTER_OTLP_HEADERS.
+    atif: a folder with one ATIF-v1.7 document per trajectory. jsonl and csv: one flat record per trajectory. sft: the
+    trajectories with the best rewards for supervised fine-tuning, as tokens with the mask of sampled ones. otel:
+    OpenTelemetry spans; OTEL_EXPORTER_OTLP_HEADERS sets headers for the collector.
 
-    --json: `out`, `trajectories`, and of sft `left_out` (a number for each reason).
+    --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
     """
     from agent_rl.trajectory.exports.selection import select
     from agent_rl.trajectory.trace.files import trace_of
 
-    options_of_one = (("--per-prompt", per_prompt, ExportFormat.SFT), ("--endpoint", endpoint, ExportFormat.OTEL))
-    for name, value, other in options_of_one:
-        if value and other is not form:
-            problem = f"{form.value} does not have it"
-            raise ConfigError(name, problem, f"Leave it out, or name --format {other.value}")
+    restricted = (("--per-prompt", per_prompt, ExportFormat.SFT), ("--endpoint", endpoint, ExportFormat.OTEL))
+    for name, value, owner in restricted:
+        if value and owner is not form:
+            problem = f"the format {form.value} does not use it"
+            raise ConfigError(name, problem, f"Remove it, or set --format {owner.value}")
     path = trace_of(source)
-    wanted = None if split == "all" else split
-    chosen = select(path, split=wanted, step=step, min_reward=min_reward, limit=limit)
+    only_split = None if split == "all" else split
+    chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
     written: dict[str, Any] = {"out": str(target)}
     if form is ExportFormat.OTEL:
@@ -100,7 +98,7 @@ def export(
     elif form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
-        options = {"per_prompt": per_prompt, "min_reward": min_reward, "split": wanted if split else "train"}
+        options = {"per_prompt": per_prompt, "min_reward": min_reward, "split": only_split if split else "train"}
         written |= _sft(path, select(path, step=step), target, options, limit)
     else:
         written["trajectories"] = _flat(path, chosen, target, form)
@@ -117,7 +115,7 @@ def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFo
     from agent_rl.trajectory.exports.records import flat_record, write_csv, write_jsonl
 
     rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
-    records = (flat_record(each, rows.get(each.id, ())) for each in chosen)
+    records = (flat_record(item, rows.get(item.id, ())) for item in chosen)
     write = write_csv if form is ExportFormat.CSV else write_jsonl
     return _replaced(target, lambda file: write(file, records))
 
@@ -127,9 +125,9 @@ def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
 
     model, count = _run(path).get("model"), 0
     target.mkdir(parents=True, exist_ok=True)
-    for count, each in enumerate(chosen, 1):
-        name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in each.id)[:100]
-        (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(each, model)))
+    for count, trajectory in enumerate(chosen, 1):
+        name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in trajectory.id)[:100]
+        (target / f"{count:06d}_{name}.atif.json").write_text(json.dumps(to_atif(trajectory, model)))
     return count
 
 
@@ -152,17 +150,17 @@ def _otel(path: Path, chosen: Iterable[Trajectory], endpoint: str | None) -> dic
 
     collector = endpoint or os.environ.get(ENDPOINT)
     if not collector:
-        raise ConfigError("--endpoint", "there is no collector to send to", f"Add it, or set {ENDPOINT}")
+        raise ConfigError("--endpoint", "no collector was given", f"Add it, or set {ENDPOINT}")
     run, sender, count = _run(path), Sender(endpoint), 0
-    for found in chosen:
-        sender.send(spans_of(found, run["name"], run.get("model")))
+    for trajectory in chosen:
+        sender.send(spans_of(trajectory, run["name"], run.get("model")))
         count += 1
     sender.send(at_least=1)
     return {"out": collector, "trajectories": count}
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Name of the run that wrote a trace, and its model if it is known."""
+    """Return the name of the run that wrote a trace, and its model if known."""
     name, file = path.parent.resolve().name, path.with_name("run.json")
     if not file.is_file():
         return {"name": name}
@@ -171,10 +169,10 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _replaced(target: Path, write: Callable[[Path], int]) -> int:
-    """Write a file, which is there whole or not at all; returns what `write` does."""
+    """Write a file atomically; return the result of `write`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / target.name
-        result = write(made)
-        os.replace(made, target)
+        draft = Path(folder) / target.name
+        result = write(draft)
+        os.replace(draft, target)
     return result

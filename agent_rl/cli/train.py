@@ -28,18 +28,14 @@ def train(
     recipe: Recipe,
     overrides: Overrides = None,
     script: Annotated[
-        str | None, typer.Option(help="Your own entry point: registers loops, then calls verl.trainer.main_ppo.main()")
+        str | None, typer.Option(help="Entry point of yours: registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the composed configuration, and start nothing")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print everything that goes to the run's log")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the composed configuration; start nothing")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print everything that the run's log gets")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each step, and one at the end")
+        bool, typer.Option("--json", help="Print one line of JSON per step, and one at the end")
     ] = False,
-    nodes_timeout_s: Annotated[float, typer.Option(help="Seconds within which all nodes must have joined")] = 600,
+    nodes_timeout_s: Annotated[float, typer.Option(help="Seconds to wait for all nodes to join")] = 600,
 ) -> None:
     r"""Train a recipe with verl.
 
@@ -52,10 +48,10 @@ def train(
     A run writes to outputs/<trainer.experiment_name>: run.json, train.log, metrics.jsonl, tensorboard, trace.jsonl,
     rollouts and checkpoints. The same command resumes there from the newest checkpoint.
 
-    A key is written as in the composed configuration; a group (size=) chooses one of its files. An unknown key is an
-    error that names the nearest known one.
+    Write keys as in the composed configuration; a group (size=) chooses one of its files. An unknown key is an error
+    that suggests the nearest known one.
 
-    VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu where the recipe has that.
+    VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu if the recipe has it.
 
     Several nodes: run the same command on each. Rank 0 starts Ray, waits for the others and trains.
 
@@ -66,29 +62,29 @@ def train(
     MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all of this. RAY_ADDRESS joins a
     running cluster; trainer.nnodes is then the number of its nodes to use.
 
-    Ctrl-C, or SIGTERM, ends the run after its step and saves it; a second one ends it at once.
+    Ctrl-C or SIGTERM ends the run after the current step and saves it; a second one ends it at once.
 
     With --json, a step is {event, step, of, metrics}; the end is {event, status, exit_code, step, seconds, folder,
-    log}, for a run that was stopped also checkpoint and command, for one that failed or was aborted also error. With
-    --dry-run it is {configuration}.
+    log}, plus checkpoint and command if the run was stopped, or error if it failed or was aborted. With --dry-run it
+    is {configuration}.
 
-    Exit status: 0 trained to the end; 75 ended early and saved, the same command resumes; 2 a configuration or a path
-    is refused; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
+    Exit codes: 0 trained to the end; 75 ended early and saved, the same command resumes; 2 unusable configuration or
+    path; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.launch.stopping import STOPPED
     from agent_rl.launch.training import train as run
 
-    given = overrides or []
+    keys = overrides or []
     if dry_run:
-        raise typer.Exit(_show_composed(recipe, given, script, as_json))
+        raise typer.Exit(_show_composed(recipe, keys, script, as_json))
     with _display(verbose, as_json) as display:
-        stopped = run(recipe, given, script, nodes_timeout_s=nodes_timeout_s, display=display)
+        stopped = run(recipe, keys, script, nodes_timeout_s=nodes_timeout_s, display=display)
     if stopped is not None:
         raise typer.Exit(STOPPED)
 
 
 def _show_composed(recipe: str, overrides: list[str], script: str | None, as_json: bool) -> int:
-    """Print the composed configuration, and what the launcher has to say about it; returns the exit status."""
+    """Print the composed configuration and the launcher's notes about it; return the exit code."""
     from agent_rl.launch.training import dry_run
 
     composed, notes = dry_run(recipe, overrides, script)
@@ -102,7 +98,7 @@ def _show_composed(recipe: str, overrides: list[str], script: str | None, as_jso
 
 @contextmanager
 def _display(verbose: bool, as_json: bool) -> Iterator[Display | None]:
-    """What shows the run, None for the default; as JSON, a line says how a run ended that raised."""
+    """Yield the display of the run, None for the default; with JSON, also print how a run that raised ended."""
     from agent_rl.launch.display import Display, JsonDisplay
     from agent_rl.launch.process import TrainerError
     from agent_rl.launch.stopping import Aborted
@@ -115,8 +111,8 @@ def _display(verbose: bool, as_json: bool) -> Iterator[Display | None]:
             records.aborted(error.by)
         raise
     except (AgentRLError, OSError) as error:
-        refused = 2 if isinstance(error, ConfigError | OSError) else 1
-        status = error.status if isinstance(error, TrainerError) else refused
+        code = 2 if isinstance(error, ConfigError | OSError) else 1
+        status = error.status if isinstance(error, TrainerError) else code
         if records is not None:
             records.write_end("failed", status, error=str(error))
         if not isinstance(error, TrainerError):

@@ -24,23 +24,23 @@ def view(
             metavar="RUN|FILE...", help="Folders of runs or evaluations, or files; default: the newest run in outputs/"
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free")] = 8321,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one")] = 8321,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own asks for a token")
+        str, typer.Option(help="Address to listen on; one that others can reach requires a token")
     ] = "127.0.0.1",
     as_json: Json = False,
 ) -> None:
-    r"""Look at what agents did: a table of trajectories with filters, each as a conversation, groups, comparisons.
+    r"""Look at what agents did: trajectories in a table with filters and as conversations, groups, comparisons.
 
     \b
       agent-rl view
       agent-rl view outputs/gsm8k_calculator
       agent-rl view outputs/eval/before outputs/eval/after
 
-    It reads traces of runs and evaluations, verl's dumps of rollouts (trainer.rollout_data_dir) and ATIF files, also
-    while a run writes them. Ctrl-C ends it.
+    It reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files, even
+    while a run writes them. Ctrl-C stops the server.
 
-    --json: `url` and `trajectories` (their number), once the pages can be opened.
+    --json: `url` and `trajectories` (their number), printed once the pages can be opened.
     """
     import secrets
 

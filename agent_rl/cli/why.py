@@ -21,12 +21,12 @@ def why(
     run: Annotated[str | None, typer.Argument(help="Folder of a run; default: the newest in outputs/")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Say what is wrong with a run, and what to change.
+    r"""Tell what is wrong with a run, and what to change.
 
     \b
       agent-rl why outputs/gsm8k_calculator
 
-    It knows the symptoms of docs/symptoms.md, from the first step that can show them. Exit code 1: there is a warning.
+    It recognizes the symptoms of docs/symptoms.md, each as soon as enough steps can show it. Exit code 1: a warning.
 
     --json: `run`, `status`, `step`, `time`, `error`, `warnings` (each with `text`, `remedy`, `symptom`).
     """
@@ -38,18 +38,18 @@ def why(
     from agent_rl.trajectory.viewer.records import newest_run
     from agent_rl.trajectory.viewer.report import read_run
 
-    found = read_run(run or newest_run(Path("outputs")))
-    warnings = found.warnings
+    report = read_run(run or newest_run(Path("outputs")))
+    warnings = report.warnings
     if as_json:
-        print_json({"run": str(found.path), **asdict(found.state), "warnings": [each._asdict() for each in warnings]})
+        print_json({"run": str(report.path), **asdict(report.state), "warnings": [item._asdict() for item in warnings]})
     else:
         console = Console(highlight=False, soft_wrap=True)
-        console.print(f"[bold]{escape(found.name)}[/]: {found.state}")
-        if found.state.error:
-            console.print(escape(found.state.error), style="red")
-        for each in warnings:
-            console.print(f"\n[yellow]{escape(each.text)}[/]\n  {escape(each.remedy)}.")
+        console.print(f"[bold]{escape(report.name)}[/]: {report.state}")
+        if report.state.error:
+            console.print(escape(report.state.error), style="red")
+        for warning in warnings:
+            console.print(f"\n[yellow]{escape(warning.text)}[/]\n  {escape(warning.remedy)}.")
         if not warnings:
-            console.print("nothing stands out" if found.training else "there is no step to judge yet")
+            console.print("nothing stands out" if report.training else "there is no step to judge yet")
     if warnings:
         raise typer.Exit(1)

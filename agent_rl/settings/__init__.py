@@ -1,6 +1,6 @@
-"""The section `agent_rl:` of a configuration as pydantic models, and the one way a configuration error is made.
+"""The section `agent_rl:` of a configuration as pydantic models, and the code that makes configuration errors.
 
-It must not know verl, nor what the settings configure.
+It does not depend on verl, nor on the code that the settings configure.
 """
 
 from agent_rl.settings.agents import ReactSettings

@@ -1,4 +1,4 @@
-"""The section `agent_rl.data`: which row is drawn next."""
+"""The section `agent_rl.data`: the order in which training draws rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Weights = dict[str, Weight] | list[Weight]
 
 
 class BandSettings(Section):
-    """Rows by their success rate, as the policy has it now: neither too easy nor too hard."""
+    """Selects rows by the policy's current success rate: neither too easy nor too hard."""
 
     low: float = 0.0
-    """Least success rate of a row that is drawn. A row that was never drawn has none, and is drawn."""
+    """Lowest success rate of the rows to draw. Rows that were never drawn have no rate, and are drawn."""
     high: float = 1.0
-    """Greatest success rate of a row that is drawn."""
+    """Highest success rate of the rows to draw."""
     explore: float = Field(default=0.1, gt=0, le=1)
-    """Share of the other rows that each pass draws all the same, so that their success rates can change."""
+    """Share of the other rows that each pass still draws, so that their success rates can change."""
 
     @model_validator(mode="after")
     def _ordered(self) -> BandSettings:
@@ -33,65 +33,65 @@ class BandSettings(Section):
 
 
 class StageSettings(Section):
-    """A stage of a curriculum. Each but the last ends after a step, at a reward, or at whichever comes first."""
+    """A stage of a curriculum. All but the last end after a step, at a reward, or at whichever comes first."""
 
     until_step: int | None = Field(default=None, ge=1)
-    """The last step of the stage; null: the step does not end it."""
+    """Last training step of the stage; null: no limit on steps."""
     until_reward: float | None = None
-    """The stage ends when the mean of `agent_rl.data.measure` reaches this; null: the reward does not end it."""
+    """Mean of `agent_rl.data.measure` at which the stage ends; null: no limit on the reward."""
     over_steps: int = Field(default=5, ge=1)
-    """Steps of the stage, the latest ones, over which that mean is taken."""
+    """Number of latest steps of the stage that this mean covers."""
     difficulty: tuple[float, float] | None = None
-    """Least and greatest `extra_info.difficulty` of the rows that are drawn; null: all rows."""
+    """Lowest and highest `extra_info.difficulty` of the rows to draw; null: all rows."""
     weights: Weights | None = None
-    """As `agent_rl.data.weights`, which they replace during the stage; null: unchanged."""
+    """Weights that replace `agent_rl.data.weights` during the stage; null: unchanged."""
 
 
 class DropSettings(Section):
-    """Rows that teach nothing any more are not drawn again."""
+    """Stops drawing rows that the policy can no longer learn from."""
 
     solved_after: int | None = Field(default=None, ge=1)
-    """Visits in a row with a success rate of at least `solved_from`, after which a row is dropped; null: never."""
+    """Number of consecutive visits with a success rate of at least `solved_from` that drop a row; null: never."""
     hopeless_after: int | None = Field(default=None, ge=1)
-    """Visits in a row with a success rate of at most `hopeless_to`, after which a row is dropped; null: never."""
+    """Number of consecutive visits with a success rate of at most `hopeless_to` that drop a row; null: never."""
     solved_from: float = 1.0
-    """Success rate of a visit from which the row counts as solved."""
+    """Lowest success rate of a visit at which the row counts as solved."""
     hopeless_to: float = 0.0
-    """Success rate of a visit up to which the row counts as hopeless."""
+    """Highest success rate of a visit at which the row counts as hopeless."""
 
 
 class ReplaySettings(Section):
-    """Rows at which the policy has failed are drawn again, before their source's next pass."""
+    """Draws rows that the policy failed once more, before their source's next pass."""
 
     share: float = Field(gt=0, lt=1)
-    """Greatest share of all draws that are such rows."""
+    """Maximum share of all draws that are such rows."""
     below: float
-    """A row whose latest success rate is below this is drawn once more."""
+    """Success rate below which a row is drawn once more."""
 
 
 class DataSettings(Section):
-    """The order of training rows. With nothing set, verl's own order holds."""
+    """The order of training rows. If no key is set, verl's own order applies."""
 
     weights: Weights = Field(default_factory=dict)
-    """Share of the draws by `data_source` (shell wildcards), or a list with one for each of `data.train_files`; 0: no
-    row is drawn. Empty: shares as the sources have rows."""
+    """Share of the draws by `data_source` (shell wildcards), or a list with one share per file of `data.train_files`;
+    0: no row is drawn. Empty: shares proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
-    """Instead of weights: shares proportional to rows^(1/temperature); 1: as the sources have rows, above: closer to
-    equal shares."""
+    """Alternative to weights: shares proportional to rows^(1/temperature). 1: proportional to the numbers of rows;
+    above 1: closer to equal shares."""
     order: Literal["file", "shuffled", "difficulty"] | None = None
     """The order within a pass through a source: as in the files, shuffled by `data.seed`, or by
-    `extra_info.difficulty`, easiest first; null: `shuffled`, with `data.shuffle=false` `file`."""
+    `extra_info.difficulty`, easiest first; null: `shuffled`, or `file` if `data.shuffle=false`."""
     stages: list[StageSettings] = Field(default_factory=list)
-    """A curriculum; empty: none."""
+    """Stages of a curriculum; empty: no curriculum."""
     measure: str | None = None
-    """What of a trajectory counts as its success: `score`, or the name of a value that the reward reports; null: `acc`,
-    or the score where the reward does not report it. A row's success rate is the mean over its samples."""
+    """Value that measures a trajectory's success: `score`, or the name of a value that the reward reports; null: `acc`,
+    or the score if the reward does not report `acc`. A row's success rate is the mean over its samples."""
     band: BandSettings | None = None
-    """Draw rows by their success rate; null: all rows."""
+    """Selection of rows by their success rate; null: all rows."""
     drop: DropSettings | None = None
-    """Stop drawing rows that are always solved, or never; null: none."""
+    """Rules for dropping rows that are always or never solved; null: no row is dropped."""
     replay: ReplaySettings | None = None
-    """Draw failed rows once more; null: none."""
+    """Rules for drawing failed rows once more; null: they are not."""
 
     @model_validator(mode="after")
     def _fits(self) -> DataSettings:
@@ -102,7 +102,7 @@ class DataSettings(Section):
             is_last = number == len(self.stages) - 1
             if ends == is_last:
                 problem = f"stages[{number}] {'is the last and has' if ends else 'has no'} until_step or until_reward"
-                remedy = "Every stage but the last ends at one of them; the last holds until the run ends"
+                remedy = "Every stage but the last ends at one of them; the last lasts until the run ends"
                 raise InvalidValueError(problem, remedy)
         return self
 

@@ -1,9 +1,9 @@
-"""Turns a wrong configuration into a `ConfigError`: file and line, key, value, and what to write.
+"""Turns an invalid configuration into a `ConfigError`: file and line, key, value, and what to write.
 
     place = Place(file=path) / "tools" / 0
-    config = validated(SearchConfig, given, place / "config")
+    config = validated(SearchConfig, data, place / "config")
 
-What pydantic reports of the alternatives of a union becomes one sentence.
+Pydantic's reports on the alternatives of a union become one sentence.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _EXPECTED = {
     "too_short": "a list of at least {min_length}",
     "tuple": "a list",
 }
-"""What a value should be, by pydantic's type of the error or the first word of that."""
+"""What a value should be, by pydantic's error type or the first word of it."""
 
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = 200
@@ -56,7 +56,7 @@ _shortened.maxdict = _shortened.maxlist = 20
 
 
 class InvalidValueError(ValueError):
-    """Raised by a model's validator that knows a better remedy than to change the value."""
+    """A model's validator raises it when it knows a better remedy than to change the value."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -68,9 +68,9 @@ class Place:
     """The location of a value in the user's configuration; `place / "key"` and `place / 0` are locations in it."""
 
     key: str = ""
-    """As it is shown, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""
+    """The key as messages show it, for example `agent_rl.budget.max_seconds` or `tools[0] (search).config`."""
     file: Path | None = None
-    """The YAML file with the value; None: it came from elsewhere, or the key alone says enough."""
+    """The YAML file with the value; None: the value came from elsewhere, or the key alone locates it."""
     path: tuple[str | int, ...] = ()
     """Keys and list positions from the top of the file."""
 
@@ -85,22 +85,22 @@ class Place:
         return ": ".join(filter(None, [f"{self.file}:{line}" if line else str(self.file), self.key]))
 
     def labelled(self, label: str) -> Place:
-        """The same place, shown with a label: `tools[0] (search)`."""
+        """This place with a label after its key: `tools[0] (search)`."""
         return replace(self, key=f"{self.key} ({label})")
 
     def error(self, problem: str, remedy: str) -> ConfigError:
-        """The error to raise for the value here."""
+        """Return the error to raise for the value at this place."""
         return ConfigError(str(self), problem, remedy)
 
     @contextmanager
     def around(self, remedy: str = _CHANGE) -> Iterator[None]:
-        """Errors of a check that knows only the value get this place.
+        """Add this place to the errors of a check that knows only the value.
 
         Args:
-            remedy: for a ValueError that has none of its own.
+            remedy: the remedy for a ValueError without its own.
 
         Raises:
-            ConfigError: for a ConfigError, with its key put below this one, and for a ValueError.
+            ConfigError: for a ConfigError, with this key in front of its own, and for a ValueError.
             UserCodeError: for any other exception, which no check raises on purpose.
         """
         try:
@@ -118,7 +118,7 @@ class Place:
 
 
 def validated(model: type[Model], data: Any, place: Place | None = None) -> Model:
-    """The data as a `model`.
+    """Validate the data as a `model`.
 
     Raises:
         ConfigError: for the first value that does not fit, with its place, what is expected there and an example.
@@ -126,9 +126,9 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
     try:
         return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
     except ValidationError as error:
-        problems = [_Problem(each, model, data, place or Place()) for each in error.errors()]
+        problems = [_Problem(details, model, data, place or Place()) for details in error.errors()]
         first = min(problems, key=lambda problem: problem.rank)
-        raise first.error([each for each in problems if each.place == first.place]) from error
+        raise first.error([problem for problem in problems if problem.place == first.place]) from error
 
 
 class _Problem:
@@ -136,8 +136,8 @@ class _Problem:
 
     Attributes:
         part: the last key or list position.
-        models: those that may have the key `part`.
-        field: of that key; None: it is unknown, or that of a mapping with free keys.
+        models: the models that may have the key `part`.
+        field: the field of that key; None: the key is unknown, or belongs to a mapping with free keys.
     """
 
     def __init__(self, details: Mapping[str, Any], model: type[BaseModel], data: Any, place: Place) -> None:
@@ -145,46 +145,46 @@ class _Problem:
         self.place, self.part = place, ""
         self.models: list[type[BaseModel]] = [model]
         self.field: FieldInfo | None = None
-        below = self.models
+        nested = self.models
         for part in details["loc"]:  # keys and positions, and between them the names of a union's alternatives
             is_missing = self.kind == "missing" and part == details["loc"][-1]
             is_key = isinstance(data, Mapping) and (part in data or is_missing)
             if not is_key and not (isinstance(data, list | tuple) and isinstance(part, int)):
                 continue
-            self.place, self.part, self.models = self.place / part, part, below
-            self.field = next((each.model_fields[part] for each in below if part in each.model_fields), None)
-            below = below if self.field is None else _models(self.field.annotation)
+            self.place, self.part, self.models = self.place / part, part, nested
+            self.field = next((kind.model_fields[part] for kind in nested if part in kind.model_fields), None)
+            nested = nested if self.field is None else _models(self.field.annotation)
             data = data.get(part) if isinstance(data, Mapping) else data[part]
         self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key is also missing
 
     def error(self, alternatives: Sequence[_Problem]) -> ConfigError:
-        """The error for a value that does not fit any of the alternatives of a union."""
+        """Return the error for a value that fits none of a union's alternatives."""
         shown = "null" if self.value is None else _shortened.repr(self.value)
         if self.kind == "extra_forbidden":
-            known = [name for each in self.models for name in each.model_fields]
+            known = [name for kind in self.models for name in kind.model_fields]
             return self.place.error(f"unknown key (value {shown})", did_you_mean(str(self.part), known))
         if self.kind == "missing":
             return self.place.error("missing", f"Write `{self.part}: {self._example or '...'}`")
         if self.kind in ("value_error", "assertion_error"):
             cause = self.details["ctx"]["error"]
             return self.place.error(f"{cause} (value {shown})", getattr(cause, "remedy", _CHANGE))
-        expected = " or ".join(dict.fromkeys(each.expected for each in alternatives))
+        expected = " or ".join(dict.fromkeys(problem.expected for problem in alternatives))
         return self.place.error(f"expected {expected}, got {shown}", self._remedy(alternatives))
 
     @property
     def expected(self) -> str:
-        """What one alternative expects."""
+        """What this alternative expects, in words."""
         form = _EXPECTED.get(self.kind) or _EXPECTED.get(self.kind.partition("_")[0])
         return form.format(**self.details.get("ctx", {})).replace("'", "`") if form else f"{self.details['msg']}"
 
     @property
     def _example(self) -> str:
-        """A value from the field's declaration; empty without one."""
+        """An example value from the field's declaration; empty without one."""
         return str(self.field.examples[0]) if self.field is not None and self.field.examples else ""
 
     def _remedy(self, alternatives: Sequence[_Problem]) -> str:
         words = [
-            word for each in alternatives if each.kind == "literal_error" for word in each.expected.split("`")[1::2]
+            word for item in alternatives if item.kind == "literal_error" for word in item.expected.split("`")[1::2]
         ]
         if words and isinstance(self.value, str):
             return did_you_mean(self.value, words)
@@ -195,12 +195,12 @@ class _Problem:
         default = self.field.get_default()
         if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
             return f"Write for example `{self.part}: {json.dumps(default)}`, or remove the key"
-        keys = [name for each in _models(self.field.annotation) for name in each.model_fields]
+        keys = [name for kind in _models(self.field.annotation) for name in kind.model_fields]
         return f"Write keys below it: {', '.join(keys)}" if keys else _CHANGE
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
-    """The models in a type, also as alternatives, items or values."""
+    """Return the models in a type, including those of alternatives, items and values."""
     if get_origin(kind) is None and isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
-    return [model for each in get_args(kind) for model in _models(each)]
+    return [model for argument in get_args(kind) for model in _models(argument)]

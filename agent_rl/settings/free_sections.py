@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["FREE", "is_free"]
 
 FREE = (
-    "agent_rl",  # wrong keys are caught when the settings are read
+    "agent_rl",  # reading the settings finds wrong keys
     "ray_kwargs.ray_init",
     "actor_rollout_ref.model.override_config",
     "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",
@@ -21,10 +21,10 @@ FREE = (
     "actor_rollout_ref.ref.fsdp_config.mixed_precision",
     "critic.fsdp.mixed_precision",
 )
-"""Sections that take any key, or that verl's YAML leaves out: for us, Ray, transformers, engines, torch, chat templates
-and reward functions."""
+"""Sections that accept any key, or that verl's YAML omits: for agent_rl, Ray, transformers, engines, torch, chat
+templates and reward functions."""
 
 
 def is_free(key: str) -> bool:
-    """Whether the key is one of these sections, or in one."""
+    """Whether the key is one of the sections `FREE`, or inside one."""
     return any(f"{key}.".startswith(f"{section}.") for section in FREE)

@@ -1,7 +1,7 @@
-"""Finding what a configuration names: a class or a function.
+"""Imports the classes and functions that a configuration names.
 
 Two forms: a dotted path (`my_package.tools.Search`) and a file of the user (`my_tools.py:Search`). A file is loaded
-under a module name that is made from its path, so it is the same module however often it is named.
+under a module name derived from its path, so every mention of it yields the same module.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["find_class", "find_object", "import_all"]
 
 
 def find_object(name: str, place: Place, folder: Path | None = None, *, known: Iterable[str] = ()) -> Any:
-    """A module's attribute.
+    """Return a module's attribute.
 
     Args:
         name: `package.module.Name`, or `path/to/file.py:Name`.
-        place: of the name in the configuration.
-        folder: where a relative path starts; the working directory is tried next.
-        known: the short names that may stand at this place, for the remedy when a name is neither of them nor a path.
+        place: the place of the name in the configuration.
+        folder: the folder for relative paths; the working directory is tried next.
+        known: the short names allowed at this place, for the remedy when a name is neither one of them nor a path.
 
     Raises:
         ConfigError: the module or the attribute is missing, or importing the module fails.
@@ -58,30 +58,30 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
 def find_class(
     name: str, bases: type | tuple[type, ...], place: Place, folder: Path | None = None, *, known: Iterable[str] = ()
 ) -> Any:
-    """A class of one of these bases, found as by `find_object`.
+    """Return a class of one of these bases; see `find_object`.
 
     Raises:
-        ConfigError: also when it is no such class, leaves a method undefined, or has one that cannot be called or that
-            nothing calls.
+        ConfigError: also if it is not a subclass, leaves a method undefined, or has a method that cannot be called or
+            that agent_rl never calls.
     """
-    found = find_object(name, place, folder, known=known)
+    value = find_object(name, place, folder, known=known)
     bases = bases if isinstance(bases, tuple) else (bases,)
-    if not (isinstance(found, type) and issubclass(found, bases)):
-        wanted = " or ".join(f"{base.__module__}.{base.__qualname__}" for base in bases)
-        kind = "" if isinstance(found, type) else f"a {type(found).__name__}, "
+    if not (isinstance(value, type) and issubclass(value, bases)):
+        expected = " or ".join(f"{base.__module__}.{base.__qualname__}" for base in bases)
+        kind = "" if isinstance(value, type) else f"a {type(value).__name__}, "
         remedy = f"Derive it from {' or '.join(base.__name__ for base in bases)}"
-        raise place.error(f"{name!r} is {kind}not a subclass of {wanted}", remedy)
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        raise place.error(f"{name!r} is {kind}not a subclass of {expected}", remedy)
+    if missing := sorted(getattr(value, "__abstractmethods__", ())):
         remedy = "Define it, or name a subclass that does"
-        raise place.error(f"{name!r} ({defined_at(found)}) does not define {', '.join(missing)}", remedy)
+        raise place.error(f"{name!r} ({defined_at(value)}) does not define {', '.join(missing)}", remedy)
     for base in bases:
-        if issubclass(found, base) and (problem := method_problem(found, base)):
+        if issubclass(value, base) and (problem := method_problem(value, base)):
             raise place.error(*problem)
-    return found
+    return value
 
 
 def import_all(package: str) -> None:
-    """Import the modules and folders of a package, so that what they declare is known."""
+    """Import the modules and folders of a package, so that their declarations are registered."""
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         importlib.import_module(module.name)
 
@@ -92,27 +92,27 @@ def _import(name: str, place: Place) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _failed(name, error, place) from error
-        remedy = "Check the spelling and that it is installed, or name a file of your own as path/to/file.py:Class"
+        remedy = "Check the spelling and that it is installed, or name your own file as path/to/file.py:Class"
         parent, _, child = error.name.rpartition(".")
         if siblings := getattr(sys.modules.get(parent), "__path__", None):
             remedy = f"{did_you_mean(child, (module.name for module in pkgutil.iter_modules(siblings)))} {remedy}"
         raise place.error(f"there is no module {error.name!r}", remedy) from error
-    except Exception as error:  # whatever the module does while it is imported goes to the author of the configuration
+    except Exception as error:  # any failure of the import is reported to the author of the configuration
         raise _failed(name, error, place) from error
 
 
 def _load_file(location: str, folder: Path, place: Place) -> ModuleType:
     path = Path(location).expanduser()
-    tried = list(dict.fromkeys(base.resolve() for base in (folder / path, Path.cwd() / path)))
-    found = next((candidate for candidate in tried if candidate.is_file()), None)
-    if found is None:
-        nearest = did_you_mean(path.name, (near.name for near in tried[0].parent.glob("*.py")))
-        raise place.error(f"there is no file {' or '.join(map(str, tried))}", nearest)
-    digest = hashlib.sha256(str(found).encode()).hexdigest()[:8]
-    name = f"agent_rl_user_{re.sub('[^A-Za-z0-9_]', '_', found.stem)}_{digest}"
+    candidates = list(dict.fromkeys(base.resolve() for base in (folder / path, Path.cwd() / path)))
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None:
+        nearest = did_you_mean(path.name, (other.name for other in candidates[0].parent.glob("*.py")))
+        raise place.error(f"there is no file {' or '.join(map(str, candidates))}", nearest)
+    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    name = f"agent_rl_user_{re.sub('[^A-Za-z0-9_]', '_', file.stem)}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, found)
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -121,11 +121,11 @@ def _load_file(location: str, folder: Path, place: Place) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # as in _import
         del sys.modules[name]
-        raise _failed(str(found), error, place) from error
+        raise _failed(str(file), error, place) from error
     return module
 
 
 def _failed(name: str, error: Exception, place: Place) -> ConfigError:
-    """The error of an import that raised, with the last line of the user's own code that ran."""
+    """Return the error for a failed import, with the last line of the user's code that ran."""
     problem = f"importing {name!r} failed at {place_of(error)}: {type(error).__name__}: {error}"
     return place.error(problem, "Fix the module, or install what it needs")

@@ -1,7 +1,7 @@
 """Checks a user's class against the base class whose methods agent_rl calls.
 
-What Python would only report at the first call, in the middle of a run, or never: a method under a name that nothing
-calls, one that cannot take the arguments, one that is not `async def`.
+It finds mistakes that Python would report only at the first call in the middle of a run, or never: a method whose name
+agent_rl never calls, that cannot take the arguments, or that is not `async def`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from agent_rl.settings.user_code import defined_at, is_users
 __all__ = ["method_problem"]
 
 SIMILAR = 0.8
-"""Of two names, as difflib measures it, above which one is taken for a misspelling of the other."""
+"""Similarity of two names (difflib's ratio) above which one counts as a misspelling of the other."""
 
 
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
-    """(problem, remedy) of a method that would never be called or cannot be, with file and line; None: there is none.
+    """Return (problem, remedy) for a method that is never called or cannot be, with file and line, or None.
 
-    Helper methods are the user's own business. A public one counts as misspelled only if its name is similar to one of
-    the base class and no line in the user's files of this class names it.
+    Helper methods are allowed. A public method counts as misspelled only if its name resembles one of the base class
+    and no line in the user's files of this class mentions it.
     """
-    own = [each for each in cls.__mro__ if each not in base.__mro__ and is_users(each)]
+    own = [kind for kind in cls.__mro__ if kind not in base.__mro__ and is_users(kind)]
     for owner in own:
         for name, function in _functions(owner):
             what = f"{owner.__qualname__}.{name} ({defined_at(function)})"
@@ -35,12 +35,12 @@ def method_problem(cls: type, base: type) -> tuple[str, str] | None:
                 if problem := _mismatch(owner, name, function, expected):
                     return f"{what} {problem[0]}", problem[1]
             elif (
-                not any(name in vars(each) for each in cls.__mro__ if each not in own)
-                and (near := _meant(name, base))
+                not any(name in vars(kind) for kind in cls.__mro__ if kind not in own)
+                and (intended := _similar(name, base))
                 and not _is_used(name, own)
             ):
-                remedy = f"Did you mean {near!r}? Start the name of a method of your own with an underscore"
-                return f"{what} is a method that nothing calls", remedy
+                remedy = f"Did you mean {intended!r}? Start the names of your own methods with an underscore"
+                return f"{what} is a method that agent_rl never calls", remedy
     return None
 
 
@@ -53,39 +53,39 @@ def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _function(cls: type, name: str) -> Callable[..., Any] | None:
-    found = inspect.getattr_static(cls, name, None)
-    found = found.__func__ if isinstance(found, classmethod | staticmethod) else found
-    return inspect.unwrap(found) if inspect.isfunction(found) else None
+    value = inspect.getattr_static(cls, name, None)
+    value = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    return inspect.unwrap(value) if inspect.isfunction(value) else None
 
 
 def _mismatch(owner: type, name: str, function: Callable[..., Any], base: Callable[..., Any]) -> tuple[str, str] | None:
-    """(what is wrong, remedy) of an override."""
+    """Return (problem, remedy) for an override, or None."""
     parameters = list(inspect.signature(base).parameters.values())
-    given = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    names = [item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD]
     is_static = isinstance(inspect.getattr_static(owner, name), staticmethod)
-    written = f"{'async ' * inspect.iscoroutinefunction(base)}def {name}({', '.join(given)})"
+    signature = f"{'async ' * inspect.iscoroutinefunction(base)}def {name}({', '.join(names)})"
     try:
-        inspect.signature(function).bind(*given[is_static:])
+        inspect.signature(function).bind(*names[is_static:])
     except TypeError as error:
-        return f"cannot be called with ({', '.join(given[1:])}): {error}", f"Write `{written}`"
+        return f"cannot be called with ({', '.join(names[1:])}): {error}", f"Write `{signature}`"
     if inspect.iscoroutinefunction(base) and not inspect.iscoroutinefunction(function):
-        return "is not `async def`", f"Write `{written}`"
+        return "is not `async def`", f"Write `{signature}`"
     return None
 
 
-def _meant(name: str, base: type) -> str | None:
-    """The base's method that a public method of the user's was meant to be."""
-    known = (each for cls in base.__mro__[:-1] for each, _ in _functions(cls) if not each.startswith("_"))
-    plain = {each.replace("_", ""): each for each in known}
-    near = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=SIMILAR)
-    return plain[near[0]] if near else None
+def _similar(name: str, base: type) -> str | None:
+    """Return the base's method whose name is similar to that of a user's public method, or None."""
+    known = (method for cls in base.__mro__[:-1] for method, _ in _functions(cls) if not method.startswith("_"))
+    plain = {method.replace("_", ""): method for method in known}
+    matches = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1, cutoff=SIMILAR)
+    return plain[matches[0]] if matches else None
 
 
 def _is_used(name: str, classes: Iterable[type]) -> bool:
-    """Whether a file of the user's classes reads the method or quotes its name."""
-    used = re.compile(rf"\.{name}\b|['\"]{name}['\"]")
+    """Whether a file with the user's classes uses the method or quotes its name."""
+    mention = re.compile(rf"\.{name}\b|['\"]{name}['\"]")
     try:
-        files = {inspect.getsourcefile(each) for each in classes}
-        return any(used.search(Path(file).read_text(encoding="utf-8")) for file in files if file)
-    except (OSError, TypeError):  # made at run time
+        files = {inspect.getsourcefile(kind) for kind in classes}
+        return any(mention.search(Path(file).read_text(encoding="utf-8")) for file in files if file)
+    except (OSError, TypeError):  # defined at run time
         return False

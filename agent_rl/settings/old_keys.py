@@ -1,9 +1,9 @@
-"""Old spellings of keys: what earlier releases of verl, and the guides written for them, call a setting.
+"""Old spellings of keys: the names of settings in earlier releases of verl and in guides written for them.
 
-`old_keys.yaml` beside this file is the table: add a row there. A key that has moved takes effect under its new name,
-with one line to stderr; a key that means something different now, or nothing, is refused with what to write. It is
-applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed configuration
-(`change_config`), where keys of YAML files are found and where rows that depend on other keys are decided.
+`old_keys.yaml` next to this file is the table: add a row there. A key that has moved takes effect under its new name,
+with one line on stderr; a key that means something different now, or nothing, is an error that says what to write.
+The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
+configuration (`change_config`), which has the keys of YAML files and decides rows that depend on other keys.
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ _KEPT = object()
 class OldKey:
     """A row of the table.
 
-    `*` at the end of `old` stands for all keys below, and in `new` and `write` for what it found. `=` at the end of
+    `*` at the end of `old` matches all keys below, and in `new` and `write` stands for the match. `=` at the end of
     `new` stands for the last part of the old key.
     """
 
     old: str
     kind: Literal["moved", "different", "gone", "unread"]
-    """`unread`: a key of today that a run does not read; a line says so, and nothing changes."""
+    """`unread`: a current key that a run does not read; a line reports it, and nothing changes."""
     why: str
-    """One line."""
+    """The reason in one line, for messages."""
     new: str | None = None
-    """The key that has the meaning now; `moved` without one: it is not needed any more and is left out."""
+    """The key that has this meaning now; a `moved` row without one drops the key, which is no longer needed."""
     write: str = ""
-    """What to write instead of a refused key, with `{value}`; empty: `new={value}`."""
+    """What to write instead of a rejected key, with `{value}`; empty: `new={value}`."""
     when: str | None = None
-    """Pattern of the whole value, ignoring case, for which alone the row counts."""
+    """Pattern that the whole value must match, ignoring case, for the row to apply."""
     default: str | None = None
-    """The value, as it is written on the command line, for which the row does not count: verl's default."""
+    """verl's default, as written on the command line; the row does not apply to this value."""
     unless: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration, one of which has this value where the row does not count."""
+    """Other keys of the composed configuration; the row does not apply if one of them has this value."""
     only_with: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of the composed configuration that must all have these values, one of a list, for the row to count."""
+    """Other keys of the composed configuration; the row applies only if all have these values (a list: any of them)."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """New values for old ones, where a moved key also names its values differently."""
+    """New values by old ones, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
-    """What the old key of a moved row gets in the composed configuration; without it the key is removed."""
+    """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
     command: str | None = None
-    """`train` or `eval`: the row counts for this command of `agent-rl` alone."""
+    """`train` or `eval`: the only command of `agent-rl` that the row applies to."""
     section: str = ""
     """Heading of the row in the table."""
 
     @property
     def depends(self) -> bool:
-        """Whether the row counts in a composed configuration only: other keys decide about it, or nothing changes."""
+        """Whether the row applies only to a composed configuration: other keys decide about it, or nothing changes."""
         return bool(self.unless or self.only_with) or self.kind == "unread"
 
-    def found(self, key: str, text: str) -> str | None:
-        """What `*` stands for in the key (empty without one); None when the row does not count for it."""
+    def match(self, key: str, text: str) -> str | None:
+        """Return what `*` stands for in the key (empty without `*`), or None if the row does not apply to the key."""
         rest = key.removeprefix(stem) if key.startswith(stem := self.old.removesuffix("*")) else None
         if rest is None or bool(rest) != self.old.endswith("*"):
             return None
@@ -84,96 +84,98 @@ class OldKey:
         return rest if self.when is None or re.fullmatch(self.when, bare, re.IGNORECASE | re.DOTALL) else None
 
     def holds(self, config: Any) -> bool:
-        """Whether the other keys of the configuration are as the row wants them."""
+        """Whether the other keys of the configuration have the values that the row requires."""
         from omegaconf import OmegaConf
 
-        def value(key: str) -> Any:
+        def current(key: str) -> Any:
             return OmegaConf.select(config, key, throw_on_resolution_failure=False, throw_on_missing=False)
 
-        wanted = {key: each if isinstance(each, list) else [each] for key, each in self.only_with.items()}
-        return all(value(key) in those for key, those in wanted.items()) and not any(
-            value(key) == other for key, other in self.unless.items()
+        required = {key: value if isinstance(value, list) else [value] for key, value in self.only_with.items()}
+        return all(current(key) in values for key, values in required.items()) and not any(
+            current(key) == value for key, value in self.unless.items()
         )
 
     def renamed(self, key: str, rest: str) -> str:
-        """The new key of a key of which `*` stands for `rest`; empty when the row has none."""
+        """Return the new name of a key whose `*` stands for `rest`; empty if the row has no new name."""
         new = (self.new or "").replace("*", rest)
         return new[:-1] + key.rpartition(".")[2] if new.endswith("=") else new
 
 
 @functools.cache
 def rows() -> tuple[OldKey, ...]:
-    """The table, in its order."""
-    found = []
+    """Return the rows of the table, in their order."""
+    table = []
     for section, entries in yaml.load(TABLE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader).items():
         for entry in entries:
             old = entry.pop("old")
-            found += [OldKey(old=each, section=section, **entry) for each in ([old] if isinstance(old, str) else old)]
-    return tuple(found)
+            table += [OldKey(old=key, section=section, **entry) for key in ([old] if isinstance(old, str) else old)]
+    return tuple(table)
 
 
 def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[str], list[str]]:
-    """A command line with today's keys.
+    """Rewrite a command line with the current keys.
 
     Args:
         arguments: hydra overrides and options.
-        command: of `agent-rl`, for rows that count there alone; empty: verl's own.
+        command: the command of `agent-rl`, for rows limited to it; empty: verl's own command line.
 
     Returns:
-        The arguments, and a line for each that was changed.
+        The arguments, and one line per changed argument.
 
     Raises:
-        ConfigError: for a key that is refused, and for one that is given in both spellings.
+        ConfigError: for a rejected key, and for a key given in both spellings.
     """
     arguments = _joined(arguments)
-    changed, notes, given = [], [], argument_keys(arguments)
-    made: set[str] = set()
+    changed, notes, keys = [], [], argument_keys(arguments)
+    new_keys: set[str] = set()
     for number, argument in enumerate(arguments, 1):
         key, _, text = argument.lstrip("+").partition("=")
-        new = _decide(Place(key), key, text, command=command) if key in given else None
+        new = _decide(Place(key), key, text, command=command) if key in keys else None
         if new is None:
             changed.append(argument)
             continue
-        _refuse_twice(key, new, argument_keys(arguments[number:]) | made)  # after today's key, the old one wins
-        made.add(new.key)
-        # hydra refuses a new key that verl does not know, except where verl's YAML files do not list the keys
+        _refuse_twice(
+            key, new, argument_keys(arguments[number:]) | new_keys
+        )  # an old key after the current one overrides it
+        new_keys.add(new.key)
+        # hydra rejects a new key that verl does not know, unless verl's YAML files do not list the section's keys
         changed += [f"{'++' * is_free(new.key)}{new.key}={new.text}"] if new.key else []
         notes.append(new.note)
     return changed, notes
 
 
 def argument_keys(arguments: Sequence[str]) -> set[str]:
-    """The keys to which a command line gives values."""
-    return {match["key"] for each in arguments if (match := _ARGUMENT.fullmatch(each))}
+    """Return the keys that a command line sets."""
+    return {match["key"] for argument in arguments if (match := _ARGUMENT.fullmatch(argument))}
 
 
 def change_config(config: Any, given: Collection[str] = (), file: Path | None = None) -> list[str]:
-    """Give a composed configuration today's keys, in place.
+    """Rename the old keys of a composed configuration, in place.
 
     Args:
         config: the composed `DictConfig`.
-        given: keys of the command line, which override those of YAML files.
+        given: the keys on the command line, which override those of YAML files.
         file: the user's YAML file, for the line in an error.
 
     Returns:
-        A line for each key that was changed.
+        One line per changed key.
 
     Raises:
-        ConfigError: for a key that is refused.
+        ConfigError: for a rejected key.
     """
     from omegaconf import OmegaConf, open_dict
 
     in_file = {key for key, _ in _leaves(OmegaConf.to_container(OmegaConf.load(file)))} if file else set()
 
-    def decided(others: Any) -> Iterator[tuple[str, Any, _Moved]]:
+    def replacements(others: Any) -> Iterator[tuple[str, Any, _Moved]]:
         for key, value in _leaves(OmegaConf.to_container(config)):
             place = Place(key, file if key in in_file - set(given) else None, tuple(key.split(".")))
             if new := _decide(place, key, written(value), others):
                 yield key, value, new
 
     notes = []
-    for others in (None, config):  # rows that depend on other keys, when these have their places
-        for key, value, new in list(decided(others)):
+    for others in (None, config):  # first without, then with the rows that depend on other keys
+        for key, value, new in list(replacements(others)):
             if key in given:
                 _refuse_twice(key, new, given)
             with open_dict(config):
@@ -189,20 +191,20 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
 
 
 def is_old(key: str) -> bool:
-    """Whether nobody should write this key, whatever its value."""
+    """Whether the key is old, whatever its value."""
     return any(row.when is None and not row.depends and row.command is None for row in _index()[0].get(key, ()))
 
 
 def tell(notes: Sequence[str]) -> None:
-    """Print what `change_arguments` or `change_config` changed, each line once in a process and those it starts."""
+    """Print the notes of `change_arguments` or `change_config`, each once per process and its children."""
     for note in notes:
-        told = os.environ.get(_TOLD, "")
-        if note not in told.split("\n"):
-            os.environ[_TOLD] = f"{told}\n{note}".strip()
+        printed = os.environ.get(_PRINTED, "")
+        if note not in printed.split("\n"):
+            os.environ[_PRINTED] = f"{printed}\n{note}".strip()
             print(f"agent_rl: {note}", file=sys.stderr)
 
 
-_TOLD = "AGENT_RL_OLD_KEYS_TOLD"
+_PRINTED = "AGENT_RL_OLD_KEYS_TOLD"
 
 
 @dataclass(frozen=True)
@@ -214,22 +216,22 @@ class _Moved:
 
 
 def _decide(place: Place, key: str, text: str, config: Any = None, command: str = "") -> _Moved | None:
-    """The new key and value of a key at its place; None for one that is not in the table.
+    """Return the new key and value of a key at its place, or None if the table does not have it.
 
     Args:
-        place: of the key, for errors and notes.
-        key: as it was given.
-        text: its value, as it is written on the command line.
-        config: the composed configuration, for rows that depend on other keys; None: these do not count yet.
-        command: of `agent-rl`, for rows that count there alone.
+        place: the place of the key, for errors and notes.
+        key: the key as the user wrote it.
+        text: the value, as written on the command line.
+        config: the composed configuration, for rows that depend on other keys; None: those rows are skipped.
+        command: the command of `agent-rl`, for rows limited to it.
 
     Raises:
-        ConfigError: when the key, or what it has become, is refused.
+        ConfigError: the key, or its new name, is rejected.
     """
     moved: _Moved | None = None
     now, value, seen = key, text, {(key, text)}
-    while found := _row(now, value, config, command):
-        row, rest = found
+    while match := _row(now, value, config, command):
+        row, rest = match
         first = moved.row if moved else row
         if row.kind == "unread":
             note = f"{place}={text} has no effect: {row.why}" + (f". {row.write}" if row.write else "")
@@ -242,8 +244,8 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
                 write = write.replace("{value}", value).replace("*", rest)
                 raise place.error(f"{_PROBLEM[row.kind]} older releases (value {text}): {row.why}", write)
             now = ""
-        became = f"{now}={value}" if now else "not needed any more"
-        moved = _Moved(first, now, value, f"{place}={text} is {became}: {row.why}")
+        current = f"{now}={value}" if now else "no longer needed"
+        moved = _Moved(first, now, value, f"{place}={text} is {current}: {row.why}")
         if (now, value) in seen:
             break
         seen.add((now, value))
@@ -251,10 +253,10 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
 
 
 def _row(key: str, text: str, config: Any, command: str) -> tuple[OldKey, str] | None:
-    """The first row that counts, and what its `*` stands for; rows of exactly this key come first."""
+    """Return the first row that applies, and what its `*` stands for; rows of exactly this key come first."""
     exact, patterns = _index()
     for row in (*exact.get(key, ()), *patterns):
-        rest = row.found(key, text)
+        rest = row.match(key, text)
         if rest is None or row.command not in (None, command):
             continue
         if not row.depends or (config is not None and row.holds(config)):
@@ -267,7 +269,7 @@ _PROBLEM = {"different": "changed since", "gone": "gone since"}
 
 @functools.cache
 def _index() -> tuple[Mapping[str, Sequence[OldKey]], Sequence[OldKey]]:
-    """Rows by their key, and those of all keys below one."""
+    """Return the rows by their key, and the rows whose key ends in `*`."""
     exact: dict[str, list[OldKey]] = {}
     for row in rows():
         if not row.old.endswith("*"):
@@ -276,23 +278,23 @@ def _index() -> tuple[Mapping[str, Sequence[OldKey]], Sequence[OldKey]]:
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
-    """The arguments with options of the table in one word: `--local_dir=x` for `--local_dir x`."""
-    found: list[str] = []
+    """Join options of the table with their values: `--local_dir=x` for `--local_dir x`."""
+    joined: list[str] = []
     for argument in arguments:
-        if found and found[-1] in _index()[0] and found[-1].startswith("--") and "=" not in argument:
-            found[-1] += f"={argument}"
+        if joined and joined[-1] in _index()[0] and joined[-1].startswith("--") and "=" not in argument:
+            joined[-1] += f"={argument}"
         else:
-            found.append(argument)
-    return found
+            joined.append(argument)
+    return joined
 
 
 def _refuse_twice(key: str, new: _Moved, given: Collection[str]) -> None:
     if new.key and new.key in given and new.key != key:
-        raise ConfigError(key, f"it is now {new.key}, which is given too", "Leave one of them out")
+        raise ConfigError(key, f"it is now {new.key}, which is also given", "Remove one of them")
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that is not null and not a mapping, with its key."""
+    """Yield every value that is neither null nor a mapping, with its key."""
     for name, value in node.items():
         key = f"{path}.{name}".lstrip(".")
         if isinstance(value, Mapping):
@@ -302,19 +304,19 @@ def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def written(value: Any) -> str:
-    """A value of YAML as it is written on hydra's command line."""
+    """Return a YAML value in the syntax of hydra's command line."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{written(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(written(each) for each in value) + "]"
+        return "[" + ",".join(written(item) for item in value) + "]"
     text = str(value)
     return text if _PLAIN.fullmatch(text) or not isinstance(value, str) else "'" + text.replace("'", "\\'") + "'"
 
 
 def _remove(config: Any, key: str) -> None:
-    """Remove a key, and the sections that then are empty."""
+    """Remove a key, and the sections that this leaves empty."""
     from omegaconf import OmegaConf
 
     parent, _, name = key.rpartition(".")

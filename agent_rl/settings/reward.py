@@ -1,4 +1,4 @@
-"""The components of the trajectory reward, and how the total is made of them: `agent_rl.reward`."""
+"""The section `agent_rl.reward`: the components of the trajectory reward, and how they make up the total."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ __all__ = [
 ]
 
 TERMS = ("correctness", "efficiency", "format", "overlong")
-"""The components that every reward has."""
+"""Names of the components that every reward has."""
 
 
 class CorrectnessSettings(TermSettings):
     """1 for the right answer, 0 otherwise."""
 
     scorer: str = "auto"
-    """`auto`: by the row's data_source, a user's verdict first; else a scorer's name, `file.py:function`, or `none`."""
+    """`auto`: a user's verdict, else the scorer of the data_source; a scorer's name, `file.py:function`, or `none`."""
 
 
 class _NamedTermSettings(TermSettings):
-    """A component that every reward logs, and that counts where any of its keys is written."""
+    """A component that every reward logs, and that counts if any of its keys is set."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total; 0: logged only. Where another key of this section is written, it is 1."""
+    """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 1."""
     _counted: ClassVar[float] = 1.0
 
     @model_validator(mode="before")
     @classmethod
     def _counts(cls, section: Any) -> Any:
-        """Where keys are written, the weight becomes one of them, so that copies and merged sections keep it."""
+        """Add the weight to the keys that are set, so that copies and merged sections keep it."""
         return {"weight": cls._counted, **section} if isinstance(section, Mapping) and section else section
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """What an episode has used, as a penalty: the sum of the parts below, never below `floor`."""
+    """A penalty for what an episode used: the sum of the parts below, never below `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
-    """For each tool call beyond `free_calls`."""
+    """Penalty for each tool call beyond `free_calls`."""
     free_calls: int = Field(default=3, ge=0)
-    """Tool calls in an episode that cost nothing."""
+    """Number of tool calls in an episode that cost nothing."""
     floor: float = Field(default=-0.5, le=0)
-    """The lowest value."""
+    """Lowest value of the component."""
     per_error: float = Field(default=0.0, ge=0)
-    """For each call that did not end well: an exception, a timeout, wrong arguments, no such tool, skipped."""
+    """Penalty for each failed call: an exception, a timeout, wrong arguments, an unknown tool, or skipped."""
     per_repeat: float = Field(default=0.0, ge=0)
-    """For each call that is equal to an earlier one."""
+    """Penalty for each call that repeats an earlier one."""
     per_1000_tokens: float = Field(default=0.0, ge=0)
-    """For 1,000 response tokens, sampled and observed together; a part counts as a part."""
+    """Penalty per 1,000 response tokens, sampled and observed, pro rata."""
 
 
 class FormatSettings(_NamedTermSettings):
-    """Minus `malformed_turns / turns`, at least -1; a share of all turns could be diluted by turns that do nothing."""
+    """Minus `malformed_turns / turns`, at least -1; idle turns cannot dilute it, as they would a share of all turns."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total; 0: logged only. Where another key of this section is written, it is 0.2."""
+    """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
     _counted: ClassVar[float] = 0.2
     turns: int = Field(default=3, ge=1)
-    """Malformed turns at which the value is -1."""
+    """Number of malformed turns at which the value is -1."""
 
 
 class OverlongSettings(_NamedTermSettings):
@@ -80,7 +80,7 @@ class OverlongSettings(_NamedTermSettings):
     penalty: float = Field(default=0.0, ge=0)
     """Penalty for an episode that fills the whole response; 0: off."""
     buffer_tokens: int | None = Field(default=None, ge=1)
-    """Tokens over which the penalty grows; null: a fifth of `data.max_response_length`."""
+    """Number of tokens over which the penalty grows; null: a fifth of `data.max_response_length`."""
 
 
 def _usable(name: str) -> str:
@@ -93,69 +93,69 @@ ServedModelName = Annotated[str, AfterValidator(_usable)]
 
 
 class ServedModelSettings(Section):
-    """One served reward model; `reward.reward_model.rollout` gives every other setting."""
+    """One served reward model; `reward.reward_model.rollout` has all other settings."""
 
     path: str
-    """Folder or hub name."""
+    """Folder or hub name of the model."""
     kind: Literal["discriminative", "generative"] = "discriminative"
-    """`discriminative`: a model with a head that gives a number. `generative`: one that writes its judgement."""
+    """`discriminative`: its head outputs a number. `generative`: it writes its judgement."""
     engine: Literal["sglang", "vllm"] = "sglang"
     """Server that runs the model."""
     placement: Literal["own", "shared"] = "own"
-    """`own`: GPUs of its own, next to the trainer's. `shared`: the trainer's GPUs, into which it is loaded after
-    sampling, to score, and from which it is unloaded before the update."""
+    """`own`: the model has GPUs in addition to the trainer's. `shared`: it uses the trainer's GPUs; it is loaded after
+    sampling, scores, and is unloaded before the update."""
     n_gpus_per_node: int = Field(default=1, ge=1)
-    """GPUs of its own on each node; as a visitor it has a replica on every `tensor_parallel_size` of the trainer's."""
+    """Number of its own GPUs per node; if `shared`, it has a replica per `tensor_parallel_size` GPUs of the trainer."""
     nnodes: int = Field(default=1, ge=1)
-    """Nodes of its own, each with `n_gpus_per_node` GPUs."""
+    """Number of its own nodes, each with `n_gpus_per_node` GPUs."""
     tensor_parallel_size: int = Field(default=1, ge=1)
-    """GPUs over which each replica of the model is split."""
+    """Number of GPUs that one replica of the model is split over."""
     gpu_memory_utilization: float = Field(default=0.5, gt=0, lt=1)
-    """Share of each GPU for weights and cache."""
+    """Share of each GPU's memory for weights and cache."""
     temperature: float = Field(default=0.0, ge=0)
     """Temperature of a generative model, unless the component sets its own."""
     max_model_len: int | None = Field(default=None, ge=1)
-    """Longest sequence in tokens; null: the model's own limit."""
+    """Maximum sequence length in tokens; null: the model's own limit."""
     engine_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """More arguments of the engine's server."""
+    """Additional arguments of the engine's server."""
 
     @property
     def visits(self) -> bool:
-        """Whether it is on the trainer's GPUs, so that it can score only while the policy does not sample."""
+        """Whether the model uses the trainer's GPUs, and so can score only while the policy does not sample."""
         return self.placement != "own"
 
 
 class RewardSettings(Section):
-    """The components of the trajectory reward, and how the total is made of them."""
+    """The components of the trajectory reward, and how they make up the total."""
 
     combine: str = "sum"
-    """`sum` of weight times value, or a function of yours, `package.module.function` or `file.py:function`, of
-    (values, weights, trajectory)."""
+    """`sum` of weight times value, or your own function (`package.module.function` or `file.py:function`) of (values,
+    weights, trajectory)."""
     correctness: CorrectnessSettings = CorrectnessSettings()
     efficiency: EfficiencySettings = EfficiencySettings()
     format: FormatSettings = FormatSettings()
     overlong: OverlongSettings = OverlongSettings()
     components: dict[str, ComponentSettings] = Field(default_factory=dict)
-    """Further components by names that you choose, under which they are logged."""
+    """Additional components, by names of your choice, under which they are logged."""
     reward_api: str | dict[str, Any] | None = None
-    """Address of a reward service that gives `correctness`, for example `http://host:8080/get_reward2`; or the whole
+    """Address of a reward service that computes `correctness`, for example `http://host:8080/get_reward2`; or the whole
     config of the component `reward_api`."""
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By data source (with shell wildcards, the first that fits counts), keys of this section that differ there."""
+    """Keys of this section that differ for a data source (shell wildcards; the first match applies)."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
-    """Share of a step's trajectories that may go unscored; beyond it the run stops. 1: never."""
+    """Share of a step's trajectories that may be unscored; the run stops above it. 1: it never stops."""
     on_error: Literal["stop", "unscored"] = "stop"
-    """When a scorer, a component or `combine` raises: `stop` the run with the line of your file, or leave the
-    trajectory `unscored`. `UnscoredError`, timeouts and failed connections leave it unscored in any case."""
+    """Effect of an exception in a scorer, a component or `combine`. `stop`: the run stops and names your file's line;
+    `unscored`: the trajectory gets no score, as it does after `UnscoredError`, timeouts and failed connections."""
     models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
-    """Reward models that the run serves itself."""
+    """Reward models that the run itself serves, by name."""
 
     @field_validator("combine")
     @classmethod
     def _combines(cls, value: str) -> str:
         if value != "sum" and "." not in value:
-            remedy = "Write sum, or a function of yours of (values, weights, trajectory): file.py:function"
-            raise InvalidValueError("there is no such way to combine the components", remedy)
+            remedy = "Write sum, or your own function of (values, weights, trajectory): file.py:function"
+            raise InvalidValueError("unknown way to combine the components", remedy)
         return value
 
     @field_validator("components")

@@ -1,7 +1,7 @@
-"""Secrets come from the environment (`secret`), and are kept out of what anybody reads (`Secrets`).
+"""Reads secrets from the environment (`secret`), and removes them from texts and files (`Secrets`, `Redactor`).
 
-What this does not promise: a secret is recognised as it is and in percent, base64, JSON and HTML encoding, no other.
-One that nobody has named is recognised where its beginning or the word before it gives it away.
+Limits: a secret is recognised verbatim and in percent, base64, JSON and HTML encoding, in no other. A secret that is
+not declared is recognised only by its first characters or the word before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["SHORTEST_SECRET", "Redactor", "Secrets", "secret"]
 
 SHORTEST_SECRET = 4
-"""Characters; a shorter value is not recognised."""
+"""Length in characters of the shortest value that is recognised."""
 
 _REDACTED = "[redacted]"
 _MAX_DEPTH = 100
@@ -38,48 +38,48 @@ sk-(?=[\w-]{0,80}[0-9])[\w-]{16,} | (?:sk|rk|pk)_(?:live|test)_\w{16,} | gh[oprs
 | (?:gsk|r8|lsv2_pt|lsv2_sk|fw)_\w{20,} | (?:nvapi|tvly|pplx|xai|dapi)-[\w-]{20,} | dop_v1_\w{30,}
 | eyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{0,4000}
 """
-"""Of the keys of services that mark theirs, and of JSON web tokens."""
+"""Patterns of keys of services with a fixed prefix, and of JSON web tokens."""
 _KEY_LIKE = re.compile(
     rf"""(?<![A-Za-z0-9])(?:{_BEGINNINGS})
 | -----BEGIN\ [A-Z ]{{0,40}}PRIVATE\ KEY-----(?:[^-]|-(?!----)){{0,20000}}(?:-----END\ [A-Z ]{{0,40}}PRIVATE\ KEY-----)?
 | (?i:(?<=://)[^\s/:@]{{0,200}}:(?=[^\s/@]{{3,200}}@)) (?P<password>[^\s/@]{{3,200}})
-| (?i:\b(?:bearer|basic|token)\ +) (?P<said>(?=[^\s"']{{0,200}}[0-9])[\w.~+/=-]{{16,4000}})
+| (?i:\b(?:bearer|basic|token)\ +) (?P<header>(?=[^\s"']{{0,200}}[0-9])[\w.~+/=-]{{16,4000}})
 | (?i:(?:api[_-]?key|access[_-]?key|secret|token|passwd|password)["']?\ *[:=]\ *["']?)
-  (?P<named>(?=[^\s"']{{0,200}}[0-9])[\w.~+/%-]{{16,4000}})
+  (?P<assigned>(?=[^\s"']{{0,200}}[0-9])[\w.~+/%-]{{16,4000}})
 """,
     re.VERBOSE,
 )
-"""What looks like a key, whoever's it is; with a group for the part of it that is one."""
+"""Text that looks like a key of any service; a group marks the secret part."""
 
 
 def secret(variable: str, *, key: str = "api_key_env") -> str:
-    """The API key that an environment variable holds.
+    """Return the API key in an environment variable.
 
     Args:
-        variable: its name.
-        key: the configuration key that named it, for the error.
+        variable: the variable's name.
+        key: the configuration key with that name, for the error.
 
     Raises:
-        ConfigError: it is not set, empty, or cannot be sent in a header.
+        ConfigError: the variable is not set, empty, or cannot be sent in a header.
     """
     value = os.environ.get(variable, "").strip()
     if not value:
-        raise ConfigError(key, f"the environment variable {variable} is not set", "Export it before the start")
+        raise ConfigError(key, f"the environment variable {variable} is not set", "Export it first")
     if not (value.isascii() and value.isprintable()):
         raise ConfigError(
             key,
-            f"the environment variable {variable} has characters that no API key has",
+            f"the environment variable {variable} has characters that an API key cannot have",
             "Export the key alone",
         )
     return value
 
 
 class Secrets:
-    """Values that must not be seen.
+    """Replaces secret values in texts.
 
     Args:
         values: the secrets.
-        mark: what is shown instead.
+        mark: the text that replaces a secret.
     """
 
     def __init__(self, values: Iterable[str], mark: str = "***") -> None:
@@ -88,23 +88,22 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, self._forms)), re.IGNORECASE) if self._forms else None
 
     def hide(self, text: str, *, cut: bool = False) -> str:
-        """`text` without the secrets; when it was `cut`, also without the part of one at its end."""
+        """Return `text` without the secrets; if it was `cut`, also without a partial secret at its end."""
         if self._pattern is None:
             return text
         text = self._pattern.sub(lambda _: self._mark, text)
         if cut:
-            kept = max((_overlap(text, form) for form in self._forms), default=0)
-            text = f"{text[: len(text) - kept]}{self._mark}" if kept else text
+            partial = max((_overlap(text, form) for form in self._forms), default=0)
+            text = f"{text[: len(text) - partial]}{self._mark}" if partial else text
         return text
 
 
 class Redactor:
-    """Copies a value as JSON data, without secrets, for what is written to files.
+    """Copies a value as JSON data without secrets, before it is written to a file.
 
-    A secret is a value under a name such as `api_key` or `password`; wherever it occurs, the value of an environment
-    variable with a name that ends in KEY, TOKEN, SECRET or PASSWORD; and what looks like a key: one that begins as
-    those of a known service do, a private key, a JSON web token, the password in a URL, what follows `Bearer` or
-    `api_key=`.
+    Secrets are: a value under a name such as `api_key` or `password`; anywhere, the value of an environment variable
+    whose name ends in KEY, TOKEN, SECRET or PASSWORD; and text that looks like a key: the prefix of a known service, a
+    private key, a JSON web token, the password in a URL, and the text after `Bearer` or `api_key=`.
 
     Args:
         environment: the variables, normally `os.environ`.
@@ -117,7 +116,7 @@ class Redactor:
         self._secrets = Secrets(secrets, _REDACTED)
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
-        """The copy; what is neither JSON nor numpy's becomes its text."""
+        """Return the copy; a value that is neither JSON nor numpy's becomes its text."""
         if isinstance(value, str):
             return _KEY_LIKE.sub(_without_key, self._secrets.hide(str.__str__(value)))
         if value is None or isinstance(value, bool | int | float):
@@ -129,7 +128,7 @@ class Redactor:
                 self(str(name)): _REDACTED if _is_secret(str(name)) and item is not None else self(item, depth + 1)
                 for name, item in value.items()
             }
-        if hasattr(value, "tolist"):  # numpy's, as parquet gives them
+        if hasattr(value, "tolist"):  # numpy's, from parquet
             return self(value.tolist(), depth + 1)
         if isinstance(value, list | tuple):
             return [self(item, depth + 1) for item in value]
@@ -137,7 +136,7 @@ class Redactor:
 
 
 def _forms(value: str) -> set[str]:
-    """How a server may repeat `value`."""
+    """Return the forms in which a server may repeat `value`."""
     if len(value) < SHORTEST_SECRET:
         return set()
     encoded = base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()
@@ -152,13 +151,13 @@ def _forms(value: str) -> set[str]:
     }
 
 
-def _without_key(found: re.Match[str]) -> str:
-    part = found.lastgroup
-    return _REDACTED if part is None else found[0].removesuffix(found[part]) + _REDACTED
+def _without_key(match: re.Match[str]) -> str:
+    part = match.lastgroup
+    return _REDACTED if part is None else match[0].removesuffix(match[part]) + _REDACTED
 
 
 def _overlap(text: str, form: str) -> int:
-    """Characters at the end of `text` that begin `form`; only what tells something about it counts."""
+    """Return how many characters at the end of `text` begin `form`; 0 if too few to reveal anything."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

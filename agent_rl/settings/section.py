@@ -6,6 +6,6 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """Keys with defaults; an unknown key, NaN and infinity are refused."""
+    """Keys with defaults; unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""How a component of the reward counts: the keys that all sections below `agent_rl.reward` share."""
+"""How a component enters the reward: the keys that all sections below `agent_rl.reward` share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Condition(Section):
     number: float
 
     def holds(self, value: float) -> bool:
-        """Whether a component's value fulfils it."""
+        """Whether a component's value satisfies the comparison."""
         return bool(_COMPARISONS[self.how](value, self.number))
 
 
@@ -45,12 +45,12 @@ Gate = tuple[Condition, ...]
 
 
 class Schedule(Section):
-    """A weight that moves linearly from `start` to `end` between two training steps, and stays there."""
+    """A weight that changes linearly from `start` to `end` between two training steps, and then stays at `end`."""
 
     start: float
     """Weight up to `from_step`."""
     end: float
-    """Weight from `to_step` on, and where there is no training step, as in offline scoring."""
+    """Weight from `to_step` on, and in offline scoring, which has no training steps."""
     to_step: int = Field(ge=1)
     """Training step at which the weight reaches `end`."""
     from_step: int = Field(default=0, ge=0)
@@ -64,7 +64,7 @@ class Schedule(Section):
         return self
 
     def at(self, step: int | None) -> float:
-        """The weight at a training step; without one, at the end."""
+        """Return the weight at a training step; None: the final weight."""
         if step is None or step >= self.to_step:
             return self.end
         share = max(0.0, (step - self.from_step) / (self.to_step - self.from_step))
@@ -75,14 +75,14 @@ class TermSettings(Section):
     """How a component enters the total."""
 
     weight: float | Schedule = 1.0
-    """Factor of the value in the total; a mapping changes it during training; 0: measured and logged only."""
+    """Factor of the value in the total; a mapping is a schedule over training steps; 0: measured and logged only."""
     normalize: Normalization | None = None
-    """How the value is scaled before it is clipped: `[low, high]` maps that range to 0 and 1; `group`: z-score among
-    the samples of the prompt; `sigmoid` and `tanh`."""
+    """How the value is scaled before clipping. `[low, high]`: that range becomes 0 to 1; `group`: z-score among the
+    samples of the prompt; or `sigmoid`, or `tanh`."""
     clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    """Lowest and highest value that counts: `[low, high]`."""
+    """Range that the value is clipped to: `[low, high]`."""
     gate: str | None = None
-    """When it counts, for example `correctness >= 1 and format == 0`; it is not measured otherwise."""
+    """Condition under which the component is measured, for example `correctness >= 1 and format == 0`."""
 
     @field_validator("normalize", "clip")
     @classmethod
@@ -98,21 +98,21 @@ class TermSettings(Section):
         return value
 
     def weight_at(self, step: int | None) -> float:
-        """The weight at a training step."""
+        """Return the weight at a training step."""
         return self.weight.at(step) if isinstance(self.weight, Schedule) else self.weight
 
 
 class ComponentSettings(TermSettings):
-    """A component beyond those that every reward has."""
+    """A component in addition to those that every reward has."""
 
     kind: str
     """A built-in kind, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """The settings of that kind."""
+    """Settings of that kind."""
 
 
 def parse_gate(text: str | None) -> Gate:
-    """The conditions of a gate; all of them must hold.
+    """Parse a gate into its conditions, all of which must hold.
 
     Raises:
         ValueError: the text is not `name >= number`, joined by `and`.

@@ -1,6 +1,6 @@
 """Sorts the exceptions of the user's own code (tools, hooks, users, components, scorers), the same way everywhere.
 
-- `UnscoredError`, a timeout or a failed connection is the infrastructure's: `is_outage`. The trajectory is unscored.
+- `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
 - A `FatalError` stops the run.
 - Any other exception is a bug in the user's code, which is never charged to the policy: `UserCodeError`, with the
   line of the user's file where it happened, or in the middle of an episode `BrokenCallError`: the trajectory is
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_REPEATS = 8
-"""Occurrences of one bug in a run, at the last of which it stops."""
+"""Number of occurrences of one bug at which the run stops."""
 
 _NOT_THE_USERS = ("<", *sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parents[1]))
 
@@ -54,18 +54,18 @@ _OUTAGES = {
     ("urllib3", "HTTPError"),
     ("websockets", "ConnectionClosed"),
 }
-"""Packages and classes of failed connections and timeouts that derive from none of Python's own."""
+"""Packages and classes of connection errors and timeouts that do not derive from Python's own."""
 
 
 class UserCodeError(FatalError):
-    """The user's code has raised an exception that says neither that the infrastructure failed nor how to go on.
+    """The user's code raised an exception that is neither an outage nor an error of agent_rl.
 
     Args:
-        what: what was called, for example `component politeness` or `tool search: start`.
+        what: the call, for example `component politeness` or `tool search: start`.
         place: file and line in the user's code.
         problem: the exception in one line.
         trace: the traceback, for the log.
-        remedy: what else to tell the user, for example the command that repeats the call.
+        remedy: advice for the user, for example the command that repeats the call.
     """
 
     def __init__(self, what: str, place: str, problem: str, trace: str, remedy: str = "") -> None:
@@ -77,7 +77,7 @@ class UserCodeError(FatalError):
 
     @classmethod
     def of(cls, what: str, error: BaseException, remedy: str = "", code: Any = None) -> UserCodeError:
-        """The error for an exception that the user's code has raised; it is the cause of the new one.
+        """Make the error for an exception of the user's code, which becomes its cause.
 
         Args:
             what: see the class.
@@ -86,17 +86,17 @@ class UserCodeError(FatalError):
             code: see `place_of`.
         """
         trace = "".join(traceback.format_exception(error))
-        made = cls(what, place_of(error, code), one_line(error), trace, remedy)
-        made.__cause__ = error
-        return made
+        wrapper = cls(what, place_of(error, code), one_line(error), trace, remedy)
+        wrapper.__cause__ = error
+        return wrapper
 
 
 class BrokenCallError(UnscoredError):
-    """The user's code has raised in the middle of an episode, which is neither the policy's mistake nor an outage.
+    """The user's code raised in the middle of an episode; neither the policy nor an outage is the cause.
 
     Args:
-        text: what was called, where it failed, and how.
-        bug: the traceback's name, the same wherever and whenever the same lines raise the same exception.
+        text: the call, where it failed, and how.
+        bug: a name of the traceback, always the same when the same lines raise the same exception.
     """
 
     def __init__(self, text: str, bug: str) -> None:
@@ -108,7 +108,7 @@ class BrokenCallError(UnscoredError):
 
     @classmethod
     def of(cls, what: str, error: BaseException, code: Any = None) -> BrokenCallError:
-        """The error for an exception that the user's code has raised; see `UserCodeError.of`."""
+        """Make the error for an exception of the user's code; see `UserCodeError.of`."""
         frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
         place, kind = place_of(error, code), type(error).__name__
         digest = hashlib.sha256(repr((place, kind, frames)).encode()).hexdigest()[:12]
@@ -122,54 +122,54 @@ class RepeatedBugs:
         self._counts: Counter[str] = Counter()
 
     def add(self, bug: str, text: str) -> None:
-        """Count one.
+        """Count one occurrence of a bug.
 
         Args:
             bug: see `BrokenCallError`.
-            text: its message.
+            text: the error's message.
 
         Raises:
-            FatalError: it is the eighth of its kind.
+            FatalError: it is the eighth occurrence of this bug.
         """
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:
             raise FatalError(
-                f"{text}. This has happened {MAX_REPEATS} times, and leaves its trajectories unscored: correct the "
-                "code there. A tool raises ToolError for what the policy did wrong; agent_rl.tools.on_error=observe "
-                "shows every exception of a tool to the policy"
+                f"{text}. This bug occurred {MAX_REPEATS} times, and its trajectories have no score: fix the code "
+                "there. A tool raises ToolError for mistakes of the policy; agent_rl.tools.on_error=observe shows "
+                "every exception of a tool to the policy"
             )
 
 
 def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "", code: Any = None) -> UnscoredError:
-    """The error with which a trajectory is unscored, for an exception of code that judges it.
+    """Return the error that leaves a trajectory unscored, for an exception of code that judges it.
 
     Args:
         what: see `UserCodeError`.
         error: the exception.
         stops: whether a bug stops the run; otherwise it leaves the trajectory unscored.
-        remedy: of an error that stops the run, see `UserCodeError`.
+        remedy: for an error that stops the run, see `UserCodeError`.
         code: see `place_of`.
 
     Raises:
-        FatalError: the exception is one, or it is a bug that stops the run.
+        FatalError: the exception is a FatalError, or a bug that stops the run.
     """
     if isinstance(error, FatalError):
         raise error
     if not is_outage(error):
         if stops:
             raise UserCodeError.of(what, error, remedy, code)
-        found = UnscoredError(str(UserCodeError.of(what, error, code=code)))
+        unscored = UnscoredError(str(UserCodeError.of(what, error, code=code)))
     else:
-        said = str(error) if isinstance(error, AgentRLError) else f"{type(error).__name__}: {error}"
-        found = UnscoredError(f"{what}: {said}")
-    found.__cause__ = error
-    return found
+        problem = str(error) if isinstance(error, AgentRLError) else f"{type(error).__name__}: {error}"
+        unscored = UnscoredError(f"{what}: {problem}")
+    unscored.__cause__ = error
+    return unscored
 
 
 def is_outage(error: BaseException) -> bool:
     """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or the status 429 or 5xx.
 
-    The exceptions of the usual HTTP libraries count, whatever they derive from.
+    The connection errors of common HTTP libraries count, whatever their base class.
     """
     if isinstance(error, UnscoredError | TimeoutError | ConnectionError):
         return True
@@ -181,11 +181,11 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """`file:line` of the innermost line of the user's files; without one, of the innermost line at all.
+    """Return `file:line` of the innermost line in the user's files, else of the innermost line.
 
     Args:
         error: the exception.
-        code: the function or class that was called: where it is defined is the place if no line of the user's has run.
+        code: the called function or class, whose definition is the place if no line of the user's code has run.
     """
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -197,22 +197,22 @@ def place_of(error: BaseException, code: Any = None) -> str:
 
 
 def defined_at(code: Any) -> str:
-    """`file:line` of the definition of a function or a class."""
+    """Return `file:line` of the definition of a function or a class."""
     try:
         return f"{inspect.getsourcefile(code)}:{inspect.getsourcelines(code)[1]}"
-    except (OSError, TypeError):  # made at run time, or compiled
+    except (OSError, TypeError):  # defined at run time, or compiled
         return f"{getattr(code, '__module__', None)}.{getattr(code, '__qualname__', code)}"
 
 
 def is_users(code: Any) -> bool:
-    """Whether a function or class is the user's own: neither installed nor of agent_rl."""
+    """Whether a function or class is the user's own: neither installed nor part of agent_rl."""
     try:
         return not str(inspect.getsourcefile(inspect.unwrap(code))).startswith(_NOT_THE_USERS)
-    except TypeError:  # compiled, or made at run time
+    except TypeError:  # compiled, or defined at run time
         return not str(getattr(code, "__module__", "")).startswith(("agent_rl.", "builtins"))
 
 
 def one_line(error: BaseException) -> str:
-    """An exception's type, and the first line of its text."""
+    """Return an exception's type and the first line of its text."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,7 +1,7 @@
 """The whole `agent_rl:` section of a hydra configuration, as typed settings.
 
 Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. What verl already has a key for is not repeated here: turns are
+that names the full key and the nearest known name. Settings for which verl has a key are not repeated here: turns are
 `actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
 `actor_rollout_ref.rollout.multi_turn.tool_config_path`.
 """
@@ -40,22 +40,22 @@ SECTION = "agent_rl"
 
 
 class AgentRLSettings(Section):
-    """The whole section."""
+    """The whole section `agent_rl`."""
 
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
     cold_start: ColdStartSettings | None = None
-    """A generated world and a small model for it, which `agent-rl sft` makes; null: none."""
+    """The generated world and small model that `agent-rl sft` makes; null: none."""
     data: DataSettings = DataSettings()
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     hooks: str | None = None
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False
-    """Leave a trajectory out of the loss that the token budget ended (`max_tokens`), as DAPO's overlong filtering does.
-    Its reward still counts in its group."""
+    """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does.
+    Their rewards still count in their groups."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
-    """What is left out of the loss where a turn has neither call nor answer: it could not be read, or the token budget
+    """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
     cut it off. `turn`: that turn; `trajectory`: all turns of the trajectory."""
     plan_act: PlanActSettings = PlanActSettings()
     react: ReactSettings = ReactSettings()
@@ -66,7 +66,7 @@ class AgentRLSettings(Section):
     tools: ToolsSettings = ToolsSettings()
     trace: TraceSettings = TraceSettings()
     trainer_class: str | None = None
-    """A trainer of yours: `package.module.Class`, or `path/to/file.py:Class`, derived from
+    """Your own trainer: `package.module.Class` or `path/to/file.py:Class`, derived from
     `agent_rl.verl_adapter.trainer.AgentTrainer` or from verl's trainer of the mode."""
     user_sim: UserSimSettings = UserSimSettings()
 
@@ -76,17 +76,17 @@ class AgentRLSettings(Section):
 
         Args:
             config: the configuration; None: the defaults.
-            file: the YAML file in which the user wrote the section, where it is known; errors name its lines.
+            file: the YAML file with the section, if known; errors name its lines.
 
         Raises:
-            ConfigError: naming the key, the value and the remedy.
+            ConfigError: a value cannot be used; the error names key, value and remedy.
         """
         section = config.get(SECTION) if config is not None else None
         return cls() if section is None else validated(cls, _plain(section), Place(file=file) / SECTION)
 
 
 def _plain(value: Any) -> Any:
-    """Plain containers from omegaconf's, interpolations resolved, without importing omegaconf."""
+    """Convert omegaconf's containers to plain ones, with interpolations resolved, without importing omegaconf."""
     if isinstance(value, Mapping):
         return {key: _plain(value[key]) for key in value}
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):

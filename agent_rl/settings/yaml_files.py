@@ -1,4 +1,4 @@
-"""Reading a YAML file with omegaconf's interpolations, and finding the line of a value in it."""
+"""Reads YAML files with omegaconf's interpolations, and finds the line of a value in them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["line_of", "parts_of", "read_yaml", "yaml_errors"]
 
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
-    """The content of a file as plain data; interpolations such as `${oc.env:INDEX}` are resolved.
+    """Read a file as plain data; interpolations such as `${oc.env:INDEX}` are resolved.
 
     Args:
-        path: the file.
+        path: the YAML file.
         overrides: words such as `port=9000`, which override the file.
 
     Raises:
         ConfigError: there is no such file, it is not YAML, or a value in it cannot be resolved.
     """
-    from omegaconf import OmegaConf  # an eighth of a second, and only tool files and services need it
+    from omegaconf import OmegaConf  # takes 0.12 s, and only tool files and services need it
     from omegaconf.errors import OmegaConfBaseException
 
     try:
@@ -39,20 +39,20 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
         line = line_of(path, parts_of(key))
         place = ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
         problem = str(error).splitlines()[0]
-        raise ConfigError(place, problem, "Set the variable or write the value itself") from error
+        raise ConfigError(place, problem, "Set the variable, or write the value itself") from error
 
 
 @contextmanager
 def yaml_errors(path: Path) -> Iterator[None]:
-    """Errors of reading a YAML file become a `ConfigError` with file, line and column.
+    """Turn errors from reading a YAML file into a `ConfigError` with file, line and column.
 
     Args:
-        path: the file, unless the error itself names another that it includes.
+        path: the file that an error names, unless it occurred in an included file.
     """
     try:
         yield
     except FileNotFoundError:
-        nearest = did_you_mean(path.name, (near.name for near in path.parent.glob("*.y*ml")))
+        nearest = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))
         raise ConfigError(str(path), "no such file", nearest) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -62,17 +62,17 @@ def yaml_errors(path: Path) -> Iterator[None]:
         raise ConfigError(place, f"not YAML: {problem}", "Fix the syntax there or in the line above") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"not YAML: {error}", "Write it as text in UTF-8") from error
-    except (OSError, TypeError) as error:  # unreadable, or (says omegaconf) neither a mapping nor a list at the top
-        raise ConfigError(str(path), f"cannot be read: {error}", "Name a readable YAML file") from error
+    except (OSError, TypeError) as error:  # unreadable, or (from omegaconf) neither a mapping nor a list at the top
+        raise ConfigError(str(path), f"cannot be read: {error}", "Give a readable YAML file") from error
 
 
 def parts_of(key: str) -> list[str]:
-    """Keys and positions of `tools[0] (search).config`: tools, 0 and config."""
+    """Split a key into its keys and positions: `tools[0] (search).config` into tools, 0 and config."""
     return re.findall(r"[^.\[\]]+", re.sub(r" \([^)]*\)", "", key))
 
 
 def line_of(path: Path, keys: Sequence[str | int]) -> int | None:
-    """The line of the innermost of these nested keys and positions that the file has; None when it has none."""
+    """Return the line of the innermost of these nested keys and positions that the file has, or None."""
     try:
         node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except (OSError, ValueError, yaml.YAMLError):

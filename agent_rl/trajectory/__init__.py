@@ -1,11 +1,11 @@
 """`Trajectory`: the record of one episode of an agent, as plain data.
 
 The loop fills it, the reward reads it, the trace stores it.
-Nothing downstream parses the response text again to find out what happened.
+No later stage parses the response text again to find out what happened.
 
-Everything here is a standard dataclass without behaviour beyond counting. JSON goes both ways through
-`Trajectory.to_dict` / `Trajectory.from_dict` (and `to_json` / `from_json`); the `version` field names the schema, and a
-reader refuses a version that it does not know. Token ids are not part of a trajectory: they belong to the training
+All classes here are standard dataclasses whose only behaviour is counting. `Trajectory.to_dict` and `from_dict` (and
+`to_json` and `from_json`) convert to and from JSON; the `version` field identifies the schema, and a reader rejects an
+unknown version. Token ids are not part of a trajectory: they belong to the training
 sample.
 """
 
@@ -46,7 +46,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 LEFT_OUT = "left_out"
-"""Key in `Trajectory.info`: true where nothing of it is trained on."""
+"""Key in `Trajectory.info`: true if no part of the trajectory is trained on."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -55,11 +55,11 @@ Images = Annotated[
     PlainSerializer(lambda images: [image for image in images if isinstance(image, str)]),
     Field(exclude_if=lambda images: not any(isinstance(image, str) for image in images)),
 ]
-"""pillow's images while an episode runs; in JSON, as in a trace, the names of their files (`agent_rl.trace.images`)."""
+"""Pillow images while an episode runs; in JSON, as in a trace, the names of their files (`agent_rl.trace.images`)."""
 
 
 class StopReason(str, Enum):
-    """Why an episode ended. A trajectory has exactly one."""
+    """Why an episode ended. A trajectory has exactly one stop reason."""
 
     ANSWERED = "answered"
     """The policy gave its final answer."""
@@ -68,7 +68,7 @@ class StopReason(str, Enum):
     MAX_TOOL_CALLS = "max_tool_calls"
     """The policy called a tool after its last allowed call."""
     MAX_TOKENS = "max_tokens"
-    """The token budget was spent, inside a turn or by an observation that no longer fitted."""
+    """The token budget was spent, inside a turn or because an observation no longer fitted."""
     MAX_SECONDS = "max_seconds"
     """The time budget was spent."""
     MALFORMED = "malformed"
@@ -92,7 +92,7 @@ class ToolStatus(str, Enum):
     UNKNOWN_TOOL = "unknown_tool"
     INVALID_ARGUMENTS = "invalid_arguments"
     SKIPPED = "skipped"
-    """Answered without being executed, for example beyond the cap on parallel calls."""
+    """The call was answered without being executed, for example above the limit on parallel calls."""
 
 
 @dataclass(slots=True)
@@ -114,28 +114,28 @@ class ToolResult:
     status: ToolStatus = ToolStatus.OK
     seconds: float = 0.0
     reward: float | None = None
-    """A step reward that the tool itself assigned, if it does."""
+    """A step reward that the tool itself assigned, if any."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    """The tool's notes; also `attempts`, if there was more than one, and `cached`, if the tool was not executed."""
+    """The tool's metrics; also `attempts`, if there was more than one, and `cached`, if the tool was not executed."""
     answer: str | None = None
-    """The final answer, when the call ended the episode."""
+    """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
-    """Seconds that the call waited for its turn, or for an equal call's result, which `seconds` does not count."""
+    """Seconds that the call waited for its turn or for an equal call's result; not part of `seconds`."""
     images: Images = field(default_factory=list, compare=False)
-    """Those that the policy is shown before the text; `metrics` has their number."""
+    """Images that the policy sees before the text; `metrics` has their number."""
 
 
 @dataclass(slots=True)
 class ToolStats:
-    """The calls of one tool in one trajectory, counted."""
+    """Counts of the calls of one tool in one trajectory."""
 
     calls: int = 0
     errors: int = 0
-    """Calls that did not end well, whatever their status."""
+    """Number of failed calls, whatever their status."""
     timeouts: int = 0
     seconds: float = 0.0
     cached: int = 0
-    """Calls that were answered without executing the tool."""
+    """Number of calls that were answered without executing the tool."""
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Message:
 
     @classmethod
     def from_chat(cls, message: Mapping[str, Any]) -> Message:
-        """A chat message as text, with pillow's images beside it; parts that are not text are named by their type."""
+        """Convert a chat message to text and its Pillow images; other parts become their type, as in `<audio>`."""
         content = message["content"]
         if isinstance(content, str):
             return cls(role=message["role"], content=content)
@@ -162,23 +162,23 @@ class Message:
 
 @dataclass(slots=True)
 class Turn:
-    """One assistant message and what the environment answered."""
+    """One assistant message and the environment's answer."""
 
     text: str
-    """The assistant's text as it was sampled, without special tokens unless its format reads them."""
+    """The assistant's text as sampled, without special tokens unless its format reads them."""
     tokens: int = 0
     """Number of sampled tokens."""
     calls: list[ToolCall] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
     malformed: str | None = None
-    """What was wrong with the turn's format; None when it was well-formed."""
+    """What is wrong with the turn's format; None if it is well-formed."""
     observation: str | None = None
-    """The text that the environment answered; None after the last turn."""
+    """The text of the environment's answer; None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON data of the agent, for example a plan."""
     generation_seconds: float = 0.0
     tool_seconds: float = 0.0
-    """Seconds until the tools, or a simulated user, had answered."""
+    """Seconds until the tools, or a simulated user, answered."""
 
 
 @dataclass(slots=True)
@@ -192,15 +192,15 @@ class Score:
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
         default_factory=dict, compare=False
     )
-    """Of the components that were measured: a closed gate leaves one out. Empty in traces of an older version, and
-    where something else computed the score."""
+    """Weights of the measured components, without those with a closed gate. Empty in traces of an older version,
+    and if other code computed the score."""
 
 
 @dataclass(slots=True)
 class Trajectory:
     """One episode, from the prompt to the stop reason.
 
-    `info` carries what the caller knows about the row (step, split, index, ...); it must be JSON data.
+    `info` has the caller's data about the row (step, split, index, ...), as JSON data.
     """
 
     prompt: list[Message]
@@ -211,29 +211,29 @@ class Trajectory:
     data_source: str = ""
     ground_truth: Any = None
     answer: str | None = None
-    """The final answer's text; None when none was given."""
+    """Text of the final answer; None if the policy gave no answer."""
     error: str | None = None
     verdict: float | None = None
     """The judgement of the environment, for example of a simulated user: the value of the component `correctness`."""
     score: Score | None = None
-    """None until a reward has been computed; it stays None when the trajectory is unscored."""
+    """None until a reward is computed; it stays None if the trajectory is unscored."""
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """Sampled tokens and observation tokens together, of all conversations."""
+    """Number of sampled and observation tokens in all conversations."""
     longest_tokens: int = 0
-    """The same of the longest conversation, to which the limit on tokens applies; 0: there was one."""
+    """Response tokens of the longest conversation, to which the token limit applies; 0 if there was only one."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
-    """Unix time at which the episode ended; 0 in traces that an older version wrote."""
+    """Unix time at which the episode ended; 0 in traces of an older version."""
     row: dict[str, Any] = field(default_factory=dict)
-    """The row's columns as `row_data` gives them: data_source, ability, reward_model, extra_info and every other one;
-    empty in traces that an older version wrote."""
+    """The row's columns as `row_data` returns them: data_source, ability, reward_model, extra_info and others; empty
+    in traces of an older version."""
     info: dict[str, Any] = field(default_factory=dict)
     version: int = SCHEMA_VERSION
 
     @property
     def extra_info(self) -> dict[str, Any]:
-        """The row's column `extra_info`; empty without one."""
+        """The row's column `extra_info`; empty if the row has none."""
         return self.row.get("extra_info") or {}
 
     @property
@@ -248,17 +248,17 @@ class Trajectory:
 
     @property
     def repeated_calls(self) -> int:
-        """Number of calls that were equal to an earlier one, executed or not."""
+        """Number of calls equal to an earlier one, executed or not."""
         return self.tool_calls - len({call_key(call) for turn in self.turns for call in turn.calls})
 
     @property
     def tool_errors(self) -> int:
-        """Number of calls that did not end well."""
+        """Number of failed calls."""
         return sum(result.status is not ToolStatus.OK for result in self.results)
 
     @property
     def tool_stats(self) -> dict[str, ToolStats]:
-        """The answered calls of each tool that was called; calls of tools that do not exist count in `tool_errors`."""
+        """Counts of the answered calls by tool; calls of tools that do not exist are only in `tool_errors`."""
         stats: dict[str, ToolStats] = {}
         for result in self.results:
             if result.status is not ToolStatus.UNKNOWN_TOOL:
@@ -286,17 +286,17 @@ class Trajectory:
         return sum(turn.tool_seconds for turn in self.turns)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data (only str, int, float, bool, None, list, dict)."""
+        """Convert to JSON data (only str, int, float, bool, None, list, dict)."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json", fallback=_from_array)
         return data
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Convert to one line of JSON."""
         return _adapter().dump_json(self, fallback=_from_array).decode()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Trajectory:
-        """Read back what `to_dict` gave.
+        """Make a trajectory from the data that `to_dict` returned.
 
         Raises:
             ValueError: for another schema version, or data that is not a trajectory.
@@ -311,7 +311,7 @@ class Trajectory:
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Trajectory:
-        """Read back one line that `to_json` gave.
+        """Make a trajectory from a line that `to_json` returned.
 
         Raises:
             ValueError: for broken JSON, another schema version, or data that is not a trajectory.
@@ -323,15 +323,15 @@ class Trajectory:
 
 
 def call_key(call: ToolCall) -> str:
-    """The same for equal calls, whatever the order of their arguments."""
+    """Return a key that is the same for equal calls, whatever the order of their arguments."""
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, separators=(',', ':'), default=repr)}"
 
 
 def plain(what: str, value: Any) -> Any:
-    """The value as JSON data; numbers and arrays of numpy and torch become Python's.
+    """Return the value as JSON data; numbers and arrays of numpy and torch become Python's.
 
     Raises:
-        ValueError: it cannot be; the message begins with `what`.
+        ValueError: the value is not JSON data; the message begins with `what`.
     """
     try:
         return to_jsonable_python(value, fallback=_from_array)
@@ -340,10 +340,10 @@ def plain(what: str, value: Any) -> Any:
 
 
 def plain_reward(what: str, value: Any) -> float | None:
-    """A step reward or a verdict as a number of Python.
+    """Return a step reward or a verdict as a Python number.
 
     Raises:
-        ValueError: it is not finite (a trace and a reward worker would read null), or not a number.
+        ValueError: it is not a number, or not finite (a trace and a reward worker would read null).
     """
     number: float | None = plain(what, value)
     if number is not None and not (type(number) in (int, float) and math.isfinite(number)):
@@ -356,29 +356,29 @@ def _from_array(value: Any) -> Any:
         return dict(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not a type of JSON")
+    raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
-_NOT_THE_ROWS = (
+_OTHER_COLUMNS = (
     *("prompt", "raw_prompt", "images", "videos", "audios"),  # large, or in the trajectory
     *("uid", "session_id", "global_steps", "index", "tools_kwargs", "interaction_kwargs"),  # verl adds them
 )
 
 
 def row_data(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a row as JSON data, without the prompt, media, and what verl adds.
+    """Return the columns of a row as JSON data, without prompt, media, and columns that verl adds.
 
     Arrays become lists, dates become text; values that cannot be written as JSON are left out.
     """
-    found = _as_json({name: value for name, value in columns.items() if name not in _NOT_THE_ROWS})
-    return {name: value for name, value in found.items() if value is not _DROPPED}
+    data = _as_json({name: value for name, value in columns.items() if name not in _OTHER_COLUMNS})
+    return {name: value for name, value in data.items() if value is not _DROPPED}
 
 
 _DROPPED = object()
 
 
 def _as_json(value: Any) -> Any:
-    """JSON data, or `_DROPPED`."""
+    """Return the value as JSON data, or `_DROPPED`."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value).__module__ == "numpy":

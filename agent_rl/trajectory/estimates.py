@@ -1,7 +1,7 @@
 """Means over rows with 95 % confidence intervals.
 
 Samples of one row are not independent, so errors are computed over rows (the clustered errors of Miller, "Adding Error
-Bars to Evals", 2024). There is no interval for fewer than two rows, and none covers anything but the choice of rows.
+Bars to Evals", 2024). Fewer than two rows have no interval. Intervals reflect only the choice of rows.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Estimate:
 
     mean: float
     low: float | None
-    """None when there are too few rows to say."""
+    """Lower end of the interval; None if there are too few rows."""
     high: float | None
     rows: int
 
     def plain(self, digits: int = 6) -> dict[str, Any]:
-        """As JSON data, rounded; a number that is not defined is None."""
+        """Return JSON data with rounded numbers; undefined numbers are None."""
         return {
             name: None if value is None or math.isnan(value) else round(value, digits)
             for name, value in asdict(self).items()
@@ -37,7 +37,7 @@ class Estimate:
 
 
 def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
-    """The mean of the rows' means; rows without values do not count."""
+    """Estimate the mean of the rows' means; rows without values are ignored."""
     means = [fmean(values) for values in rows if values]
     if not means:
         return Estimate(math.nan, None, None, 0)
@@ -49,9 +49,9 @@ def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
 
 
 def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
-    """The mean of values from 0 to 1, with Wilson's interval: it stays within 0 and 1, even if all rows agree.
+    """Estimate the mean of values from 0 to 1, with Wilson's interval, which stays in that range if all rows agree.
 
-    The interval is that of as many independent rows as would have the observed error.
+    The interval is for the number of independent rows that would have the observed error.
     """
     plain = estimate_mean(rows)
     if plain.low is None or plain.high is None:
@@ -66,25 +66,25 @@ def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The difference of two sides on the same rows, with its confidence interval, and a sign test over the rows."""
+    """The difference between two sides on the same rows, with its confidence interval and a sign test over the rows."""
 
     difference: Estimate
     better: int
-    """Rows whose mean is higher on the second side."""
+    """Number of rows whose mean is higher on the second side."""
     worse: int
     p: float
-    """Probability of a split at least as uneven if neither side were better; rows that are equal do not count."""
+    """Probability of a split at least as uneven if neither side were better; equal rows are ignored."""
 
 
 def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:
-    """Compare two sides by each row's means, `(one, other)`."""
-    differences = [other - one for one, other in pairs]
-    better, worse = (sum(sign * each > 0 for each in differences) for sign in (1, -1))
-    return Change(estimate_mean([[each] for each in differences]), better, worse, _sign_test(better, worse))
+    """Compare two sides by the pair of means of each row, `(first, second)`."""
+    differences = [second - first for first, second in pairs]
+    better, worse = (sum(sign * value > 0 for value in differences) for sign in (1, -1))
+    return Change(estimate_mean([[value] for value in differences]), better, worse, _sign_test(better, worse))
 
 
 def _sign_test(better: int, worse: int) -> float:
-    """Two-sided; exact, or by the normal distribution for more than a thousand rows."""
+    """Return the two-sided p-value: exact, or by the normal distribution for more than 1,000 rows."""
     rows, least = better + worse, min(better, worse)
     if rows > 1000:
         return min(1.0, 2 * NormalDist(rows / 2, math.sqrt(rows) / 2).cdf(least + 0.5))

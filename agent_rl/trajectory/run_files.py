@@ -1,4 +1,4 @@
-"""Reads what a run writes besides its trace."""
+"""Reads the files that a run writes in addition to its trace."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["RunState", "leaves", "read_metrics", "read_state", "this_process"]
 
 @dataclass(frozen=True)
 class RunState:
-    """How far a run has come, and how it ended.
+    """The progress of a run, and how it ended.
 
     Attributes:
         status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
-            `killed` (its process is gone, and wrote no end), or `unknown` (of a machine that cannot be asked from here,
-            or of a version that wrote no end).
-        step: the last one that was logged; None: none was.
-        time: when it ended; without an end, when it last logged a step or a line; ISO 8601.
+            `killed` (its process is gone and recorded no end), or `unknown` (it is on a machine that cannot be queried
+            from here, or its version recorded no end).
+        step: the last logged step; None if no step was logged.
+        time: when it ended, or else last logged a step or a line; ISO 8601.
         error: why it failed.
     """
 
@@ -40,18 +40,18 @@ class RunState:
 
 
 def this_process() -> dict[str, Any]:
-    """What `run.json` has about the process that trains: another one may get its number later."""
+    """Return the entry of `run.json` for the training process; its creation time tells it from a later process."""
     import psutil
 
     return {"host": platform.node(), "pid": os.getpid(), "created": psutil.Process().create_time()}
 
 
 def read_state(folder: Path, about: Mapping[str, Any] | None = None) -> RunState:
-    """The state of a run.
+    """Read the state of a run.
 
     Args:
-        folder: of the run.
-        about: its `run.json`; None: it is read, and may be missing.
+        folder: the run's folder.
+        about: the content of its `run.json`; None: the file is read, if it exists.
     """
     if about is None:
         file = folder / "run.json"
@@ -61,13 +61,13 @@ def read_state(folder: Path, about: Mapping[str, Any] | None = None) -> RunState
         step = read_metrics(folder)[-1]["step"]
     if end := about.get("end"):
         return RunState(end["status"], step, end["time"], end.get("error") or "")
-    written = [file.stat().st_mtime for name in ("metrics.jsonl", "train.log") if (file := folder / name).is_file()]
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(max(written))) if written else ""
+    times = [file.stat().st_mtime for name in ("metrics.jsonl", "train.log") if (file := folder / name).is_file()]
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(max(times))) if times else ""
     return RunState(_status(about.get("process")), step, moment)
 
 
 def _status(process: Mapping[str, Any] | None) -> str:
-    """The status of a run that has no end."""
+    """Return the status of a run that recorded no end."""
     import psutil
 
     if process is None or process["host"] != platform.node():
@@ -80,13 +80,13 @@ def _status(process: Mapping[str, Any] | None) -> str:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of each step of a run, with its number as `step`; step 0 is the validation before training."""
+    """Return the metrics of each step, with its number as `step`; step 0 is the validation before training."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [{"step": record["step"], **record["data"]} for record in map(json.loads, lines)]
 
 
 def leaves(plain: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of plain containers with its value; a list is a value."""
+    """Yield every key of plain containers with its value; a list is a value."""
     if isinstance(plain, Mapping) and plain:
         for key, value in plain.items():
             yield from leaves(value, f"{path}.{key}".lstrip("."))

@@ -1,6 +1,6 @@
-"""What a run's metrics, and its end, say that its user should know: the symptoms of docs/symptoms.md, with remedies.
+"""Finds the symptoms of docs/symptoms.md in a run's metrics and its end, and gives remedies.
 
-Panel, report, viewer and `agent-rl why` show the same warnings. Each comes with the first step that can show it.
+Panel, report, viewer and `agent-rl why` show the same warnings. A warning appears at the first step that can show it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Metrics = Mapping[str, Any]
 Point = tuple[int, float]
 
 TERMS = ("efficiency", "format", "overlong")
-"""Built-in components, which are 0 where nothing is wrong."""
+"""Built-in components, which are 0 if nothing is wrong."""
 FEWEST = 10
-"""Steps below which a trend is no trend."""
+"""Minimum number of steps for a trend."""
 FEW = 3
-"""Steps below which a state may be chance."""
+"""Minimum number of steps for a state, which could otherwise be chance."""
 FALL = 0.02
-"""Of correctness, from the first third of a run to the last."""
+"""Fall of correctness from the first third of a run to the last."""
 LARGEST_KL = 10.0
 COLLAPSED = 0.1
-"""Of the entropy at the start."""
+"""Share of the entropy at the start."""
 CUT_OFF = 0.1
 """Rise of the share of responses that reach the limit on tokens."""
 HALF = 0.5
@@ -42,9 +42,9 @@ class Warned(NamedTuple):
     """One warning.
 
     Attributes:
-        text: what was seen, with its step.
+        text: the observation, with its step.
         remedy: what to change.
-        symptom: its title in docs/symptoms.md.
+        symptom: the title of its section in docs/symptoms.md.
     """
 
     text: str
@@ -56,9 +56,9 @@ class Warned(NamedTuple):
 
 
 Found = Iterator[tuple[str, str]]
-"""Texts and remedies."""
+"""Pairs of text and remedy."""
 Run = Mapping[str, Any]
-"""The configuration of a run, whole."""
+"""The whole configuration of a run."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Symptom:
     """A section of docs/symptoms.md.
 
     Attributes:
-        title: of the section.
-        shown: how a user would put it.
-        when: what is warned about.
-        find: finds it in the metrics of the steps.
+        title: the title of the section.
+        shown: the symptom in a user's words.
+        when: the condition of the warning.
+        find: finds the symptom in the metrics of the steps.
     """
 
     title: str
@@ -79,11 +79,11 @@ class Symptom:
 
 
 def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[Warned]:
-    """Warnings about a run; none when nothing stands out.
+    """Return the warnings about a run.
 
     Args:
         steps: the metrics of each step of training, with its number as `step`.
-        configuration: of the run, whole.
+        configuration: the whole configuration of the run.
     """
     return [
         Warned(text, remedy, symptom.title)
@@ -93,10 +93,10 @@ def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[Warned]:
 
 
 def end_warnings(state: RunState) -> list[Warned]:
-    """Warnings about how a run ended."""
+    """Return the warnings about how a run ended."""
     if state.status not in ("failed", "killed"):
         return []
-    cause = " ".join(state.error.split("\n| ")[0].split())[:400] or "its process is gone, and left no error"
+    cause = " ".join(state.error.split("\n| ")[0].split())[:400] or "its process is gone and left no error"
     if MEMORY.search(state.error):
         text = f"The run ran out of memory: {cause}"
         remedy = (
@@ -110,26 +110,26 @@ def end_warnings(state: RunState) -> list[Warned]:
 
 
 def components(steps: Sequence[Metrics], configuration: Run) -> list[str]:
-    """Names of the components that say anything, in the order of the configuration."""
-    found = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
+    """Return the names of the informative components, in the order of the configuration."""
+    curves = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
     return [
-        name for name, points in found.items() if any(value for _, value in points) or (points and name not in TERMS)
+        name for name, points in curves.items() if any(value for _, value in points) or (points and name not in TERMS)
     ]
 
 
 def series(steps: Sequence[Metrics], key: str) -> list[Point]:
-    """The steps in which a metric has a finite value, with it."""
-    found = [(int(each["step"]), each.get(key)) for each in steps]
-    return [(step, float(value)) for step, value in found if isinstance(value, int | float) and math.isfinite(value)]
+    """Return the steps in which a metric has a finite value, with that value."""
+    points = [(int(metrics["step"]), metrics.get(key)) for metrics in steps]
+    return [(step, float(value)) for step, value in points if isinstance(value, int | float) and math.isfinite(value)]
 
 
 def _sections(configuration: Run) -> Mapping[str, Any]:
-    """The sections of the user's components."""
+    """Return the sections of the user's components."""
     return ((configuration.get("agent_rl") or {}).get("reward") or {}).get("components") or {}
 
 
 def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
-    """Nothing is right, nothing differs, nothing can be read, or no tool works."""
+    """Find a run in which no answer is right, no reward differs, turns are malformed, or tools fail."""
     correct = series(steps, "agent/correctness")
     if len(correct) >= FEW and not any(value for _, value in correct):
         yield (
@@ -159,12 +159,12 @@ def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
 
 
 def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
-    """A component that should tell trajectories apart does not."""
+    """Find components with the same value for every trajectory."""
     sections = {**((configuration.get("agent_rl") or {}).get("reward") or {}), **_sections(configuration)}
     for name in components(steps, configuration):
         section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
         has_weight = section.get("penalty", section.get("weight", 1)) != 0
-        none_is_right = name == "correctness" and values[0][1] == 0  # another warning says so
+        none_is_right = name == "correctness" and values[0][1] == 0  # another warning reports it
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not none_is_right:
             yield (
                 f"The component {name} is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
@@ -188,7 +188,7 @@ def _unused(steps: Sequence[Metrics]) -> Found:
 
 
 def _wrong_thing(steps: Sequence[Metrics], _: Run) -> Found:
-    """The reward rises while correctness falls."""
+    """Find a reward that rises while correctness falls."""
     reward, correctness = series(steps, "critic/score/mean"), series(steps, "agent/correctness")
     if len(reward) < FEWEST or len(correctness) < FEWEST:
         return
@@ -203,7 +203,7 @@ def _wrong_thing(steps: Sequence[Metrics], _: Run) -> Found:
 
 
 def _drops(steps: Sequence[Metrics], _: Run) -> Found:
-    """The reward has lost more than half of what it had gained, or the policy has collapsed."""
+    """Find a reward that lost more than half of its gain, or a collapsed policy."""
     reward = series(steps, "critic/score/mean")
     width = max(FEW, len(reward) // 5)
     if len(reward) >= FEWEST:
@@ -226,7 +226,7 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
             )
     values = series(steps, "actor/entropy")
     if len(values) < 4 or values[-1][0] - values[0][0] < FEWEST - 1 or values[0][1] <= 0:
-        return  # it is not in every step: `agent_rl.run.log_probs_every`
+        return  # not every step has it: `agent_rl.run.log_probs_every`
     start = fmean(value for _, value in values[:3])
     if values[-1][1] < COLLAPSED * start:
         step = next(step for step, value in values if value < COLLAPSED * start)
@@ -296,7 +296,7 @@ def _idle(steps: Sequence[Metrics], _: Run) -> Found:
 
 
 def _never(*_: object) -> Found:
-    """A symptom of a run's end: `end_warnings`."""
+    """Find nothing: `end_warnings` finds symptoms of a run's end."""
     yield from ()
 
 

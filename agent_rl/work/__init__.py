@@ -1,1 +1,1 @@
-"""How work is done: limits of asyncio, what a long command shows, and what it keeps for its next start."""
+"""How long work runs: asyncio limits, progress on the terminal, and results stored for the next start."""

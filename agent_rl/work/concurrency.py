@@ -1,7 +1,7 @@
-"""Pieces that asyncio lacks: limits on time and number, work in daemon threads, one value for each event loop.
+"""Tools that asyncio lacks: limits on time and number, work in daemon threads, one value per event loop.
 
 `asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
-raises, and the default executor's threads keep a process from exiting. A thread that is left behind here is a daemon:
+raises, and the default executor's threads keep a process from exiting. An abandoned thread of this module is a daemon:
 it runs until its function returns or the process exits.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0
-"""Seconds that cancelled work has to clean up before it is abandoned."""
+"""Seconds that cancelled work has for cleaning up before it is abandoned."""
 
 FIRST_PAUSE_S = 0.1
 """Seconds before the first repeat."""
@@ -41,14 +41,14 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfTime(Exception):
-    """Our own limit, as distinct from a TimeoutError that a tool raises."""
+    """A limit of this module was reached; a TimeoutError comes from a tool."""
 
 
 class PerLoop(Generic[T]):
-    """One value for each event loop, for what asyncio binds to one (semaphores, connections, tasks).
+    """One value per event loop, for objects that asyncio binds to a loop (semaphores, connections, tasks).
 
     Args:
-        make: makes the value at the first use in a loop; the values of closed loops are dropped.
+        make: makes the value at its first use in a loop; the values of closed loops are dropped.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -56,10 +56,12 @@ class PerLoop(Generic[T]):
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
 
     def get(self) -> T:
-        """The running loop's value."""
+        """Return the running loop's value."""
         loop = asyncio.get_running_loop()
         if loop not in self._values:
-            for known in [known for known in list(self._values) if known.is_closed()]:  # loops of other threads run on
+            for known in [
+                known for known in list(self._values) if known.is_closed()
+            ]:  # loops of other threads may still run
                 self._values.pop(known, None)
             self._values[loop] = self._make()
         return self._values[loop]
@@ -69,7 +71,7 @@ _gates: PerLoop[dict[Hashable, asyncio.Semaphore]] = PerLoop(dict)
 
 
 def gate(key: Hashable, limit: int) -> asyncio.Semaphore:
-    """The semaphore of this key and limit in the running event loop, the same one for every caller."""
+    """Return the semaphore for this key and limit in the running event loop; all callers share it."""
     gates = _gates.get()
     if (key, limit) not in gates:
         gates[key, limit] = asyncio.Semaphore(limit)
@@ -108,12 +110,12 @@ async def repeated(
     repeats: int,
     transient: tuple[type[Exception], ...],
 ) -> T:
-    """`work(1)`, repeated as `work(2)` and so on after a transient failure, all within `limit_s` seconds.
+    """Run `work(1)`, then `work(2)` and so on after transient failures, all within `limit_s` seconds.
 
-    The pause before a repeat starts at 0.1 s, doubles, and is varied by half so that callers do not come back at once.
+    The pause before a repeat starts at 0.1 s, doubles, and varies by half so that callers do not all retry at once.
 
     Raises:
-        Exception: the last failure, when no repeat or no time is left.
+        Exception: the last failure, if no repeat or no time is left.
         OutOfTime: the limit was reached and nothing had failed before.
     """
     end = time.monotonic() + limit_s
@@ -135,14 +137,14 @@ async def repeated(
 
 async def _stop(task: asyncio.Task[Any]) -> None:
     task.cancel()
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, so asyncio does not complain
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so asyncio does not warn
     await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
     if not task.done():
         logger.warning("a tool ignores its cancellation and is abandoned: %r", task)
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Like `asyncio.gather`, but nothing is left running when one of them raises."""
+    """Like `asyncio.gather`, but cancel the remaining work when one item raises."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return list(await asyncio.gather(*tasks))
@@ -155,7 +157,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def uninterrupted(work: asyncio.Future[Any]) -> None:
-    """Finish `work` even when the caller is cancelled meanwhile; the cancellation is raised afterwards."""
+    """Finish `work` even if the caller is cancelled meanwhile; raise the cancellation afterwards."""
     interruption: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -167,9 +169,9 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """`function(*arguments)`, awaited, in a daemon thread of its own."""
+    """Await `function(*arguments)` in a daemon thread of its own."""
     future: futures.Future[T] = futures.Future()
-    future.set_running_or_notify_cancel()  # so that a cancelled wait leaves it alone
+    future.set_running_or_notify_cancel()  # so that cancelling the wait does not cancel the function
     context = contextvars.copy_context()
 
     def work() -> None:
@@ -177,7 +179,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
             future.set_result(context.run(function, *arguments))
         except StopIteration as error:  # asyncio's futures cannot carry it
             future.set_exception(RuntimeError(f"the tool raised {error!r}"))
-        except BaseException as error:  # noqa: BLE001 - handed to the awaiting call, which sorts it
+        except BaseException as error:  # noqa: BLE001 - goes to the awaiting call, which sorts it
             future.set_exception(error)
 
     threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()

@@ -1,8 +1,8 @@
-"""Files to which many processes append lines, and which continue in a next part when they have reached their size.
+"""Files to which many processes append lines, and which continue in the next part at a given size.
 
 The parts of `trace.jsonl` are `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ... No file is ever renamed, so a
-reader's position in one stays right. Lines are written under an advisory lock, whole or not at all: of a full disk too.
-Only a process that is killed within a write leaves part of a line, which the next writer ends.
+reader's position in a file stays valid. Lines are written atomically, under an advisory lock, even if the disk is full.
+Only a process that is killed during a write leaves part of a line, which the next writer ends.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from pathlib import Path
 __all__ = ["append_lines", "beside", "firsts", "parts", "whole_lines"]
 
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-"""Errors of a file system without locks."""
+"""Errors that a file system without locks raises."""
 
 
 def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
-    """Append whole lines at once; a line torn by a killed run is ended first, and parent folders are made.
+    """Append whole lines at once, after ending a line torn by a killed run; create parent folders.
 
     Args:
-        path: the first part.
-        lines: with an end of line.
-        part_bytes: a part of this size is followed by another; None: there is one.
+        path: the file's first part.
+        lines: the text, which ends with an end of line.
+        part_bytes: size at which a part is followed by another; None: the file has one part.
 
     Raises:
-        OSError: when the file cannot be written; nothing of the lines is left in it.
+        OSError: the file cannot be written; then none of the lines is in it.
     """
     first = Path(path)
     first.parent.mkdir(parents=True, exist_ok=True)
-    there = parts(first) if part_bytes else [first]
-    last = there[-1]
+    existing = parts(first) if part_bytes else [first]
+    last = existing[-1]
     if part_bytes and last.exists() and last.stat().st_size >= part_bytes:
-        last = _part(first, len(there))
+        last = _part(first, len(existing))
     with open(last, "ab+", buffering=0) as file, _locked(file):
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
@@ -54,21 +54,21 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
 
 def parts(path: str | os.PathLike[str]) -> list[Path]:
-    """The parts that there are, in their order; the first also where it does not exist."""
+    """Return the existing parts in their order; the first part even if it does not exist."""
     first = Path(path)
     later = (_part(first, number) for number in itertools.count(1))
     return [first, *itertools.takewhile(Path.exists, later)]
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """The paths without those that are a later part of another one of them."""
-    given = list(paths)
-    later = {part for path in given for part in parts(path)[1:]}
-    return [path for path in given if path not in later]
+    """Return the paths except those that are a later part of another of them."""
+    paths = list(paths)
+    later = {part for path in paths for part in parts(path)[1:]}
+    return [path for path in paths if path not in later]
 
 
 def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int, bytes]]:
-    """The whole lines of a file from a byte on, each with the byte at which it begins, and without one that is torn."""
+    """Yield the whole lines of a file from a byte offset, each with its own offset; a torn last line is left out."""
     with open(path, "rb") as file:
         file.seek(start)
         for line in file:
@@ -79,7 +79,7 @@ def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int,
 
 
 def beside(trace: str | os.PathLike[str], kind: str) -> Path:
-    """The file beside a trace: `trace.<kind>.jsonl` of `trace.jsonl`."""
+    """Return the path of a file next to a trace: `trace.<kind>.jsonl` for `trace.jsonl`."""
     path = Path(trace)
     return path.with_name(f"{path.stem}.{kind}{path.suffix}")
 
@@ -90,7 +90,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Alone with the file; where its file system has no locks (Lustre is often mounted so), on this node alone."""
+    """Lock the file; on a file system without locks (often Lustre), only against processes of this node."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -99,7 +99,7 @@ def _locked(file: io.FileIO) -> Iterator[None]:
                 raise
             digest = hashlib.sha256(os.path.realpath(file.name).encode()).hexdigest()[:16]
             place = Path(tempfile.gettempdir()) / f"agent_rl-{os.getuid()}-{digest}.lock"
-            # a file of our own, never through a link that somebody else has made
+            # our own file, never through a link made by another user
             lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             stack.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""`progress`: how far a long command is, on stderr: a bar on a terminal, else a line now and then.
+"""`progress` shows how far a long command is, on stderr: a bar on a terminal, else an occasional line.
 
-What a command prints on stdout is its result alone.
+On stdout a command prints only its result.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from datetime import timedelta
 __all__ = ["progress"]
 
 PATIENCE_S = 5.0
-"""Seconds before the first line, without a terminal."""
+"""Seconds before the first line if stderr is not a terminal."""
 PAUSE_S = 30.0
 """Seconds between two lines."""
 
 
 @contextmanager
 def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Callable[..., None]]:
-    """Show the progress of what is done inside.
+    """Show the progress of the work inside the `with` block.
 
     Args:
-        what: is counted, for example `trajectories`.
-        total: how many there are; None where nobody knows.
-        done: how many were done before.
+        what: the items to count, for example `trajectories`.
+        total: number of items; None if unknown.
+        done: number of items that were done before.
 
     Returns:
-        To be called as `advance(count=1, note="")`; the note, for example a mean so far, stands instead of `what`.
+        A function `advance(count=1, note="")`; the note, for example the mean so far, is shown instead of `what`.
     """
     from rich import progress as bars
     from rich.console import Console
@@ -49,8 +49,8 @@ def progress(what: str, total: int | None = None, done: int = 0) -> Iterator[Cal
                 bar.update(task, completed=done, description=note or what)
             elif (now := time.monotonic()) - last >= PAUSE_S:
                 last = now
-                counted = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-                texts = [counted, str(timedelta(seconds=int(now - began))), *([note] if note else [])]
+                place = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+                texts = [place, str(timedelta(seconds=int(now - began))), *([note] if note else [])]
                 print(f"{what}: {', '.join(texts)}", file=sys.stderr, flush=True)
 
         yield advance

@@ -1,9 +1,9 @@
-"""`Store`: results by key in an append-only file; `Cache`: equal calls are made once, also those at the same time;
-`pieces`: what a long command has done, kept until all is done, so that the same command resumes after an interruption.
+"""`Store` keeps results by key in an append-only file; `Cache` makes equal calls once, even concurrent ones; `pieces`
+stores the finished parts of a long command until all are done, so that the same command resumes after an interruption.
 
-A line of the file is `[key, result]` as JSON. The processes of a machine may append to one file at the same time, and
-each finds what the others have appended. The incomplete line of a killed process does not count; of several lines with
-one key the last does. Nothing expires: delete the file when the code or service that computes the results has changed.
+A line of the file is `[key, result]` as JSON. Processes of one machine may append to a file at the same time, and
+each reads the others' lines. The incomplete line of a killed process is ignored; of several lines with one key the
+last counts. Nothing expires: delete the file when the code or service that computes the results has changed.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = ["Cache", "Found", "Pieces", "Store", "by_content", "file_digest", "pi
 Key = str | int
 
 UNFINISHED = Path("outputs/unfinished")
-"""Folder of the pieces of interrupted commands."""
+"""Folder for the pieces of interrupted commands."""
 MAX_BYTES = 64 * 2**20
-"""Of a cache in memory."""
+"""Maximum size of a cache in memory."""
 ENTRY_BYTES = 200
-"""What an entry in memory takes besides its text."""
+"""Bytes that an entry in memory takes in addition to its text."""
 _SQLITE = b"SQLite format 3"
-"""How the files of older versions begin."""
+"""First bytes of the files of older versions."""
 
 logger = logging.getLogger(__name__)
 
 
 def reply_key(*parts: Any) -> str:
-    """The same text for equal JSON data; secrets must not be part of it."""
+    """Return a key that is the same for equal JSON data; the data must not contain secrets."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def file_digest(file: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     digest = hashlib.sha256()
     with open(file, "rb") as content:
         while chunk := content.read(1 << 20):
@@ -56,12 +56,12 @@ def file_digest(file: Path) -> str:
 
 
 def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ()) -> Any:
-    """Plain data, with the digest of the content instead of a file's name.
+    """Return plain data in which the digest of the content replaces a file's name.
 
     Args:
-        value: in which a text may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
-        folder: to which names may be relative, as well as to the working directory.
-        written: keys below which files are written, whose names stay.
+        value: plain data; a text in it may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
+        folder: the folder for relative names, in addition to the working directory.
+        written: keys of output files, whose names stay.
     """
     if isinstance(value, Mapping):
         items = {str(key): item for key, item in value.items()}
@@ -74,22 +74,22 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
         text = text.removeprefix("file://")
         file, _, attribute = text.rpartition(":")
         module, _, name = text.rpartition(".")
-        for path, named in (text, ""), (file, attribute), (f"{module.replace('.', '/')}.py", name):
+        for path, member in (text, ""), (file, attribute), (f"{module.replace('.', '/')}.py", name):
             for place in (folder / os.path.expanduser(path), Path(os.path.expanduser(path))):
                 if os.path.isfile(place):
-                    return f"{before}sha256:{file_digest(place)}:{named}".rstrip(":")
+                    return f"{before}sha256:{file_digest(place)}:{member}".rstrip(":")
     return value
 
 
 class Store:
-    """Results by key in a file. Once it is open, a failure is logged, and the result counts as missing.
+    """Results by key in a file. Once the file is open, a failure is logged, and the result counts as missing.
 
     Args:
-        path: of the file; its folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.
+        path: the file's path; folders are created. Next to a SQLite file of an older version, `<path>.jsonl` is used.
 
     Raises:
         OSError: the file cannot be opened.
-        ValueError: it is a file of another kind.
+        ValueError: the file has another format.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -102,14 +102,14 @@ class Store:
             self.path = self.path.with_name(f"{self.path.name}.jsonl")
         if self._head()[:1] not in (b"", b"["):
             raise ValueError("it is not a file of results")
-        append_lines(self.path, b"")  # makes it
-        self._read_on()
+        append_lines(self.path, b"")  # creates it
+        self._read_new_lines()
 
     def get(self, key: Key) -> Any:
-        """The result, or None."""
+        """Return the result, or None."""
         with self._guarded():
             if key not in self._places:
-                self._read_on()
+                self._read_new_lines()
             if key in self._places:
                 start, size = self._places[key]
                 with open(self.path, "rb") as file:
@@ -118,13 +118,13 @@ class Store:
         return None
 
     def put(self, key: Key, result: Any) -> None:
-        """Append a result, which is JSON data; it replaces an older one."""
+        """Append a result, which is JSON data; it replaces an earlier one with the same key."""
         with self._guarded():
             append_lines(self.path, json.dumps([key, result]).encode() + b"\n")
-            self._read_on()
+            self._read_new_lines()
 
     def items(self) -> Iterator[tuple[Key, Any]]:
-        """All results with their keys."""
+        """Yield all results with their keys."""
         return ((key, self.get(key)) for key in list(self._places))
 
     def _head(self) -> bytes:
@@ -133,12 +133,12 @@ class Store:
         with open(self.path, "rb") as file:
             return file.read(len(_SQLITE))
 
-    def _read_on(self) -> None:
-        """Find the whole lines that were appended since the last time."""
+    def _read_new_lines(self) -> None:
+        """Index the whole lines that were appended since the last call."""
         if self.path.stat().st_size <= self._end:
             return
         for start, line in whole_lines(self.path, self._end):
-            with suppress(ValueError, TypeError):  # the line of a killed process
+            with suppress(ValueError, TypeError):  # a line of a killed process
                 key, _ = json.loads(line)
                 self._places[key] = start, len(line)
             self._end = start + len(line)
@@ -155,23 +155,23 @@ class Store:
 
 
 class Found(NamedTuple):
-    """The text of a call."""
+    """The text that a call to `Cache.get` returned."""
 
     text: str
-    """Empty where `make` gave None."""
+    """The text; empty if `make` returned None."""
     cached: bool
     waited_s: float
-    """Seconds of waiting for an equal call."""
+    """Seconds spent waiting for an equal call."""
 
 
 class Cache:
-    """Texts by key, in memory the most recently used, or in a file.
+    """Texts by key, in a file, or the most recently used ones in memory.
 
     Args:
-        path: of a `Store` on a disk of this machine; None: memory only.
+        path: the path of a `Store` on a local disk; None: memory only.
         key: the configuration key that holds the path, for errors.
-        kind: of the texts, for errors, for example `verdicts`.
-        max_bytes: in memory.
+        kind: the kind of the texts, for errors, for example `verdicts`.
+        max_bytes: maximum size in memory.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -188,33 +188,33 @@ class Cache:
             self._store = None if path is None else Store(path)
         except (OSError, ValueError) as error:
             problem = f"{path} cannot be used as a cache of {kind}: {error}"
-            remedy = "Name another, on a disk of this machine, or delete the file if it is a broken cache"
+            remedy = "Name another file on a local disk, or delete the file if it is a broken cache"
             raise ConfigError(key, problem, remedy) from error
 
     async def get(self, key: str, make: Callable[[], Awaitable[str | None]], patience_s: float | None = None) -> Found:
-        """The text that is kept for a key; if there is none, `make` makes it.
+        """Return the stored text of a key; if there is none, call `make` for it.
 
         Args:
-            key: the same for equal calls.
-            make: the text; None: it is not kept.
-            patience_s: seconds to wait for equal calls that run; a call that has waited so long runs as well.
+            key: the key, the same for equal calls.
+            make: makes the text; None is not stored.
+            patience_s: maximum seconds to wait for equal calls in progress; after that, this call runs as well.
 
         Raises:
             UnscoredError: `make` failed, here or in an equal call that this one waited for. After any other failure
                 of that call, this one runs.
         """
         flights, loop, waited = self._flights.get(), asyncio.get_running_loop(), 0.0
-        while (kept := self._recall(key)) is None and (flight := flights.get(key)) is not None:
+        while (stored := self._recall(key)) is None and (flight := flights.get(key)) is not None:
             started = loop.time()
-            left = None if patience_s is None else patience_s - waited
-            await asyncio.wait((flight,), timeout=left)
+            remaining = None if patience_s is None else patience_s - waited
+            await asyncio.wait((flight,), timeout=remaining)
             waited += loop.time() - started
             if not flight.done():
                 return Found(await make() or "", False, waited)
             if not flight.cancelled() and (failure := flight.exception()) is not None:
                 raise UnscoredError(str(failure))
-        if kept is not None:
-            return Found(kept, True, waited)
+        if stored is not None:
+            return Found(stored, True, waited)
         flight = flights[key] = loop.create_future()
         try:
             text = await make()
@@ -243,7 +243,7 @@ class Cache:
             self._store.put(key, text)
             return
         with self._lock:
-            if key in self._texts:  # of another event loop
+            if key in self._texts:  # another event loop added it
                 return
             self._texts[key] = text
             self._bytes += len(text) + ENTRY_BYTES
@@ -253,20 +253,20 @@ class Cache:
 
 
 class Pieces(dict[Key, Any]):
-    """Results by number, each JSON data.
+    """Results of pieces by number; each result is JSON data.
 
     Args:
-        store: keeps them; None: they are in memory alone.
+        store: the file that keeps them; None: they are only in memory.
     """
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__([] if store is None else store.items())
         self.store = store
         self.on_add: Callable[[], None] = lambda: None
-        """Is called for each result that is added."""
+        """Callback for each added result."""
 
     def add(self, number: int, result: Any) -> None:
-        """Keep the result of a piece."""
+        """Store the result of a piece."""
         self[number] = result
         if self.store is not None:
             self.store.put(number, result)
@@ -275,29 +275,29 @@ class Pieces(dict[Key, Any]):
 
 @contextmanager
 def pieces(what: str, total: int | None, work: Any) -> Iterator[Pieces]:
-    """The pieces of some work, with its progress; their file is removed when all is done.
+    """Open the stored pieces of some work, and show its progress; the file is removed when all work is done.
 
     Args:
-        what: the pieces are, for example `groups`.
-        total: how many there are; None where nobody knows.
-        work: what makes it this work and no other: JSON data and paths; files count by their content.
+        what: the kind of pieces, for example `groups`.
+        total: number of pieces; None if unknown.
+        work: JSON data and paths that identify the work; files are identified by their content.
 
     Raises:
-        KeyboardInterrupt: saying how many pieces are kept.
+        KeyboardInterrupt: interrupted; the message says how many pieces are stored.
     """
     digest = hashlib.sha256(json.dumps([what, total, by_content(work)], default=str).encode()).hexdigest()
     try:
-        found = Pieces(Store(UNFINISHED / f"{what}-{digest[:16]}.jsonl"))
-    except (OSError, ValueError):  # nothing can be written there
-        found = Pieces()
-    with progress(what, total, len(found)) as advance:
-        found.on_add = advance
+        stored = Pieces(Store(UNFINISHED / f"{what}-{digest[:16]}.jsonl"))
+    except (OSError, ValueError):  # the folder is not writable
+        stored = Pieces()
+    with progress(what, total, len(stored)) as advance:
+        stored.on_add = advance
         try:
-            yield found
+            yield stored
         except KeyboardInterrupt:
-            if found.store is None or found.store.failed:
+            if stored.store is None or stored.store.failed:
                 raise
-            of = "" if total is None else f" of {total:,}"
-            raise KeyboardInterrupt(f"{len(found):,}{of} {what} are kept in {found.store.path}") from None
-    if found.store is not None:
-        found.store.path.unlink(missing_ok=True)
+            share = "" if total is None else f" of {total:,}"
+            raise KeyboardInterrupt(f"{len(stored):,}{share} {what} are kept in {stored.store.path}") from None
+    if stored.store is not None:
+        stored.store.path.unlink(missing_ok=True)

@@ -75,11 +75,11 @@ def test_one_run_is_its_first_against_its_last_validation(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("places", "problem"),
     [
-        (["before"], "no two scored samples"),
-        (["before", "after", "before"], "3 are named"),
+        (["before"], "share no row with a scored sample"),
+        (["before", "after", "before"], "3 places were given"),
         (["before@3", "after"], "there is no step 3. It has no steps"),
         (["before", "elsewhere"], "elsewhere: the folder has no trajectories"),
-        (["before", "other"], "no two scored samples"),
+        (["before", "other"], "share no row with a scored sample"),
     ],
 )
 def test_what_cannot_be_compared_is_named(places: list[str], problem: str, evaluations: list[str]) -> None:

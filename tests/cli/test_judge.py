@@ -68,8 +68,8 @@ def test_a_judge_that_does_not_answer_is_an_error_with_its_seconds(stored: Path,
 
 def test_what_is_not_there_is_named(stored: Path, tmp_path: Path) -> None:
     judged = config(tmp_path, "http://127.0.0.1:1")
-    with pytest.raises(ConfigError, match=r"--trajectory: there is none with the id '0_9'. Did you mean"):
+    with pytest.raises(ConfigError, match=r"--trajectory: no trajectory has the id '0_9'. Did you mean"):
         raise run(stored, "--config", judged, "--trajectory", "0_9").exception  # type: ignore[misc]
     Path(judged).write_text("agent_rl: {reward: {correctness: {scorer: math}}}")
-    with pytest.raises(ConfigError, match="asks no model and no service"):
+    with pytest.raises(ConfigError, match="asks neither a model nor a service"):
         raise run(stored, "--config", judged).exception  # type: ignore[misc]

@@ -220,11 +220,11 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: p
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
     with pytest.raises(NotADirectoryError) as caught:
         inside("train", GSM8K, *place)
-    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Name a")
+    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Give a")
 
 
 @pytest.mark.parametrize(
-    ("file", "place"), [(None, "on a disk to which this command writes"), ("out/x.json", "for out/x.json")]
+    ("file", "place"), [(None, "on a disk that this command writes to"), ("out/x.json", "for out/x.json")]
 )
 def test_a_full_disk_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str | None, place: str
@@ -236,7 +236,7 @@ def test_a_full_disk_is_one_line(
     monkeypatch.setattr(sys, "path", [*sys.path])  # to which the entry point adds
     with pytest.raises(SystemExit, match="1"):
         main.main()
-    said = f"error: no space is left {place} (No space left on device). Make room, and repeat the command\n"
+    said = f"error: no space is left {place} (No space left on device). Free some space, and repeat the command\n"
     assert capsys.readouterr().err == said
 
 

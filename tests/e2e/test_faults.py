@@ -214,7 +214,7 @@ def test_the_same_bug_of_a_tool_stops_the_run_at_the_eighth_time_whenever_that_i
     )
     with pytest.raises(TrainerError, match=r"tool 'raises' failed at .*faulty_tools\.py:17: Zero") as caught:
         run_alone(command, rows / "out", timeout_s=400)
-    assert "This has happened 8 times" in str(caught.value)
+    assert "This bug occurred 8 times" in str(caught.value)
     steps = [each for each in read_metrics(rows / "out") if each["step"]]
     assert [each["agent/unscored"] for each in steps] == [2.0, 2.0, 2.0]
 

@@ -228,7 +228,7 @@ def test_fatal_error_ends_the_evaluation(tmp_path, data, broken_tool):
 
 def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path, data, broken_tool):
     tools, said = broken_tool("return str(arguments['no such key'])"), rf"{tmp_path}/buggy\.py:7: KeyError"
-    with pytest.raises(FatalError, match=rf"{said}: 'no such key'\. This has happened 8 times"):
+    with pytest.raises(FatalError, match=rf"{said}: 'no such key'\. This bug occurred 8 times"):
         evaluate(tmp_path / "out", settings(data, tools, "concurrency=1"))
     kept = list(trace.read(tmp_path / "out/trajectories.jsonl"))
     assert sum("buggy.py:7" in str(trajectory.error) for trajectory in kept) == 8

@@ -71,7 +71,7 @@ REFUSED: list[tuple[str, list[str]]] = [
     ("env.env_name=alfworld", ["env.env_name", "tools with state"]),
     ("--config-path=my/folder --config-name=x", ["--config-path", "agent-rl train FOLDER", "my/folder"]),
     ("algorithm.kl_coef=0.01", ["actor_rollout_ref.actor.kl_loss_coef=0.01", "algorithm.kl_ctrl.kl_coef=0.01"]),
-    ("run_name=a trainer.experiment_name=b", ["run_name", "trainer.experiment_name", "Leave one of them out"]),
+    ("run_name=a trainer.experiment_name=b", ["run_name", "trainer.experiment_name", "Remove one of them"]),
 ]
 """Command lines of the old shapes, and what their refusal says."""
 
@@ -181,7 +181,7 @@ def test_every_key_that_verl_itself_calls_old_is_in_the_table() -> None:
     assert isinstance(defaults, dict)
     old = {name: defaults[name] for name in ("custom_reward_function", "reward_model", "sandbox_fusion")}
     for key, _ in leaves(old):
-        row = next(row for row in rows() if row.found(key, "1") is not None)
+        row = next(row for row in rows() if row.match(key, "1") is not None)
         if row.kind == "moved":
             assert row.reset is None, f"{key}: verl's fully asynchronous entry reads it, so it must stay, as null"
             assert argument_keys(change_arguments([f"{key}=1"])[0]) == {row.renamed(key, "")}

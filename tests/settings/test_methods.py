@@ -47,7 +47,7 @@ def test_method_that_nothing_calls_is_refused_with_its_line_and_the_nearest_name
     assert problem is not None
     owner, method = name.split()  # not as code would name it
     line = inspect.getsourcelines(getattr(cls, method))[1]
-    assert problem[0] == f"{owner}.{method} ({__file__}:{line}) is a method that nothing calls"
+    assert problem[0] == f"{owner}.{method} ({__file__}:{line}) is a method that agent_rl never calls"
     assert f"'{meant}'" in problem[1]
 
 

@@ -110,7 +110,7 @@ def test_the_eighth_of_one_bug_stops_the_run_and_others_do_not():
         bugs.add(f"bug {number}", "another")
     for _ in range(MAX_REPEATS - 1):
         bugs.add("bug", "tool x failed")
-    with pytest.raises(FatalError, match=r"^tool x failed\. This has happened 8 times"):
+    with pytest.raises(FatalError, match=r"^tool x failed\. This bug occurred 8 times"):
         bugs.add("bug", "tool x failed")
 
 

@@ -36,7 +36,7 @@ def test_what_workers_report_is_counted_once_over_all_steps() -> None:
     first = dict(list(tags.items())[:4])
     for failed in ({}, first, first, {**first, "other": {"error": "the judge is away", "fatal": False, "bug": ""}}):
         failures.see(failed)
-    with pytest.raises(FatalError, match=r"tool x failed\. This has happened 8 times"):
+    with pytest.raises(FatalError, match=r"tool x failed\. This bug occurred 8 times"):
         failures.see(dict(list(tags.items())[4:]))
     with pytest.raises(FatalError, match=r"^wrong key$"):
         failures.see({"key": {"error": "wrong key", "fatal": True}})

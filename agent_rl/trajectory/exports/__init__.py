@@ -1,1 +1,1 @@
-"""A trace in the forms that other programs read (ATIF, flat records, data for fine-tuning, spans); a trained policy."""
+"""Exports traces for other programs (ATIF, flat records, fine-tuning data, spans), and imports GGUF models."""

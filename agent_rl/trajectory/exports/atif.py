@@ -1,7 +1,7 @@
 """The Agent Trajectory Interchange Format, ATIF-v1.7 (Harbor's RFC 0001), both ways.
 
-A step of the agent is one turn: what was sampled as `message` (its thought as `reasoning_content`), the calls, and the
-results. The whole trajectory is in `extra`, so that one which went out comes back the same. Images stay where they are.
+A step of the agent is one turn: the sampled text as `message` (its thought as `reasoning_content`), the calls, and the
+results. `extra` has the whole trajectory, so that exporting and importing it is lossless. Images stay where they are.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["VERSION", "from_atif", "to_atif"]
 
 VERSION = "ATIF-v1.7"
 _KEY = "agent_rl"
-"""Of what is ours within `extra`."""
+"""Key of agent_rl's data in `extra`."""
 _SOURCES = {"system": "system", "user": "user", "assistant": "agent", "tool": "user"}
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
 def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
-    """One document.
+    """Convert a trajectory to an ATIF document.
 
     Args:
-        trajectory: one of a trace; its tokens are left out.
+        trajectory: a trajectory of a trace; its tokens are left out.
         model: name of the policy.
     """
     data = trajectory.to_dict()
@@ -58,7 +58,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document of any version as JSON data of a `Trajectory`; what it lacks is absent, unless we wrote it."""
+    """Convert a document of any version to JSON data of a `Trajectory`; only agent_rl's own documents have all keys."""
     extra = document.get("extra") or {}
     if "turns" in (extra.get(_KEY) or {}):
         own: dict[str, Any] = extra[_KEY]
@@ -66,13 +66,13 @@ def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
     prompt: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
     for step in document["steps"]:
-        said = step.get("message")
+        message = step.get("message")
         if step.get("source") == "agent":
             turns.append(_turn(step))
         elif turns:
-            turns[-1]["observation"] = "\n".join(filter(None, [turns[-1].get("observation"), _text(said)]))
+            turns[-1]["observation"] = "\n".join(filter(None, [turns[-1].get("observation"), _text(message)]))
         else:
-            prompt.append({"role": _ROLES.get(str(step.get("source")), "user"), "content": _text(said)})
+            prompt.append({"role": _ROLES.get(str(step.get("source")), "user"), "content": _text(message)})
     metrics = document.get("final_metrics") or {}
     reward = extra.get("reward", (metrics.get("extra") or {}).get("reward", metrics.get("reward")))
     return {
@@ -87,7 +87,7 @@ def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(turn: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The step of a turn; ids of calls are made unique within it where they are not."""
+    """Convert a turn to a step; ids of calls are replaced if they are not unique within it."""
     text, step = turn["text"], dict[str, Any]()
     if text.startswith(_OPEN) and _CLOSE in text:
         step["reasoning_content"], _, text = text.removeprefix(_OPEN).partition(_CLOSE)

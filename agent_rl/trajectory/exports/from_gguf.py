@@ -1,8 +1,8 @@
-"""`model_from_gguf`: one file of llama.cpp as a model's folder that trainer and engine load.
+"""`model_from_gguf` converts a file of llama.cpp to a model's folder that trainer and engine load.
 
-transformers reads the weights, which become float32: the values that the file has, quantised or not. Of the tokenizer
-it takes vocabulary and merges. Which tokens begin, end and pad a text is set here from the file, because transformers
-takes others: of SmolLM2 it would be the token that begins a message for the one that ends it.
+transformers reads the weights, quantised or not, as float32, and the tokenizer's vocabulary and merges. This module
+takes the tokens that begin, end and pad a text from the file, because transformers chooses others: for SmolLM2, it
+takes the token that begins a message for the one that ends it.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     """Write the folder of a model.
 
     Args:
-        file: of llama.cpp, with tokenizer and chat template.
-        out: the folder, which is made.
+        file: a file of llama.cpp with tokenizer and chat template.
+        out: the folder to create.
 
     Returns:
-        What the file says: `architecture`, `name`, `license` (empty: it says none), `types` (of its matrices, with
+        Facts of the file: `architecture`, `name`, `license` (empty if unknown), `types` (of its matrices, with
         their numbers), `parameters`.
 
     Raises:
-        ConfigError: the package `gguf` is missing, the folder is not empty, or the file is none, has no chat template,
-            or has an architecture that transformers does not read.
+        ConfigError: the package `gguf` is missing, the folder is not empty, or the file is not GGUF, has no chat
+            template, or has an architecture that transformers does not read.
     """
     if out.exists() and any(out.iterdir()):
-        raise ConfigError("OUT", f"{out} is not empty", "Name another folder")
-    fields, said = _read(file)
+        raise ConfigError("OUT", f"{out} is not empty", "Give another folder")
+    fields, facts = _read(file)
     if TEMPLATE not in fields:
-        raise ConfigError("FILE", f"{file} has no chat template", "Use the file of a model that was made for chats")
+        raise ConfigError("FILE", f"{file} has no chat template", "Use the file of a chat model")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         model: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
     except ValueError as error:
-        problem = f"transformers does not read {said['architecture']}: {error}"
+        problem = f"transformers does not read {facts['architecture']}: {error}"
         raise ConfigError("FILE", problem, "Use the model's folder as its owners publish it") from error
     numbers = {ours: fields.get(f"tokenizer.ggml.{name}_token_id") for name, ours in SPECIAL.items()}
     special = {
@@ -65,31 +65,31 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    said["parameters"] = model.num_parameters()
-    (out / "gguf.json").write_text(json.dumps({"file": file.name, **said}, indent=2) + "\n", encoding="utf-8")
-    return said
+    facts["parameters"] = model.num_parameters()
+    (out / "gguf.json").write_text(json.dumps({"file": file.name, **facts}, indent=2) + "\n", encoding="utf-8")
+    return facts
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The file's fields that matter here, and what is said of it."""
+    """Read the file's relevant fields, and the facts about it."""
     try:
         import gguf
     except ImportError as error:
         raise ConfigError("FILE", "the package gguf is not installed", "pip install gguf") from error
     if not file.is_file():
-        raise ConfigError("FILE", f"there is no {file}", "Name a file")
+        raise ConfigError("FILE", f"there is no file {file}", "Give an existing file")
     with open(file, "rb") as opened:
         if opened.read(len(MAGIC)) != MAGIC:
-            raise ConfigError("FILE", f"{file} is no GGUF file", "Name one that llama.cpp reads")
+            raise ConfigError("FILE", f"{file} is not a GGUF file", "Give a file that llama.cpp reads")
     reader = gguf.GGUFReader(file)
-    wanted = (
+    names = (
         "general.architecture",
         "general.name",
         LICENSE,
         TEMPLATE,
-        *(f"tokenizer.ggml.{each}_token_id" for each in SPECIAL),
+        *(f"tokenizer.ggml.{name}_token_id" for name in SPECIAL),
     )
-    fields = {name: reader.fields[name].contents() for name in wanted if name in reader.fields}
+    fields = {name: reader.fields[name].contents() for name in names if name in reader.fields}
     types: dict[str, int] = {}
     for tensor in reader.tensors:
         if len(tensor.shape) > 1:

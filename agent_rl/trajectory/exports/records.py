@@ -1,4 +1,4 @@
-"""One flat record for each trajectory: what a table (pandas, DuckDB, a spreadsheet) needs of it."""
+"""Converts each trajectory to one flat record, for tables (pandas, DuckDB, a spreadsheet)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from agent_rl.trajectory.trace.tables import split_of
 __all__ = ["flat_record", "write_csv", "write_jsonl"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet compute a cell instead of showing it."""
+"""First characters that make a spreadsheet compute a cell instead of showing it."""
 
 
 def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict[str, Any]:
-    """Numbers and texts by name; components of the reward as `reward.<name>`; images as names in `<trace>.images/`.
+    """Return numbers and texts by name; reward components as `reward.<name>`, images as names in `<trace>.images/`.
 
     Args:
-        trajectory: one of a trace.
-        rows: where it was trained on.
+        trajectory: a trajectory of a trace.
+        rows: its rows in training batches.
     """
     info, score, trained = trajectory.info, trajectory.score, list(rows)
-    advantages = [each.advantage for each in trained]
-    means = [fmean(each) if isinstance(each, list) else each for each in advantages]
-    asked = [message.content for message in trajectory.prompt if message.role == "user"]
+    advantages = [row.advantage for row in trained]
+    means = [fmean(value) if isinstance(value, list) else value for value in advantages]
+    questions = [message.content for message in trajectory.prompt if message.role == "user"]
     return {
         "id": trajectory.id,
         "group": trajectory.id.rpartition("_")[0],
@@ -56,7 +56,7 @@ def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict
         "tool_seconds": trajectory.tool_seconds,
         "ended": trajectory.ended or None,
         "images": " ".join(image_names(trajectory)) or None,
-        "question": asked[-1] if asked else None,
+        "question": questions[-1] if questions else None,
         "response": "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation) if text),
         "answer": trajectory.answer,
         "ground_truth": None if trajectory.ground_truth is None else _as_text(trajectory.ground_truth),
@@ -64,15 +64,15 @@ def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict
 
 
 def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:
-    """Write the records as lines of JSON; returns their number."""
+    """Write the records as lines of JSON; return their number."""
     with open(path, "w", encoding="utf-8") as file:
         return sum(bool(file.write(json.dumps(record) + "\n")) for record in records)
 
 
 def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
-    """Write the records as CSV, with the columns of all of them; returns their number.
+    """Write the records as CSV, with the columns of all records; return their number.
 
-    A text that a spreadsheet would compute gets an apostrophe before it.
+    A text that a spreadsheet would compute is prefixed with an apostrophe.
     """
     rows = list(records)
     columns = list(dict.fromkeys(name for record in rows for name in record))

@@ -1,9 +1,9 @@
-"""Trajectories as OpenTelemetry spans, by the semantic conventions for generative AI (as of September 2026).
+"""Converts trajectories to OpenTelemetry spans, by the semantic conventions for generative AI (as of September 2026).
 
-One trace for each trajectory: `invoke_agent` around a `chat` for every turn and an `execute_tool` for every call, and
-the reward and each component as an event `gen_ai.evaluation.result`. The trace has when an episode ended and how long
-each part took, so spans are laid end to end. Ids follow from the run and the trajectory: what is exported twice is the
-same.
+A trajectory is one trace: `invoke_agent` around a `chat` for every turn and an `execute_tool` for every call, with
+the reward and each component as an event `gen_ai.evaluation.result`. A trajectory has only the episode's end and
+how long each part took, so spans are laid end to end. Ids are computed from the run and the trajectory, so exporting
+twice gives the same spans.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["Sender", "spans_of"]
 
 BATCH = 512
-"""Spans in one request."""
+"""Number of spans per request."""
 
 
 def spans_of(trajectory: Trajectory, run: str, model: str | None = None) -> list[ReadableSpan]:
-    """The spans of one trajectory, that of the agent first.
+    """Return the spans of one trajectory, the agent's first.
 
     Args:
-        trajectory: one of a trace.
-        run: its name: of the service, and part of the ids.
+        trajectory: a trajectory of a trace.
+        run: the run's name, which becomes the service's and part of the ids.
         model: name of the policy.
     """
     return list(_Maker(trajectory, run, model).spans())
@@ -42,8 +42,8 @@ class Sender:
     """Sends spans to a collector by OTLP over HTTP, in batches.
 
     Args:
-        endpoint: `http://host:4318`, to which `/v1/traces` is added where there is no path; None: from the environment
-            (`OTEL_EXPORTER_OTLP_ENDPOINT`). Headers are those of `OTEL_EXPORTER_OTLP_HEADERS`.
+        endpoint: `http://host:4318`, with `/v1/traces` added if it has no path; None: from the environment
+            (`OTEL_EXPORTER_OTLP_ENDPOINT`). `OTEL_EXPORTER_OTLP_HEADERS` sets the headers.
 
     Raises:
         ConfigError: the packages are not installed.
@@ -61,10 +61,10 @@ class Sender:
         self._sent = 0
 
     def send(self, spans: Sequence[ReadableSpan] = (), at_least: int = BATCH) -> None:
-        """Add spans, and send all that wait once there are enough of them.
+        """Add spans, and send all waiting spans once there are enough.
 
         Raises:
-            ConfigError: the collector does not answer, or refuses them.
+            ConfigError: the collector does not answer, or rejects the spans.
         """
         from opentelemetry.sdk.trace.export import SpanExportResult
 
@@ -72,8 +72,8 @@ class Sender:
         if not self._waiting or len(self._waiting) < at_least:
             return
         if self._exporter.export(self._waiting) is not SpanExportResult.SUCCESS:
-            problem = f"the collector did not take {len(self._waiting)} spans ({self._sent} were taken)"
-            remedy = "Look at the address, and at OTEL_EXPORTER_OTLP_HEADERS; what is sent again is the same span"
+            problem = f"the collector did not accept {len(self._waiting)} spans ({self._sent} were accepted)"
+            remedy = "Check the address and OTEL_EXPORTER_OTLP_HEADERS; sending again creates no duplicates"
             raise ConfigError("--endpoint", problem, remedy)
         self._sent += len(self._waiting)
         self._waiting = []
@@ -132,17 +132,17 @@ class _Maker:
         ]
         before = self._trajectory.turns[number - 1] if number else None
         if before is None:
-            asked = self._prompt()
+            messages = self._prompt()
         elif before.results:
             answers = [
                 {"type": "tool_call_response", "id": result.call_id, "response": result.text}
                 for result in before.results
             ]
-            asked = json.dumps([{"role": "tool", "parts": answers}])
+            messages = json.dumps([{"role": "tool", "parts": answers}])
         else:
-            asked = json.dumps([{"role": "user", "parts": [_text(before.observation or "")]}])
+            messages = json.dumps([{"role": "user", "parts": [_text(before.observation or "")]}])
         attributes = {
-            "gen_ai.input.messages": asked,
+            "gen_ai.input.messages": messages,
             "gen_ai.output.messages": _output([_text(turn.text), *calls], "tool_call" if turn.calls else "stop"),
             "gen_ai.usage.output_tokens": turn.tokens,
             "agent_rl.malformed": turn.malformed,
@@ -173,7 +173,7 @@ class _Maker:
         error: str | None = None,
         values: dict[str, float] | None = None,
     ) -> ReadableSpan:
-        """A span; one with a part is a child of the agent's. Values are evaluations at its end."""
+        """Make a span; a span with a part is a child of the agent's. Values become evaluations at its end."""
         from opentelemetry.sdk.trace import Event, ReadableSpan
         from opentelemetry.trace import SpanKind
         from opentelemetry.trace.status import Status, StatusCode
@@ -228,5 +228,5 @@ def _output(parts: list[dict[str, Any]], finish: str) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    """Text that protobuf takes: without lone surrogates."""
+    """Return text that protobuf accepts: without lone surrogates."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value

@@ -1,8 +1,8 @@
-"""The trace: every trajectory as a line of JSON, and beside it the tokens and the batches that were trained on.
+"""The trace: every trajectory as a line of JSON, and next to it the tokens and batches of training.
 
 `trace.jsonl` has the trajectories, `trace.tokens.jsonl` their token ids, masks and log-probs, `trace.batches.jsonl` the
 rows of every training batch in their order, with the advantages. Each of the three continues in `<name>.1.jsonl`,
-`<name>.2.jsonl`, ... when it has reached its size; every function here takes the path of the first and follows them.
+`<name>.2.jsonl`, ... at a given size; every function here takes the path of the first part and follows the others.
 `trace.images/` has the images.
 """
 

@@ -1,8 +1,8 @@
-"""The batches that were trained on, in `trace.batches.jsonl` beside a trace: their rows in order, with the advantages.
+"""The batches of training, in `trace.batches.jsonl` next to a trace: their rows in order, with the advantages.
 
-A line is `{"step": ..., "update": ..., "rows": ...}`, of which the rows are base64 of zlib of JSON: names of training
-sequences, and for each its advantage, or where the tokens of a sequence differ in it, their advantages packed as
-`agent_rl.trace.tokens` says.
+A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are base64 of zlib of JSON: the names of training
+sequences, and the advantage of each, or, if its tokens have different advantages, those packed as in
+`agent_rl.trajectory.trace.tokens`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Advantage = float | list[float]
 
 @dataclass(frozen=True, slots=True)
 class TrainedBatch:
-    """What one update was computed on."""
+    """The rows of one update."""
 
     step: int
     """The training step."""
     update: int
     """Number of the update within the step, from 0."""
     names: list[str]
-    """Of each row, `<id of the trajectory>_<number of its training sequence>`."""
+    """Name of each row: `<id of the trajectory>_<number of its training sequence>`."""
     advantages: list[Advantage]
-    """Of each row: one number for all of its sampled tokens, or one for each token of its response."""
+    """Advantage of each row: one number for all of its sampled tokens, or one per token of its response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class TrainedRow:
     step: int
     update: int
     row: int
-    """Where it stood in the batch."""
+    """Position in the batch."""
     sequence: int
-    """Which of the trajectory's training sequences."""
+    """Number of the training sequence within the trajectory."""
     advantage: Advantage
 
 
@@ -53,9 +53,9 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
     """Append one batch.
 
     Raises:
-        OSError: when the file cannot be written.
+        OSError: the file cannot be written.
     """
-    values = [each if isinstance(each, float) else pack(each) for each in batch.advantages]
+    values = [value if isinstance(value, float) else pack(value) for value in batch.advantages]
     rows = json.dumps({"names": batch.names, "advantages": values}, separators=(",", ":")).encode()
     packed = base64.b64encode(zlib.compress(rows, LEVEL)).decode()
     line = json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
@@ -63,9 +63,9 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 
 
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
-    """The batches of a trace in the order of training; none where none were kept. Torn lines are left out.
+    """Yield the stored batches of a trace in the order of training, except torn lines.
 
-    A run that resumes from a checkpoint repeats the steps after it: the last batch of a step is the one that counts.
+    A run that resumes from a checkpoint repeats the steps after it: of several batches of a step, the last counts.
     """
     for part in parts(beside(trace, "batches")):
         if not part.exists():
@@ -74,20 +74,20 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
             for line in file:
                 try:
                     record = json.loads(line)
-                except ValueError:  # of a killed run
+                except ValueError:  # torn by a killed run
                     continue
                 rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
-                advantages = [unpack(each) if isinstance(each, str) else each for each in rows["advantages"]]
+                advantages = [unpack(item) if isinstance(item, str) else item for item in rows["advantages"]]
                 yield TrainedBatch(record["step"], record["update"], rows["names"], advantages)
 
 
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
-    """Where some trajectories, or all, were trained on, by their ids; no entry for one that was not."""
-    found: dict[str, list[TrainedRow]] = {}
-    wanted = None if ids is None else set(ids)
+    """Return the training rows of some or all trajectories by id; a trajectory that was not trained on has no entry."""
+    trained: dict[str, list[TrainedRow]] = {}
+    selected = None if ids is None else set(ids)
     for batch in read_batches(trace):
         for row, (name, advantage) in enumerate(zip(batch.names, batch.advantages, strict=True)):
             id, _, sequence = name.rpartition("_")
-            if wanted is None or id in wanted:
-                found.setdefault(id, []).append(TrainedRow(batch.step, batch.update, row, int(sequence), advantage))
-    return found
+            if selected is None or id in selected:
+                trained.setdefault(id, []).append(TrainedRow(batch.step, batch.update, row, int(sequence), advantage))
+    return trained

@@ -1,8 +1,8 @@
 """Append-only JSONL of trajectories, to which many processes may write.
 
 Each trajectory is one line, written with a single write to a file that is open for appending, under an advisory lock.
-Where the file system has no locks, each node has one of its own, and appends of several nodes must be kept whole by the
-file system: Lustre does that, NFS that is mounted with `nolock` does not.
+On a file system without locks, each node has its own lock, and the file system must keep appends of several nodes
+intact: Lustre does, NFS mounted with `nolock` does not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_rl.work.parts import append_lines, parts
 __all__ = ["append", "read", "trace_of"]
 
 NAMES = ("trace.jsonl", "trajectories.jsonl")
-"""Of a run and of an evaluation, in its folder."""
+"""File names of the trace in the folder of a run and of an evaluation."""
 
 
 def append(
@@ -33,18 +33,18 @@ def append(
     part_bytes: int | None = None,
     image_bytes: int | None = None,
 ) -> None:
-    """Append one trajectory as one line; parent folders are made.
+    """Append one trajectory as one line; create parent folders.
 
-    The tokens of `info["tokens"]` go to the file beside it, images to the folder.
+    The tokens of `info["tokens"]` go to the file next to the trace, images to its folder.
 
     Args:
         path: the trace.
-        trajectory: is not changed.
-        part_bytes: size after which another part follows; None: there is one.
-        image_bytes: most bytes of all images; None: no limit.
+        trajectory: the trajectory, which is not changed.
+        part_bytes: size at which the next part starts; None: the trace has one part.
+        image_bytes: maximum size of all images; None: no limit.
 
     Raises:
-        OSError: when the file cannot be written.
+        OSError: the file cannot be written.
     """
     trajectory = store_images(path, trajectory, most_bytes=image_bytes)
     if tokens := trajectory.info.get("tokens"):
@@ -60,11 +60,11 @@ def read(
 
     Args:
         path: the trace.
-        torn: what happens at an incomplete line, as a killed run may leave one.
-        tokens: whether `info["tokens"]` is filled from the file beside it, as `TokenReader` gives them.
+        torn: what to do at an incomplete line, which a killed run may leave.
+        tokens: whether to fill `info["tokens"]` from the file next to the trace, with `TokenReader`.
 
     Raises:
-        ValueError: naming file and line, for a line that is not a trajectory.
+        ValueError: a line is not a trajectory; the error names file and line.
     """
     reader = TokenReader(path) if tokens else None
     for part in parts(path):
@@ -76,13 +76,13 @@ def read(
                     if torn == "skip" and not _is_json(line):
                         continue
                     raise ValueError(f"{part}, line {number}: {error}") from error
-                if reader is not None and (found := reader.read(trajectory.id)):
-                    trajectory.info["tokens"] = found
+                if reader is not None and (stored := reader.read(trajectory.id)):
+                    trajectory.info["tokens"] = stored
                 yield trajectory
 
 
 def trace_of(place: str | os.PathLike[str]) -> Path:
-    """The trace of a run's or an evaluation's folder, or the file itself.
+    """Return the trace in the folder of a run or an evaluation, or the file itself.
 
     Raises:
         ConfigError: the folder has no trace.

@@ -1,4 +1,4 @@
-"""The tokens of trajectories, in `trace.tokens.jsonl` beside a trace: ids, mask and log-probs of what was trained on.
+"""The tokens of trajectories, in `trace.tokens.jsonl` next to a trace: ids, masks and log-probs used in training.
 
 A line is `{"id": ..., "size": ..., "data": ...}`: a trajectory's id, the number of bytes that follow that number's
 comma, and base64 of zlib of a line of JSON and then numbers. The JSON has the messages, the tools, and of each sequence
@@ -30,22 +30,22 @@ _HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')
 
 
 class TokenSequence(TypedDict):
-    """One training sequence: a trajectory has several where its history could not be appended to."""
+    """One training sequence; a trajectory has several if its history could not be extended."""
 
     prompt_ids: list[int]
     response_ids: list[int]
     mask: list[int]
-    """Of each token of the response, 1 if the policy sampled it."""
+    """For each token of the response, 1 if the policy sampled it, else 0."""
     logprobs: list[float] | None
-    """Of each token of the response under the policy that sampled it, 0 elsewhere; None: they were not asked for."""
+    """Log-probs of the response's tokens under the policy that sampled them, 0 for others; None if not requested."""
     images: int
 
 
 class Tokens(TypedDict):
-    """The conversation of a trajectory as its chat template was given it, and what was trained on."""
+    """The conversation of a trajectory as its chat template received it, and its training sequences."""
 
     messages: list[Any]
-    """An image is the part `{"type": "image"}`; empty where there are videos or audios."""
+    """Messages, in which an image is the part `{"type": "image"}`; empty if there are videos or audios."""
     tools: list[Any]
     sequences: list[TokenSequence]
 
@@ -54,47 +54,47 @@ def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, par
     """Append the tokens of one trajectory of a trace.
 
     Raises:
-        OSError: when the file cannot be written.
+        OSError: the file cannot be written.
     """
     append_lines(beside(trace, "tokens"), token_line(id, tokens), part_bytes=part_bytes)
 
 
 def token_line(id: str, tokens: Tokens) -> bytes:
-    """The line of a trajectory's tokens."""
+    """Return the line of a trajectory's tokens."""
     lengths: list[Any] = []
     ids, masks, logprobs = list[int](), bytearray(), list[float]()
-    for each in tokens["sequences"]:
-        found = each["logprobs"]
-        lengths.append((len(each["prompt_ids"]), len(each["response_ids"]), found is not None, each["images"]))
-        ids += each["prompt_ids"] + each["response_ids"]
-        masks += bytes(each["mask"])
-        logprobs += found or []
-    said = {"messages": tokens["messages"], "tools": tokens["tools"], "sequences": lengths}
-    head = json.dumps(said, separators=(",", ":")).encode()
+    for sequence in tokens["sequences"]:
+        prompt, response, values = sequence["prompt_ids"], sequence["response_ids"], sequence["logprobs"]
+        lengths.append((len(prompt), len(response), values is not None, sequence["images"]))
+        ids += prompt + response
+        masks += bytes(sequence["mask"])
+        logprobs += values or []
+    content = {"messages": tokens["messages"], "tools": tokens["tools"], "sequences": lengths}
+    head = json.dumps(content, separators=(",", ":")).encode()
     parts = (head, b"\n", _planes("i", ids), masks, _planes("f", logprobs))
     rest = f'"data":"{_text(b"".join(parts))}"}}\n'.encode()
     return f'{{"id":{json.dumps(id)},"size":{len(rest)},'.encode() + rest
 
 
 class TokenReader:
-    """Finds tokens by the id of their trajectory, also while a run writes them.
+    """Finds tokens by the id of their trajectory, even while a run writes them.
 
     Args:
-        trace: the trace; it need not have such a file beside it.
+        trace: the trace, with or without a file of tokens next to it.
     """
 
     def __init__(self, trace: str | os.PathLike[str]) -> None:
         self._first = beside(trace, "tokens")
         self._places: dict[str, tuple[Path, int]] = {}
-        """The part and where the line begins; of an episode that was run again, the last."""
+        """Part and offset of each line; the last one, if an episode ran again."""
         self._ends: dict[Path, int] = {}
-        """How far each part has been read."""
+        """Offset up to which each part has been read."""
 
     def read(self, id: str) -> Tokens | None:
-        """The tokens of a trajectory; None: they were not kept.
+        """Return the tokens of a trajectory, or None if they were not stored.
 
         Raises:
-            ValueError: naming the file, for a line that is no such record.
+            ValueError: the line is not a token record; the error names the file.
         """
         if id not in self._places:
             self._refresh()
@@ -110,7 +110,7 @@ class TokenReader:
             raise ValueError(f"{path}: the tokens of {id!r} cannot be read ({error})") from error
 
     def _refresh(self) -> None:
-        """Note where the lines begin that were written since; a torn one is not as long as it says."""
+        """Index the lines written since the last call, except torn ones, which are shorter than their `size`."""
         for path in filter(Path.exists, parts(self._first)):
             for start, line in whole_lines(path, self._ends.get(path, 0)):
                 head = _HEAD.match(line)
@@ -120,25 +120,25 @@ class TokenReader:
 
 
 def pack(values: Sequence[float]) -> str:
-    """32-bit floats as text; see the module."""
+    """Pack 32-bit floats into text, as described in the module."""
     return _text(_planes("f", values))
 
 
 def unpack(text: str) -> list[float]:
-    """The numbers that `pack` was given.
+    """Unpack the numbers in a text of `pack`.
 
     Raises:
-        ValueError: for another text.
+        ValueError: the text is not from `pack`.
     """
     return _numbers("f", _bytes(text))
 
 
 def _tokens(record: Any) -> Tokens:
     head, _, data = _bytes(record["data"]).partition(b"\n")
-    said = json.loads(head)
-    prompts = [each[0] for each in said["sequences"]]
-    responses = [each[1] for each in said["sequences"]]
-    logged = [each[1] if each[2] else 0 for each in said["sequences"]]
+    content = json.loads(head)
+    prompts = [row[0] for row in content["sequences"]]
+    responses = [row[1] for row in content["sequences"]]
+    logged = [row[1] if row[2] else 0 for row in content["sequences"]]
     count = sum(prompts) + sum(responses)
     masked = 4 * count + sum(responses)
     if len(data) != masked + 4 * sum(logged):
@@ -154,9 +154,9 @@ def _tokens(record: Any) -> Tokens:
             logprobs=list(islice(logprobs, response)) if has_logprobs else None,
             images=images,
         )
-        for prompt, response, has_logprobs, images in said["sequences"]
+        for prompt, response, has_logprobs, images in content["sequences"]
     ]
-    return Tokens(messages=said["messages"], tools=said["tools"], sequences=sequences)
+    return Tokens(messages=content["messages"], tools=content["tools"], sequences=sequences)
 
 
 def _planes(kind: Literal["i", "f"], numbers: Sequence[float]) -> bytes:
@@ -174,7 +174,7 @@ def _numbers(kind: Literal["i", "f"], planes: bytes) -> list[Any]:
 
 
 def _text(data: bytes) -> str:
-    packer = zlib.compressobj(LEVEL, memLevel=5)  # the default's memory takes as long to clear as a record to pack
+    packer = zlib.compressobj(LEVEL, memLevel=5)  # clearing the default's memory takes as long as packing a record
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

@@ -1,8 +1,8 @@
-"""`TraceWriter`: writes a run's trace, and never stops or delays the run.
+"""`TraceWriter` writes a run's trace without ever stopping or delaying the run.
 
-A thread writes one record after the other, and a trajectory continues when its own is written: a killed process loses
-at most the one that it is writing. What fails (a full disk) or does not end (a network file system that hangs) is
-reported once, and the records are lost that come until writing works again.
+A thread writes the records one by one, and an episode waits for its own record: a killed process loses at most the
+record that it is writing. If a write fails (a full disk) or hangs (a network file system), this is reported once, and
+records are lost until writing works again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["TraceWriter"]
 
 
 class TraceWriter:
-    """Writes to one trace, its tokens and batches; safe with many processes.
+    """Writes one trace with its tokens and batches; many processes may write at once.
 
     Args:
         path: the trace.
-        part_bytes: size after which a file is followed by another part; None: never.
-        image_bytes: most bytes of all images; None: no limit.
-        patience_s: seconds that a caller waits for one record; then what follows is lost until that record is written.
+        part_bytes: size at which a file continues in another part; None: never.
+        image_bytes: maximum size of all images; None: no limit.
+        patience_s: maximum seconds to wait for a record; after that, records are lost until it is written.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TraceWriter:
     ) -> None:
         self.path = Path(path)
         self.lost = 0
-        """Records that were not written."""
+        """Number of records that were not written."""
         self._part_bytes, self._image_bytes = part_bytes, image_bytes
         self._patience_s = patience_s
         self._work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]] | None = None
@@ -55,7 +55,7 @@ class TraceWriter:
     @classmethod
     @cache
     def shared(cls, path: str, part_bytes: int, image_bytes: int) -> TraceWriter:
-        """This process's writer of a trace."""
+        """Return this process's writer of a trace."""
         return cls(path, part_bytes, image_bytes)
 
     async def trajectory(self, trajectory: Trajectory) -> None:
@@ -64,7 +64,7 @@ class TraceWriter:
         await self._written(lambda: append(self.path, trajectory, **sizes))
 
     async def images(self, trajectory: Trajectory) -> Trajectory:
-        """The trajectory with names instead of its images, which are written; unchanged where that fails."""
+        """Write the images and return the trajectory with their names instead; unchanged if that fails."""
         stored: list[Trajectory] = []
         if has_images(trajectory):
             store = partial(store_images, self.path, trajectory, most_bytes=self._image_bytes)
@@ -72,12 +72,12 @@ class TraceWriter:
         return stored[0] if stored else trajectory
 
     def tokens(self, id: str, tokens: Tokens) -> None:
-        """Write the tokens of a trajectory, without waiting: what is written next, of the same process, comes later."""
+        """Write the tokens of a trajectory without waiting; later records of this process follow them."""
         if future := self._start(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes)):
             future.add_done_callback(self._judge)
 
     def batch(self, make: Callable[[], TrainedBatch]) -> None:
-        """Write the batch that `make` gives."""
+        """Write the batch that `make` returns."""
         if future := self._start(lambda: append_batch(self.path, make(), part_bytes=self._part_bytes)):
             wait((future,), timeout=self._patience_s)
             self._judge(future)
@@ -88,7 +88,7 @@ class TraceWriter:
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
-        """Have it written in the thread; None: it is lost, because an earlier record is not written yet."""
+        """Queue a write for the thread; None: the record is lost, because an earlier one is still being written."""
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None
@@ -105,11 +105,11 @@ class TraceWriter:
             try:
                 write()
                 future.set_result(None)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the run continues: `_judge` reports it
+            except Exception as error:  # noqa: BLE001 - the run continues after any failure: `_judge` reports it
                 future.set_result(error)
 
     def _judge(self, future: Future[Exception | None]) -> None:
-        """Report the first failure, and the end of failing."""
+        """Report the first failure, and when writing works again."""
         failure: Exception | str | None
         with self._judging:
             if future.done():
@@ -119,7 +119,7 @@ class TraceWriter:
                 failure, self._overdue = f"no answer for {self._patience_s:g} s", future
             if failure and not self._failing:
                 what = f"the trace {self.path} cannot be written ({failure})"
-                print(f"agent_rl: {what}: what comes now is missing in it, and training continues", flush=True)
+                print(f"agent_rl: {what}: new records are missing in it, and training continues", flush=True)
             elif self._failing and not failure:
                 print(f"agent_rl: the trace {self.path} is written again, {self.lost} records are missing", flush=True)
             self._failing = failure is not None

@@ -1,9 +1,9 @@
-"""`TraceIndex`: a database on disk that finds trajectories by what they are and say; the files keep the trajectories.
+"""`TraceIndex`: a database on disk for finding trajectories by properties and text; the files keep the trajectories.
 
-It is incremental: `refresh` reads what was appended since, and starts again with a file that is shorter or another one.
-Nothing is ever written to the files or locked in their folders.
-The database lies in the user's cache folder, one for each set of files, and can be deleted at any time. Where that
-folder can hold none, it lies in a temporary one.
+It is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter. It never
+writes to the files and takes no locks in their folders.
+Each set of files has a database in the user's cache folder, which can be deleted at any time. If that folder cannot
+hold it, the database is in a temporary folder.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ MEASURES = {
     "turns": "turns",
     "tokens": "tokens",
 }
-"""What a comparison is of, with its column."""
+"""Measures of a comparison, with their columns."""
 _BATCH = 2_000
 
 logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Where indexes are kept."""
+    """Return the folder for indexes."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent_rl" / "viewer"
 
 
 class TraceIndex:
-    """The index of some files; safe with one writing thread and others that read.
+    """The index of some files; safe with one writing thread and several reading threads.
 
     Args:
         sources: the files.
-        folder: of the database; None: `cache_folder()`.
+        folder: the folder of the database; None: `cache_folder()`.
 
     Raises:
-        OSError: not even a temporary one can be made.
+        OSError: not even a temporary database can be made.
     """
 
     def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
@@ -87,39 +87,39 @@ class TraceIndex:
             self._own.cleanup()
 
     def refresh(self, progress: Callable[[int], None] = lambda count: None) -> int:
-        """Read what has been written since; returns the number of new trajectories.
+        """Read the lines written since the last call; return the number of new trajectories.
 
         Args:
-            progress: gets the bytes that have been read, again and again.
+            progress: is called repeatedly with the number of bytes read.
         """
         files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
-        with self._alone:  # a second viewer of the same files has the same database
+        with self._alone:  # another viewer of the same files uses the same database
             return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
-        """Number of trajectories that match."""
+        """Return the number of trajectories that match."""
         where, values = (query or Query()).condition()
         return int(self._rows(f"SELECT count(*) AS number FROM trajectories t {where}", values)[0]["number"])
 
     def find(self, query: Query) -> list[dict[str, Any]]:
-        """A page of matching trajectories, as their columns."""
+        """Return a page of matching trajectories, as their columns."""
         where, values = query.condition()
         order = "DESC" if query.descending else "ASC"
         nulls = "" if query.sort == "id" else " NULLS LAST"
         order_by = f"ORDER BY {query.sort} {order}{nulls}, id {order}"
-        # first the numbers alone: a sort that carries whole rows takes ten times as long
+        # sort only the ids: sorting whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
         return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
-        """The trajectories before and after one in the page's order."""
+        """Return the trajectories before and after this one in the page's order."""
         found = [None, *(row["id"] for row in self.find(query)), None]
         at = found.index(number) if number in found else None
         return (None, None) if at is None else (found[at - 1], found[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
-        """The values of each facet, and the names of tools and components, with their numbers of trajectories."""
+        """Return the values of each facet and the names of tools and components, with their numbers of trajectories."""
         tables = {facet: (facet, "trajectories") for facet in FACETS}
         tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
         found = {}
@@ -130,35 +130,35 @@ class TraceIndex:
         return found
 
     def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """A trajectory's columns, and the trajectory as JSON data; None: there is no such number."""
+        """Return a trajectory's columns and the trajectory as JSON data, or None if the number is unknown."""
         if not 0 <= number < 2**62:
             return None
         rows = self._rows("SELECT * FROM trajectories WHERE id = ?", [number])
         return (rows[0], self.record(rows[0])) if rows else None
 
     def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """The trajectory with these columns, as JSON data."""
+        """Return the trajectory with these columns, as JSON data."""
         (found,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
         with open(found["path"], "rb") as file:
             file.seek(columns["offset"])
             return in_our_form(json.loads(file.read(columns["length"])))
 
     def path_of(self, columns: Mapping[str, Any]) -> Path:
-        """The file of a trajectory: the first part of it."""
+        """Return the first part of a trajectory's file."""
         return next(source.path for source in self.sources if source.name == columns["file"])
 
     def tokens(self, columns: Mapping[str, Any], id: str) -> trace.Tokens | None:
-        """The tokens of a trajectory; None: they were not kept.
+        """Return the tokens of a trajectory, or None if they were not stored.
 
         Raises:
-            ValueError: naming the file, for a line that is no such record.
+            ValueError: the line is not a token record; the error names the file.
         """
         with self._lock:
             reader = self._tokens.setdefault(columns["file"], trace.TokenReader(self.path_of(columns)))
             return reader.read(id)
 
     def group(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The trajectories of the same prompt, step and file, as their columns; those with the best rewards first."""
+        """Return the columns of the trajectories with the same prompt, step and file, best rewards first."""
         same = "prompt_key = ? AND step IS ? AND file = ?"
         sql = f"SELECT * FROM trajectories WHERE {same} ORDER BY reward DESC, name LIMIT 256"
         return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])

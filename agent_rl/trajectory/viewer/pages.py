@@ -1,4 +1,4 @@
-"""The pages over an index, as HTML: a table of trajectories, one of them, its tokens, its group, two sides compared."""
+"""The viewer's HTML pages: runs, the table, a trajectory, its tokens, its group, and a comparison."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["Pages"]
 
 _OF_A_RUN = ("run.json", "metrics.jsonl")
 _OWN = ("full", "with")
-"""Values of an address that are not of the table."""
+"""Query parameters that do not belong to the table."""
 
 
 class Pages:
-    """A method for each page; each runs in a thread."""
+    """One method per page; each runs in a thread."""
 
     def __init__(self, index: TraceIndex) -> None:
         self.index = index
@@ -40,19 +40,19 @@ class Pages:
         self._environment = environment()
 
     def runs(self, request: Request) -> Response:
-        """The runs that the files are of, how they stand and how they go; the table where there is none."""
+        """Show the state and curves of the runs that wrote the files; without a run, show the table."""
         folders = dict.fromkeys(source.path.parent for source in self.index.sources)
-        found = [
+        runs_here = [
             folder for folder in folders if (folder / "run.json").is_file() or (folder / "metrics.jsonl").is_file()
         ]
-        if not found or request.query_params:
+        if not runs_here or request.query_params:
             return self.table(request)
         names = {source.path.parent: source.name for source in self.index.sources}
-        runs = [self._run(folder, names[folder]) for folder in found]
+        runs = [self._run(folder, names[folder]) for folder in runs_here]
         return self._page("run.html", runs=runs)
 
     def table(self, request: Request) -> HTMLResponse:
-        """The trajectories that a query finds."""
+        """Show the trajectories that match a query."""
         query, given = Query(request.query_params), _given(request)
         count, rows = self.index.count(query), self.index.find(query)
         total, values = self._choices()
@@ -64,8 +64,8 @@ class Pages:
         )  # fmt: skip
 
     def trajectory(self, request: Request, number: int) -> HTMLResponse:
-        """One trajectory as a conversation."""
-        columns, record = self._found(number)
+        """Show one trajectory as a conversation."""
+        columns, record = self._record(number)
         group = read_group(self.index, columns)
         apart = {name: group.apart(record, name) for name in components(record)}
         advantage = next((each.advantage for each in group.samples if each.row["id"] == number), None)
@@ -77,19 +77,19 @@ class Pages:
         )  # fmt: skip
 
     def tokens(self, request: Request, number: int) -> HTMLResponse:
-        """The tokens of one trajectory: what was sampled, and how probable it was."""
-        columns, record = self._found(number)
+        """Show the tokens of one trajectory, shaded by their probability."""
+        columns, record = self._record(number)
         name = str(record.get("id"))
         try:
-            found = self.index.tokens(columns, name)
+            stored = self.index.tokens(columns, name)
         except ValueError as error:
             raise HTTPException(422, visible(error)) from error
         trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
         tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
         if tokenizer is None:
-            without = "Numbers stand for the tokens: the tokenizer of the run's model is not on this machine."
+            without = "The tokenizer of the run's model is not on this machine, so tokens are shown as numbers."
         sequences = []
-        for place, sequence in enumerate(found["sequences"] if found else ()):
+        for place, sequence in enumerate(stored["sequences"] if stored else ()):
             about = [
                 {**asdict(row), "advantage": mean_advantage([row]), "by_token": isinstance(row.advantage, list)}
                 for row in trained
@@ -102,10 +102,10 @@ class Pages:
         )  # fmt: skip
 
     def group(self, request: Request, number: int) -> HTMLResponse:
-        """The samples of one prompt side by side; with `?with=`, also those of another step or file."""
-        columns, _ = self._found(number)
+        """Show the samples of one prompt side by side; with `?with=`, also those of another step or file."""
+        columns, _ = self._record(number)
         other = read_int(request.query_params.get("with"))
-        chosen = [columns] if other is None else [columns, self._found(other)[0]]
+        chosen = [columns] if other is None else [columns, self._record(other)[0]]
         sides = []
         for each in chosen:
             group = read_group(self.index, each)
@@ -117,7 +117,7 @@ class Pages:
         return self._page("group.html", sides=sides, full=False, up=up)
 
     def compare(self, request: Request) -> HTMLResponse:
-        """Two files, or two steps, on the prompts that they share."""
+        """Compare two files or two steps on the prompts that they share."""
         given, (_, choices) = _given(request), self._choices()
         files = [name for name, _ in choices["file"]]
         sides = [(given.get(f"{side}_file", ""), read_int(given.get(f"{side}_step"))) for side in "ab"]
@@ -131,7 +131,7 @@ class Pages:
         )  # fmt: skip
 
     def _run(self, folder: Path, file: str) -> dict[str, Any]:
-        """What the page of runs shows of one."""
+        """Return the values of one run for the page of runs."""
         run = read_run(str(folder))
         link = f"/trajectories?{urlencode({'file': file})}&step="
         figures = [figure for figure in run_charts(run) if figure]
@@ -141,8 +141,8 @@ class Pages:
         }  # fmt: skip
 
     def image(self, number: int, place: int) -> Response:
-        """An image of a trajectory, by its place among them."""
-        columns, record = self._found(number)
+        """Return an image of a trajectory by its position."""
+        columns, record = self._record(number)
         names = [name for _, names in names_of(record) for name in names]
         try:
             file, kind = image_type(image_folder(self.index.path_of(columns)), names[place])
@@ -151,46 +151,46 @@ class Pages:
             raise HTTPException(404, visible(error)) from error
 
     def raw(self, number: int) -> Response:
-        """One trajectory as JSON."""
-        return Response(json.dumps(self._found(number)[1]), media_type="application/json")
+        """Return one trajectory as JSON."""
+        return Response(json.dumps(self._record(number)[1]), media_type="application/json")
 
     def missing(self, request: Request, problem: str) -> Response:
-        """A page that is not there."""
+        """Show that a page does not exist."""
         text = f"There is no page {request.url.path}" if problem == "Not Found" else problem
         return HTMLResponse(self._page("missing.html", problem=text).body, status_code=404)
 
     def count(self, request: Request) -> JSONResponse:
-        """How many trajectories a query finds now."""
+        """Return the current number of trajectories that match a query."""
         return JSONResponse({"count": self.index.count(Query(request.query_params))})
 
-    def _found(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        found = self.index.get(number)
-        if found is None:
+    def _record(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        match = self.index.get(number)
+        if match is None:
             raise HTTPException(404, f"there is no trajectory {number}")
-        return found
+        return match
 
     def _around(self, request: Request, number: int) -> dict[str, Any]:
-        """The trajectories before and after one in the table, and the table's address."""
+        """Return the trajectories before and after this one in the table, and the table's address."""
         given = _given(request)
         before, after = self.index.neighbours(number, Query(given))
         return {"before": before, "after": after, "back": _back(given)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        """Put addresses instead of the names of images, or why one is not shown."""
+        """Replace the names of images by their addresses, or by the reason why one is not shown."""
         folder, number = image_folder(self.index.path_of(columns)), 0
         for holder, names in names_of(record):
-            shown = []
+            pictures = []
             for name in names:
                 try:
                     image_type(folder, name)
-                    shown.append({"address": f"/t/{columns['id']}/image/{number}"})
+                    pictures.append({"address": f"/t/{columns['id']}/image/{number}"})
                 except (ValueError, OSError) as error:
-                    shown.append({"name": name, "problem": str(error)})
+                    pictures.append({"name": name, "problem": str(error)})
                 number += 1
-            holder["pictures"] = shown
+            holder["pictures"] = pictures
 
     def _choices(self) -> tuple[int, dict[str, list[tuple[str, int]]]]:
-        """How many trajectories there are, and the values of all facets; counted again only when more have come."""
+        """Return the number of trajectories and the values of all facets; they are recounted only when that changes."""
         with self._lock:
             total = self.index.count()
             if self._values[0] != total:
@@ -207,12 +207,12 @@ def _given(request: Request) -> dict[str, str]:
 
 
 def _back(given: Mapping[str, str]) -> str:
-    """The table's own values of an address."""
+    """Return the query parameters that belong to the table."""
     return urlencode({key: value for key, value in given.items() if key not in _OWN})
 
 
 def _linker(given: Mapping[str, str]) -> Callable[..., str]:
-    """Makes addresses of this page with some values changed."""
+    """Return a function that makes addresses of this page with some values changed."""
 
     def link(**changed: Any) -> str:
         values = {**given, **{key: str(value) for key, value in changed.items()}}

@@ -1,7 +1,7 @@
-"""The files that can be viewed, and their records as JSON data of one form: that of `agent_rl.trajectory`.
+"""Finds the files to view, and converts their records to the JSON data of a `Trajectory`.
 
-Read are traces of runs and evaluations (JSON lines), verl's dumps of rollouts (JSON lines), and trajectories in the
-Agent Trajectory Interchange Format (ATIF, one JSON document a file).
+It reads traces of runs and evaluations (JSON lines), verl's rollout dumps (JSON lines), and trajectories in the
+Agent Trajectory Interchange Format (ATIF, one JSON document per file).
 """
 
 from __future__ import annotations
@@ -27,67 +27,67 @@ _IN_A_RUN = (
     "*.atif.json",
     "trace-*.jsonl",
 )
-"""Files of a folder of a run, an evaluation, verl's dumps, or ATIF."""
+"""Patterns of files in the folder of a run, an evaluation, verl's dumps, or ATIF."""
 _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file of records with its later parts; `name` is what pages call it."""
+    """A file of records with its later parts; pages show its `name`."""
 
     path: Path
     name: str
 
 
-def find_sources(given: Sequence[str]) -> list[Source]:
-    """The files of folders and files that a user names.
+def find_sources(places: Sequence[str]) -> list[Source]:
+    """Return the files at the places that a user names, folders or files.
 
     Raises:
-        ConfigError: for one that does not exist, or a folder without such a file; naming it.
+        ConfigError: a place does not exist, or a folder has no such file; the error names it.
     """
-    found: dict[Path, None] = {}
-    for text in given:
+    files: dict[Path, None] = {}
+    for text in places:
         path = Path(text).expanduser()
         if path.is_dir():
-            its = _in_folder(path)
-            if not its:
+            records = _in_folder(path)
+            if not records:
                 remedy = f"Name a run's folder, an evaluation's, or files; looked for {', '.join(_IN_A_RUN)}"
                 raise ConfigError(text, "the folder has no trajectories", remedy)
-            found |= dict.fromkeys(file.resolve() for file in its)
+            files |= dict.fromkeys(file.resolve() for file in records)
         elif path.is_file():
-            found[path.resolve()] = None
+            files[path.resolve()] = None
         else:
             raise ConfigError(text, "there is no such file or folder", "Name a run's folder or a file of trajectories")
-    return [Source(path, _name(path, list(found))) for path in found]
+    return [Source(path, _name(path, list(files))) for path in files]
 
 
 def newest_run(folder: Path) -> str:
-    """The folder of the run that was started last.
+    """Return the folder of the run that started last.
 
     Args:
-        folder: of runs.
+        folder: a folder of runs.
 
     Raises:
         ConfigError: the folder has no run.
     """
-    begun = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
-    if not begun:
+    runs = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
+    if not runs:
         remedy = "Name a run's folder or a file of trajectories, or train first: agent-rl train RECIPE"
-        raise ConfigError("RUN", f"no run is named, and there is no run below {folder.absolute()}", remedy)
-    return str(begun[-1].parent)
+        raise ConfigError("RUN", f"no run was given, and there is none below {folder.absolute()}", remedy)
+    return str(runs[-1].parent)
 
 
 def _in_folder(folder: Path) -> list[Path]:
     files = {pattern: trace.firsts(sorted(folder.glob(pattern))) for pattern in _IN_A_RUN}
-    if files["trace.jsonl"]:  # verl's dumps say the same again
-        files = {pattern: its for pattern, its in files.items() if pattern not in _DUMPS}
-    found = [file for its in files.values() for file in its]
-    # a run that has begun gets its trace soon
-    return found or ([folder / _IN_A_RUN[0]] if (folder / "run.json").exists() else [])
+    if files["trace.jsonl"]:  # verl's dumps have the same trajectories
+        files = {pattern: paths for pattern, paths in files.items() if pattern not in _DUMPS}
+    records = [file for paths in files.values() for file in paths]
+    # a run that has started soon gets its trace
+    return records or ([folder / _IN_A_RUN[0]] if (folder / "run.json").exists() else [])
 
 
 def _name(path: Path, others: Sequence[Path]) -> str:
-    """The shortest end of a path, with its folder, that no other one has."""
+    """Return the shortest end of a path, including its folder, that no other path has."""
     for count in range(2, len(path.parts)):
         end = path.parts[-count:]
         if not any(other.parts[-count:] == end for other in others if other != path):
@@ -96,10 +96,10 @@ def _name(path: Path, others: Sequence[Path]) -> str:
 
 
 def in_our_form(record: Any) -> dict[str, Any]:
-    """A record as JSON data of a `Trajectory`; what the record lacks is absent.
+    """Convert a record to JSON data of a `Trajectory`; keys that the record lacks are absent.
 
     Raises:
-        ValueError: for a record of no known form.
+        ValueError: the record has an unknown form.
     """
     if isinstance(record, dict):
         if "turns" in record and "stop_reason" in record:
@@ -112,7 +112,7 @@ def in_our_form(record: Any) -> dict[str, Any]:
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
-    """A line of `trainer.rollout_data_dir`: text, divided at roles on lines of their own."""
+    """Convert a line of `trainer.rollout_data_dir`, whose text is divided by lines with a role."""
     prompt = [{"role": role, "content": text} for role, text in trace.segments(str(record["input"])) if text]
     turns: list[dict[str, Any]] = []
     for role, text in trace.segments(str(record["output"]), "assistant"):

@@ -1,7 +1,7 @@
-"""The reward of a trajectory in its parts, and the samples of its prompt with their advantages.
+"""Splits the reward of a trajectory into its parts, and reads the samples of its prompt with their advantages.
 
-A part is what a component was, counts and gives, and what judges said about it. Advantages are those that were trained
-with where the trace has them.
+A part has a component's value, weight and contribution, and the verdicts of judges. Advantages are those used in
+training if the trace has them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 TRAINED = "as used in training"
-COMPUTED = "its reward's distance from the group's mean in standard deviations: the trace has none of the training"
+COMPUTED = "computed as its reward's distance from the group's mean in standard deviations; the trace has no advantages"
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The reward of a trajectory in its parts, whether the trace has their weights, and whether they add up to it.
+    """Return the parts of a trajectory's reward, whether the trace has weights, and whether the parts add up to it.
 
-    A part has `name`, `value`, `weight`, what it `gives` (weight times value), and the `verdicts` of judges; None where
-    it was not measured, or the trace does not say it.
+    A part has `name`, `value`, `weight`, its contribution `gives` (weight times value), and the `verdicts` of judges;
+    they are None if not measured or not in the trace.
     """
     score = record.get("score") or {}
     given = score.get("weights")
@@ -50,7 +50,7 @@ def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def components(record: Mapping[str, Any]) -> Mapping[str, float]:
-    """The components of a trajectory's reward by name."""
+    """Return the components of a trajectory's reward by name."""
     return (record.get("score") or {}).get("components") or {}
 
 
@@ -88,39 +88,39 @@ class SampleGroup:
 
     samples: Sequence[Sample]
     source: str
-    """Where the advantages are from, in words."""
+    """Origin of the advantages, in words."""
 
     @property
     def names(self) -> list[str]:
-        """Of the components, in their order."""
+        """Names of the components, in their order."""
         return list(dict.fromkeys(name for sample in self.samples for name in components(sample.record)))
 
     @property
     def varying(self) -> list[str]:
-        """The components whose values differ between the samples; all of a group of one."""
+        """Names of the components whose values differ between the samples; all components of a single sample."""
         values = {name: {components(each.record).get(name) for each in self.samples} for name in self.names}
         return [name for name, found in values.items() if len(found) > 1 or len(self.samples) == 1]
 
     @property
     def different_first(self) -> list[Sample]:
-        """The samples from both ends of their order: the best, the worst, the second best, ..."""
+        """The samples alternating from both ends: the best, the worst, the second best, ..."""
         ends = zip(self.samples, reversed(self.samples), strict=True)
         return [sample for pair in ends for sample in pair][: len(self.samples)]
 
     @property
     def trained(self) -> bool:
-        """Whether the advantages are those of the training."""
+        """Whether the advantages are those used in training."""
         return self.source == TRAINED
 
     def apart(self, record: Mapping[str, Any], name: str) -> float | None:
-        """How far a sample's component lies from the mean of its group; None: there is nothing to compare with."""
+        """Return the distance of a sample's component from the group's mean, or None if no other sample has it."""
         known = [value for each in self.samples if (value := components(each.record).get(name)) is not None]
         value = components(record).get(name)
         return None if value is None or len(known) < 2 else value - statistics.fmean(known)
 
 
 def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
-    """The group that a trajectory of the index belongs to."""
+    """Read the group of a trajectory of the index."""
     found = [(row, index.record(row)) for row in index.group(columns)]
     trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in found])
     if trained:
@@ -132,7 +132,7 @@ def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
 
 
 def mean_advantage(rows: Sequence[TrainedRow]) -> float | None:
-    """One number for what a trajectory was trained with: the mean over its sequences and their tokens."""
+    """Return the mean advantage of a trajectory over its training sequences and their tokens."""
     values = [row.advantage if isinstance(row.advantage, float) else _mean(row.advantage) for row in rows]
     return _mean([value for value in values if value is not None])
 
@@ -142,7 +142,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _computed(rewards: Sequence[float | None]) -> list[float | None]:
-    """Advantages as GRPO computes them."""
+    """Compute advantages as GRPO does."""
     known = [reward for reward in rewards if reward is not None]
     if len(known) < 2:
         return [None] * len(rewards)

@@ -1,4 +1,4 @@
-"""The tables of an index, and `RowBatch`: from the lines of a file to their rows."""
+"""The tables of an index, and `RowBatch`, which turns the lines of a file into rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agent_rl.work.parts import whole_lines
 __all__ = ["SCHEMA", "RowBatch", "lines"]
 
 _SHOWN = 160
-"""Characters of a question and of an answer in the table."""
+"""Maximum characters of a question and of an answer in the table."""
 _MOST_TEXT = 200_000
-"""Characters of a trajectory that can be searched."""
+"""Maximum characters of a trajectory that can be searched."""
 SCHEMA = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, name TEXT, inode INTEGER, offset INTEGER, skipped INTEGER);
@@ -39,7 +39,7 @@ INSERT INTO texts (texts, rank) VALUES ('hashsize', 16777216);
 
 
 class RowBatch:
-    """Rows of the database that are not written yet; `offset` is where the file continues after them."""
+    """Rows that the database does not have yet; `offset` is where the file continues after them."""
 
     def __init__(self, file: int, offset: int) -> None:
         self.file, self.offset, self._skipped = file, offset, 0
@@ -52,7 +52,7 @@ class RowBatch:
         return len(self._rows)
 
     def read(self, number: int, name: str, line: bytes) -> bool:
-        """Add the trajectory of a line of the file with this name; whether it is one."""
+        """Add the trajectory in a line of the file with this name; return whether the line has one."""
         at, self.offset = self.offset, self.offset + len(line)
         try:
             self._add(number, name, at, len(line), in_our_form(json.loads(line)))
@@ -67,8 +67,8 @@ class RowBatch:
         calls = [call for turn in turns for call in turn.get("calls") or ()]
         score, row = record.get("score") or {}, record.get("row") or {}
         components = {key: float(value) for key, value in (score.get("components") or {}).items() if value is not None}
-        asked = [message for message in record.get("prompt") or () if message.get("role") == "user"]
-        question = str(asked[-1].get("content", "")) if asked else ""
+        requests = [message for message in record.get("prompt") or () if message.get("role") == "user"]
+        question = str(requests[-1].get("content", "")) if requests else ""
         reward, step = score.get("total"), info.get("step")
         answer = record.get("answer")
         if answer is None and turns:
@@ -95,7 +95,7 @@ class RowBatch:
         self._texts.append((number, _stored("\n".join(_texts(record))[:_MOST_TEXT])))
 
     def store(self, database: sqlite3.Connection) -> None:
-        """Write the rows, and how far the file has been read."""
+        """Write the rows, and the offset up to which the file has been read."""
         if self._rows:
             marks = ", ".join("?" * len(self._rows[0]))
             database.executemany(f"INSERT INTO trajectories VALUES ({marks})", self._rows)
@@ -108,12 +108,12 @@ class RowBatch:
 
 
 def _truth(value: Any) -> str:
-    """The right answer in a line; empty without one."""
+    """Return the right answer in one line; empty if there is none."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def lines(source: Source, offset: int) -> Iterator[bytes]:
-    """Whole lines from an offset; a file that is one record is one line, whatever breaks it has."""
+    """Yield whole lines from an offset; a file with a single record is one line, even if it has line breaks."""
     if source.path.suffix == ".json":
         yield source.path.read_bytes()
     else:
@@ -136,17 +136,17 @@ def _texts(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stored(text: Any) -> str:
-    """Text as the database takes it: without lone surrogates."""
+    """Return text that the database accepts: without lone surrogates."""
     return str(text).encode(errors="replace").decode()
 
 
 def _label(value: Any) -> str | None:
-    """A value that can be chosen, as pages show it and give it back."""
+    """Return a filter's value in the form that pages show and send back."""
     return visible(value) if value else None
 
 
 def _prompt_key(record: Mapping[str, Any], question: str, info: Mapping[str, Any]) -> str:
-    """The same for all samples of a row, in all runs on the same data."""
+    """Return a key that all samples of a row share, in all runs on the same data."""
     index = info.get("index", info.get("row"))
     text = f"{record.get('data_source', '')}\0{index if index is not None else ''}\0{question}"
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""The tokens of a trajectory as text with shading: what was sampled, and how probable it was."""
+"""Turns the tokens of a trajectory into text, shaded by the probability of the sampled tokens."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from agent_rl.trajectory.trace import TokenSequence
 __all__ = ["ShadedToken", "find_tokenizer", "shaded"]
 
 MOST_TOKENS = 20_000
-"""Of one sequence on a page; `?full=1` shows all."""
+"""Maximum tokens of one sequence on a page; `?full=1` shows all."""
 SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))
 """Lowest probability of a token, and its style."""
 
 
 class ShadedToken(NamedTuple):
-    """A token, or several that are one character together."""
+    """A token, or several that together are one character."""
 
     text: str
     ids: str
     shade: str
-    """Name of its style; `given` for what was not trained on."""
+    """Name of the style; `given` for tokens that were not trained on."""
     about: str
-    """Its id, log-prob and probability, in words."""
+    """Id, log-prob and probability, in words."""
 
 
 def find_tokenizer(folder: Path) -> Path | None:
-    """The `tokenizer.json` of the model that a run was trained from, on this machine; None: it is not here.
+    """Return the `tokenizer.json` of a run's base model, or None if it is not on this machine.
 
     Args:
-        folder: of the run, whose `run.json` names the model: a folder, or a name that Hugging Face's cache has.
+        folder: the run's folder; its `run.json` names the model, a folder or a name in Hugging Face's cache.
     """
     try:
         configuration = json.loads((folder / "run.json").read_text())["configuration"]
@@ -43,19 +43,19 @@ def find_tokenizer(folder: Path) -> Path | None:
             return path
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(name, "tokenizer.json")
+        cached = try_to_load_from_cache(name, "tokenizer.json")
     except (ImportError, OSError, ValueError, KeyError, TypeError):
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(cached) if isinstance(cached, str) else None
 
 
 def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) -> dict[str, Any]:
-    """One training sequence for a page: its tokens, its `size`, the mean log-prob, and how many tokens are left out.
+    """Return one training sequence for a page: tokens, `size`, mean log-prob, and how many tokens were cut.
 
     Args:
-        sequence: as the trace has it.
-        tokenizer: its `tokenizer.json`; None: ids are shown.
-        full: whether all tokens are shown, not `MOST_TOKENS`.
+        sequence: a sequence of the trace.
+        tokenizer: the model's `tokenizer.json`; None: ids are shown.
+        full: whether to show all tokens instead of `MOST_TOKENS`.
     """
     most = None if full else MOST_TOKENS
     response, mask, logprobs = sequence["response_ids"], sequence["mask"], sequence["logprobs"]
@@ -76,22 +76,22 @@ def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) 
 def _tokens(ids: Sequence[int], marks: Sequence[Any], tokenizer: Path | None) -> Iterator[ShadedToken]:
     at = 0
     for text, count in _texts(ids, tokenizer):
-        its, values = ids[at : at + count], marks[at : at + count]
+        part, values = ids[at : at + count], marks[at : at + count]
         at += count
-        named = ", ".join(map(str, its))
+        label = ", ".join(map(str, part))
         if "given" in values:
-            yield ShadedToken(text, named, "given", f"token {named}, not trained on")
+            yield ShadedToken(text, label, "given", f"token {label}, not trained on")
         elif None in values:
-            yield ShadedToken(text, named, "s", f"token {named}, sampled")
+            yield ShadedToken(text, label, "s", f"token {label}, sampled")
         else:
             lowest = min(values)
             style = next(style for least, style in SHADES if math.exp(lowest) >= least or not least)
-            about = f"token {named}, log-prob {', '.join(f'{value:.4g}' for value in values)}"
-            yield ShadedToken(text, named, style, f"{about}, probability {math.exp(min(0.0, lowest)):.3g}")
+            about = f"token {label}, log-prob {', '.join(f'{value:.4g}' for value in values)}"
+            yield ShadedToken(text, label, style, f"{about}, probability {math.exp(min(0.0, lowest)):.3g}")
 
 
 def _texts(ids: Sequence[int], tokenizer: Path | None) -> Iterator[tuple[str, int]]:
-    """Texts and the number of tokens that each is made of: bytes of one character stay together."""
+    """Yield texts with their numbers of tokens; the bytes of one character stay together."""
     if tokenizer is None:
         yield from ((f"{id} ", 1) for id in ids)
         return

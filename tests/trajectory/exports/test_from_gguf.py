@@ -49,7 +49,7 @@ def test_what_is_no_such_file_says_so(tmp_path):
     (tmp_path / "full/a").touch()
     for file, out, problem in (
         ("absent.gguf", "out", "there is no"),
-        ("model.bin", "out", "is no GGUF file"),
+        ("model.bin", "out", "is not a GGUF file"),
         ("model.bin", "full", "is not empty"),
     ):
         with pytest.raises(ConfigError, match=problem):

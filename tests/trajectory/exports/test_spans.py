@@ -97,5 +97,5 @@ def test_a_text_that_protobuf_refuses_is_sent_without_what_it_refuses():
 def test_a_collector_that_refuses_or_is_not_there(collector, tmp_path):
     trace.append(tmp_path / "trace.jsonl", trajectory())
     collector.default = answer(400)
-    with pytest.raises(ConfigError, match="the collector did not take 6 spans"):
+    with pytest.raises(ConfigError, match="the collector did not accept 6 spans"):
         export(tmp_path, "otel", "--endpoint", f"{collector.url}/v1/traces")

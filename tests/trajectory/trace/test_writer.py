@@ -55,7 +55,7 @@ def test_a_full_disk_is_reported_once_and_what_follows_is_written_again(tmp_path
     assert ids(path) == ["before", "after"]
     assert writer.lost == 4
     assert capsys.readouterr().out.splitlines() == [
-        f"agent_rl: the trace {path} cannot be written ([Errno 27] File too large): what comes now is missing in it, "
+        f"agent_rl: the trace {path} cannot be written ([Errno 27] File too large): new records are missing in it, "
         "and training continues",
         f"agent_rl: the trace {path} is written again, 4 records are missing",
     ]

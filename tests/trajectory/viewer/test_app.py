@@ -129,7 +129,7 @@ def test_a_group_shows_advantages(client: TestClient) -> None:
     assert re.findall(r'class="n strong (good|bad)">([-+][\d.]+)', page) == [
         ("good", "+0.866"), ("good", "+0.866"), ("bad", "-0.866"), ("bad", "-0.866"),
     ]  # fmt: skip
-    assert "the trace has none of the training" in page
+    assert "the trace has no advantages" in page
 
 
 def test_a_judges_reasons_stand_beside_the_reward(tmp_path: Path) -> None:
