@@ -172,7 +172,7 @@ class Term:
                 raise TypeError(f"it returned {len(values)} values for a group of {len(measurements)}")
         except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
             return [error] * len(measurements)
-        return found
+        return values
 
     def open(self, measurement: Measurement) -> bool:
         """Whether the gate is open, given the values measured so far."""
