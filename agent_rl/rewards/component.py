@@ -1,4 +1,4 @@
-"""Base classes of reward components: a component gives a trajectory, or each of a group, one number.
+"""Base classes of reward components: a component gives one number to a trajectory, or to each one of a group.
 
 A component is created once per process, from the `config` below its name in `agent_rl.reward.components`, and measures
 many trajectories concurrently. It does not weight, clip or gate its value: `compose` does.
@@ -7,8 +7,8 @@ many trajectories concurrently. It does not weight, clip or gate its value: `com
         async def measure(self, trajectory):
             return Value(float("please" in (trajectory.answer or "")))
 
-In a file of `agent_rl/rewards/components/`, that is all: a configuration names it as `kind: politeness`. In your own
-file it needs no `kind`; a configuration names it as `kind: my_file.py:Politeness`.
+In a file of `agent_rl/rewards/components/`, nothing else is needed: a configuration selects it with `kind: politeness`.
+In your own file, omit `kind`; a configuration selects it with `kind: my_file.py:Politeness`.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class Value:
     """JSON data for the trace, for example a judge's words; kept in `Trajectory.info["reward"][<component>]`."""
 
 
-def as_value(found: Any) -> Value:
-    """What a component returned as a `Value`; a number counts as one.
+def as_value(result: Any) -> Value:
+    """Return a component's result as a `Value`; a plain number is accepted too.
 
     Raises:
-        TypeError: it is no number.
-        UnscoredError: it is not finite.
-        BaseException: it is this exception, as a group's component may return it.
+        TypeError: the result is not a number.
+        UnscoredError: the number is not finite.
+        BaseException: the result is itself an exception, which a group component may return.
     """
-    if isinstance(found, BaseException):
-        raise found
-    value = found if isinstance(found, Value) else Value(found)
+    if isinstance(result, BaseException):
+        raise result
+    value = result if isinstance(result, Value) else Value(result)
     if not isinstance(value.value, SupportsFloat):
-        raise TypeError(f"it returned {reprlib.repr(found)}, which is neither a Value nor a number")
+        raise TypeError(f"it returned {reprlib.repr(result)}, which is neither a Value nor a number")
     if not math.isfinite(value.value):
         raise UnscoredError(f"its value is {value.value}")
     return value
@@ -79,8 +79,8 @@ class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
     logs: tuple[str, ...] = ()
     """The keys of `Value.logged`, the same for every trajectory; may be set in `__init__`."""
 
-    def __init_subclass__(cls, kind: str | None = None, **more: Any) -> None:
-        super().__init_subclass__(**more)
+    def __init_subclass__(cls, kind: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if kind is not None:
             DECLARED[kind] = cls
 
@@ -88,14 +88,14 @@ class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
         self.name = name
         self.config = config
 
-    async def reach(self) -> None:  # noqa: B027 - most ask nobody
-        """Send a first request to each service that the component uses, without a trajectory; the doctor does.
+    async def reach(self) -> None:  # noqa: B027 - most use no service
+        """Send a test request, without a trajectory, to each service that the component uses; the doctor calls this.
 
         Raises:
-            ConfigError: one of them does not answer, or refuses the key or the model.
+            ConfigError: a service does not answer, or refuses the key or the model.
         """
 
-    async def close(self) -> None:  # noqa: B027 - most hold nothing
+    async def close(self) -> None:  # noqa: B027 - most hold no resources
         """Release resources; called once, after the last measurement."""
 
 
@@ -108,7 +108,7 @@ class Component(_Measuring):
 
     @abstractmethod
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The trajectory's value.
+        """Return the trajectory's value.
 
         Raises:
             UnscoredError: this trajectory cannot be measured; it is then unscored, never 0.
@@ -121,11 +121,11 @@ class GroupComponent(_Measuring):
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """One value for each, in order; an exception instead of a value for one that cannot be measured.
+        """Return one value per trajectory, in order; an exception stands for a trajectory that cannot be measured.
 
         Raises:
             UnscoredError: the whole group cannot be measured.
-            ConfigError: as `Component.measure`.
+            ConfigError: no trajectory can be measured.
         """
 
 
@@ -151,16 +151,16 @@ def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) ->
         key: the configuration key above `kind` and `config`, for errors.
 
     Raises:
-        ConfigError: there is no such kind, or the config does not fit it.
+        ConfigError: the kind does not exist, or the config does not fit it.
         UserCodeError: its `__init__` raises.
     """
     place = Place(key)
-    found = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())
-    settings = validated(found.Config, dict(config), place / "config")
+    component_class = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())
+    settings = validated(component_class.Config, dict(config), place / "config")
     try:
-        made: Component | GroupComponent = found(name, settings)
+        component: Component | GroupComponent = component_class(name, settings)
     except AgentRLError:
         raise
     except Exception as error:  # a bug in the user's class
-        raise UserCodeError.of(f"{place}: __init__", error, code=found) from error
-    return made
+        raise UserCodeError.of(f"{place}: __init__", error, code=component_class) from error
+    return component

@@ -2,10 +2,10 @@
 
 A component's value goes through `normalize`, then `clip`; the function that `combine` names computes the total from
 the values and their weights. A component with a closed gate is neither measured nor part of the total. The same
-`Reward` scores in training, in evaluation, and stored files.
+`Reward` scores in training, in evaluation and in stored files.
 
 If one component cannot be measured, the whole trajectory is unscored and does not enter training. A component or scorer
-that raises anything else than `UnscoredError`, a timeout or a failed connection has a bug (`settings.user_code`).
+that raises anything other than `UnscoredError`, a timeout or a failed connection has a bug (`settings.user_code`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Reward:
         max_response_tokens: the episodes' limit on response tokens; only the overlong penalty needs it.
         judged: whether each trajectory comes with a verdict.
         custom: gives the verdict on a trajectory and further numbers for its notes, instead of a scorer.
-        fusion: the server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
+        fusion: the server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
 
     Attributes:
-        sources: the reward by pattern of data sources; the first that fits counts, `*` is that of all others.
-        components: those of all data sources, without the built-in terms.
-        scorers: those that the settings name.
+        sources: the reward by pattern of data sources; the first match counts, `*` covers all others.
+        components: the components of all data sources, without the built-in terms.
+        scorers: the scorers named in the settings.
         needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
 
     Raises:
@@ -106,10 +106,10 @@ class Reward:
     async def score_group(
         self, group: Sequence[Trajectory], *, verdicts: Sequence[float | None] | None = None
     ) -> list[Score | Exception]:
-        """Score the samples of one prompt together: for each its score, or the exception that left it unscored.
+        """Score the samples of one prompt together: a score per sample, or the exception that left it unscored.
 
         Raises:
-            ConfigError: as `score`.
+            ConfigError: no trajectory can be scored.
         """
         if not group:
             return []
@@ -130,11 +130,11 @@ class Reward:
                 answers.require(data_source)
 
     def answers(self, data_source: str) -> Correctness | None:
-        """What scores the answers of a data source; None: nothing does."""
+        """Return the object that scores the answers of a data source, or None if they are not scored."""
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
-        """The score by `TERMS` alone; any other component counts with the value 0 where its gate is open."""
+        """Compute the score from `TERMS` alone; every other component with an open gate counts as 0."""
         source, measured = self.sources[pattern], Measurement(trajectory, verdict)
         for term in chain(*source.waves):
             if term.name in TERMS:
@@ -170,7 +170,7 @@ class Reward:
         weights = {term.name: term.settings.weight_at(step) for term in source.terms if term.name in measured.values}
         try:
             total = float(source.combine(measured.values, weights, measured.trajectory))
-        except Exception as error:  # of a user's function, sorted there
+        except Exception as error:  # the user's function raised; classified there
             remedy = f"The trajectory is {measured.trajectory.id!r}"
             raise sort_out("combine", error, stops=source.stops, remedy=remedy) from error
         if not math.isfinite(total):
@@ -180,10 +180,10 @@ class Reward:
 
 
 def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None:
-    """What scores the answers of a data source, without making the components; None: nothing does.
+    """Return the object that scores a data source's answers, or None, without creating the components.
 
     Raises:
-        ConfigError: there is no such scorer.
+        ConfigError: the scorer does not exist.
     """
     key, name = SECTION, next((each for each in settings.per_data_source if fnmatchcase(data_source, each)), None)
     if name is not None:
@@ -212,7 +212,7 @@ def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSetti
     override = settings.per_data_source[pattern]
     for name in _FOR_ALL:
         if name in override:
-            raise ConfigError(f"{key}.{name}", "it holds for all data sources", f"Write it as {SECTION}.{name}")
+            raise ConfigError(f"{key}.{name}", "it cannot be set per data source", f"Write it as {SECTION}.{name}")
     base = settings.model_dump(exclude_unset=True, exclude=set(_FOR_ALL))
     merged = _merged(base, override)
     merged["components"] = {name: its for name, its in merged.get("components", {}).items() if its is not None}

@@ -1,4 +1,4 @@
-"""`configured_reward`: the reward of a configuration outside training, with its `reward.custom_reward_function`."""
+"""`configured_reward`: builds a configuration's reward outside training, with its `reward.custom_reward_function`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["configured_reward"]
 def configured_reward(
     settings: RewardSettings, function: Mapping[str, Any] | None, *, max_response_tokens: int | None = None
 ) -> Reward:
-    """The reward of a configuration outside training.
+    """Build the reward of a configuration outside training.
 
-    The custom function gets the text that it got in training where that was kept (`info["solution_str"]`), and
-    otherwise the turns with what the environment answered.
+    The custom function gets the same text as in training if that was stored (`info["solution_str"]`), and otherwise
+    the turns with the environment's answers.
 
     Args:
         settings: the section `agent_rl.reward`.
-        function: the keys of `reward.custom_reward_function` (path, name, reward_kwargs), which without a path mean
-            nothing.
+        function: the keys of `reward.custom_reward_function` (path, name, reward_kwargs); ignored without a
+            path.
         max_response_tokens: see `Reward`.
 
     Raises:
-        ConfigError: as `Reward`, or the function cannot be loaded or called.
+        ConfigError: `Reward` raises it, or the function cannot be loaded or called.
     """
     if not function or not function.get("path"):
         return Reward(settings, max_response_tokens=max_response_tokens)
@@ -43,7 +43,7 @@ def configured_reward(
     async def custom(trajectory: Trajectory) -> tuple[float, dict[str, float]]:
         try:
             return await found.judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory))
-        except Exception as error:  # whatever the user's function raises, sorted there
+        except Exception as error:  # whatever the user's function raises; classified there
             stops, remedy = settings.on_error == "stop", f"The trajectory is {trajectory.id!r}"
             raise sort_out(CUSTOM_FUNCTION, error, stops=stops, remedy=remedy) from error
 

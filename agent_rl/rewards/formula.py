@@ -1,4 +1,4 @@
-"""A composed reward in words and numbers, and what it pays for plain behaviours."""
+"""Describes a composed reward in words and numbers, and what it pays for typical behaviours."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Group:
         task.add_done_callback(lambda _: self._go_on())
 
     async def score(self, reward: Reward, trajectory: Trajectory, verdict: float | None) -> Score:
-        """The score of the current task's trajectory; each task of the group calls it once.
+        """Score the current task's trajectory; each task of the group calls this once.
 
         Raises:
             UnscoredError: as `Reward.score`.
@@ -73,7 +73,7 @@ _groups: WeakKeyDictionary[asyncio.Task[Any], Group] = WeakKeyDictionary()
 
 
 def current() -> Group | None:
-    """The group of the current task; None if it has none."""
+    """Return the group of the current task, or None if the task has no group."""
     return _groups.get(_current_task())
 
 

@@ -1,6 +1,6 @@
-"""Keeps what is needed to repeat the scoring of a trajectory in which the user's code raised.
+"""Stores what is needed to reproduce the scoring of a trajectory for which the user's code raised.
 
-A file with the trajectory and its row, a file with the configuration, and the command that reads both.
+This is a file with the trajectory and its row, a file with the configuration, and the command that reads both.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["repeatable"]
 def repeatable(
     error: UserCodeError, trajectory: Trajectory, folder: str | os.PathLike[str], config: Mapping[str, Any]
 ) -> UserCodeError:
-    """The error with the command that repeats the call.
+    """Add the command that repeats the call to an error.
 
     Args:
-        error: it was raised while the trajectory was scored.
-        trajectory: it gets a file; the trajectories of one prompt share it, so that they are scored together again.
-        folder: for both files; it is made.
-        config: what the command needs of the configuration: `agent_rl`, `data` and `reward`.
+        error: the exception raised while the trajectory was scored.
+        trajectory: stored in a file that the trajectories of one prompt share, so that they are scored together again.
+        folder: folder of both files; created if missing.
+        config: the sections that the command needs: `agent_rl`, `data` and `reward`.
     """
     name = re.sub(r"[^\w.-]", "_", trajectory.id.rpartition("_")[0] or trajectory.id or "trajectory")
     file, settings = Path(folder) / f"{name}.jsonl", Path(folder) / f"{name}.yaml"

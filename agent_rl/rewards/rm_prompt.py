@@ -3,7 +3,7 @@
     rm_prompt: [{"role": "user", "content": "Is this polite?"}]                    # for all judges and reward models
     rm_prompt.polite: [...]     # the column, or the key of extra_info: for the component or model `polite` alone
 
-The response stays the policy's. Without an `rm_prompt`, or with an empty one, they see the policy's prompt.
+The response stays the policy's. If `rm_prompt` is missing or empty, they see the policy's prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COLUMN = "rm_prompt"
 
 
 def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
-    """The trajectory with the prompt of the first of these names that the row has one for, or with `rm_prompt`.
+    """Return the trajectory with the row's prompt for the first name that has one, else with its `rm_prompt`.
 
     Raises:
         UnscoredError: the row's `rm_prompt` is not text or messages.

@@ -1,12 +1,12 @@
-"""Chooses the scorer of a row, by its `data_source` or by the name in the configuration.
+"""Chooses the scorer of a row by its `data_source` or by the name in the configuration.
 
 `compute_score` has the signature and the results of verl's default reward function, so that verl can call it:
 
     reward.custom_reward_function.path=pkg://agent_rl.rewards.routing reward.custom_reward_function.name=compute_score
 
-All scores are in [0, 1], also those that are -1 or 1 in verl (math_dapo).
+All scores are in [0, 1], even where verl uses -1 and 1 (math_dapo).
 
-To add a scorer for your own data source, write one file, which registers it when imported:
+To add a scorer for your own data source, write a file that registers it on import:
 
     @scorer("my_company/tickets*")
     def score_ticket(solution_str, ground_truth, extra_info):
@@ -38,16 +38,16 @@ _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
     """Register the decorated function for the data sources that match one of the patterns (shell wildcards).
 
-    Of several matching patterns, the one with the most literal characters is used; a repeated pattern is replaced.
+    If several patterns match, the one with the most literal characters is used. A repeated pattern is replaced.
 
     Args:
         patterns: for example `my_company/tickets*`.
 
     Raises:
-        ConfigError: without a pattern, or for a function that cannot be called.
+        ConfigError: there is no pattern, or the function cannot be called with a scorer's arguments.
     """
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
-        raise ConfigError("agent_rl.rewards.scorer", "no data source is named", 'Write @scorer("my/source*")')
+        raise ConfigError("agent_rl.rewards.scorer", "no data source was given", 'Write @scorer("my/source*")')
 
     def register(function: _SCORER) -> _SCORER:
         name = getattr(function, "__name__", type(function).__name__)
@@ -61,10 +61,10 @@ def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
 
 @lru_cache(maxsize=1024)
 def route(data_source: str) -> Scorer:
-    """The scorer of a data source.
+    """Return the scorer of a data source.
 
     Raises:
-        ConfigError: there is none; the error lists the known data sources.
+        ConfigError: the data source has no scorer; the error lists the known data sources.
     """
     found = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
     if not found:
@@ -75,20 +75,20 @@ def route(data_source: str) -> Scorer:
 
 
 def known_sources() -> list[str]:
-    """The patterns of data sources that have a scorer, sorted."""
+    """Return the sorted patterns of the data sources that have a scorer."""
     return sorted(_routes)
 
 
 def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
-    """The scorer that a configuration names.
+    """Return the scorer that a configuration names.
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
-        folder: where a relative path starts; None: the working directory.
+        folder: base of a relative path; None: the working directory.
         key: the configuration key, for the error.
 
     Raises:
-        ConfigError: there is none of that name, or the function cannot be called.
+        ConfigError: the scorer does not exist, or the function cannot be called.
     """
     if name in SCORERS:
         return SCORERS[name]
@@ -106,16 +106,16 @@ def compute_score(
     memory_limit_mb: int | None = None,
     **more: Any,
 ) -> Result:
-    """The score of one answer, with verl's signature; it blocks the calling thread.
+    """Score one answer, with verl's signature; it blocks the calling thread.
 
     Args:
         data_source: selects the scorer.
         solution_str: the response.
-        ground_truth: of the row; its form depends on the scorer.
-        extra_info: of the row.
-        sandbox_fusion_url: server that runs programs; None: the sandbox of this machine.
-        concurrent_semaphore: held while such a program runs.
-        memory_limit_mb: MiB for such a program.
+        ground_truth: the row's ground truth; its form depends on the scorer.
+        extra_info: the row's `extra_info`.
+        sandbox_fusion_url: server that runs programs; None: this machine's sandbox.
+        concurrent_semaphore: held while a program runs on the server.
+        memory_limit_mb: memory of a program on the server, in MiB.
         more: further arguments that verl passes to every reward function; ignored.
 
     Returns:
@@ -134,7 +134,7 @@ def compute_score(
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
-    """The scorer with its programs run on a Sandbox Fusion server; unchanged if it runs no programs."""
+    """Return the scorer with its programs run on a Sandbox Fusion server; unchanged if it runs no programs."""
     if local not in (SCORERS["code"], SCORERS["code_all"]):
         return local
     score_code: Callable[..., Any] = local.function

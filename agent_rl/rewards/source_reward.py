@@ -32,15 +32,15 @@ class SourceReward:
 
     Args:
         settings: the section `agent_rl.reward`, with the overrides of these data sources.
-        key: of the settings, for messages.
+        key: the configuration key of the settings, for messages.
         max_response_tokens: see `Reward`.
-        judged: whether verdicts come from elsewhere: see `Reward`.
-        made: the components that exist already; those with the same configuration are shared.
+        judged: whether each trajectory comes with a verdict: see `Reward`.
+        made: the components that exist already; components with the same configuration are shared.
 
     Attributes:
         judged, scorer, rule: see `Reward`, `correctness.scorer` and `combine`.
-        answers: what scores the answers; None: nothing does.
-        stops: whether code of the user that raises stops the run.
+        answers: the object that scores the answers; None: they are not scored.
+        stops: whether an exception in user code stops the run.
     """
 
     def __init__(
@@ -65,7 +65,9 @@ class SourceReward:
             "format": lambda trajectory: terms.format_term(trajectory, settings.format),
             "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
         }
-        self.terms = [Term(name, getattr(settings, name), _Counted(name, of)) for name, of in counted.items()]
+        self.terms = [
+            Term(name, getattr(settings, name), _Counted(name, function)) for name, function in counted.items()
+        ]
         api = None
         if settings.reward_api is not None:
             config = {"url": settings.reward_api} if isinstance(settings.reward_api, str) else settings.reward_api
@@ -79,14 +81,14 @@ class SourceReward:
             self.combine = find_object(settings.combine, Place(f"{key}.combine"))
             if not callable(self.combine):
                 raise ConfigError(f"{key}.combine", f"{settings.combine!r} is not a function", "Name a function")
-        for name, its in settings.components.items():
-            found = component(name, its.kind, its.config, f"{key}.components.{name}")
-            self.terms.append(Term(name, its, found, stops=self.stops))
+        for name, entry in settings.components.items():
+            measuring = component(name, entry.kind, entry.config, f"{key}.components.{name}")
+            self.terms.append(Term(name, entry, measuring, stops=self.stops))
         self.waves = _waves(self.terms, key)
 
 
 class _Counted(Component):
-    """A built-in component that is a function of the trajectory alone."""
+    """A built-in component that depends only on the trajectory."""
 
     async def measure(self, trajectory: Trajectory) -> Value:
         return Value(self.config(trajectory))
@@ -114,10 +116,10 @@ class Term:
     """A component with its weight, gate, normalization and bounds.
 
     Args:
-        name: of the component.
+        name: the component's name.
         settings: its weight, gate, normalization and bounds.
         component: measures the values.
-        stops: whether a component that raises stops the run.
+        stops: whether an exception in the component stops the run.
     """
 
     def __init__(
@@ -139,54 +141,56 @@ class Term:
 
     async def measure(self, measurements: Sequence[Measurement]) -> None:
         """Measure the trajectories for which the gate is open."""
-        waiting = [one for one in measurements if one.error is None and self.open(one)]
+        waiting = [measurement for measurement in measurements if measurement.error is None and self.open(measurement)]
         if not waiting:
             return
         valued = []
-        for one, found in zip(waiting, await self._values(waiting), strict=True):
+        for measurement, result in zip(waiting, await self._values(waiting), strict=True):
             try:
-                valued.append((one, as_value(found)))
-            except Exception as error:  # noqa: BLE001 - whatever a user's component raises, sorted there
-                remedy = f"The trajectory is {one.trajectory.id!r}"
-                one.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self._code)
+                valued.append((measurement, as_value(result)))
+            except Exception as error:  # noqa: BLE001 - whatever a user's component raises; classified there
+                remedy = f"The trajectory is {measurement.trajectory.id!r}"
+                measurement.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self._code)
         numbers = normalized(self.settings.normalize, [value.value for _, value in valued])
         low, high = self.settings.clip or (-math.inf, math.inf)
-        for (one, value), number in zip(valued, numbers, strict=True):
-            one.values[self.name] = min(max(number, low), high) + 0.0
+        for (measurement, value), number in zip(valued, numbers, strict=True):
+            measurement.values[self.name] = min(max(number, low), high) + 0.0
             logged = {**value.logged, "raw": value.value, "open": 1.0}
-            one.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
-            one.notes |= {self.name: dict(value.notes)} if value.notes else {}
+            measurement.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
+            measurement.notes |= {self.name: dict(value.notes)} if value.notes else {}
 
     async def _values(self, measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
-        """What the component returns or raises for each."""
+        """Return what the component returns or raises for each trajectory."""
         its = self.component
         if not isinstance(its, GroupComponent):
-            return await asyncio.gather(*(_measured(its, one) for one in measurements), return_exceptions=True)
+            return await asyncio.gather(
+                *(_measured(its, measurement) for measurement in measurements), return_exceptions=True
+            )
         try:
-            found = await its.measure_group([one.trajectory for one in measurements])
-            if len(found) != len(measurements):
-                raise TypeError(f"it returned {len(found)} values for a group of {len(measurements)}")
+            values = await its.measure_group([measurement.trajectory for measurement in measurements])
+            if len(values) != len(measurements):
+                raise TypeError(f"it returned {len(values)} values for a group of {len(measurements)}")
         except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
             return [error] * len(measurements)
-        return found
+        return values
 
     def open(self, measurement: Measurement) -> bool:
-        """Whether the gate is open, by the values that were measured before."""
+        """Whether the gate is open, given the values measured so far."""
         values = measurement.values
         return all(each.name in values and each.holds(values[each.name]) for each in self.gate)
 
 
-async def _measured(component: Component | Correctness, one: Measurement) -> Value:
+async def _measured(component: Component | Correctness, measurement: Measurement) -> Value:
     if isinstance(component, Correctness):
-        return await component.measure(one.trajectory, one.verdict)
-    return await component.measure(one.trajectory)
+        return await component.measure(measurement.trajectory, measurement.verdict)
+    return await component.measure(measurement.trajectory)
 
 
 def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
     """The terms in waves: each comes after the components in its gate, and expensive ones come last.
 
     Raises:
-        ConfigError: a gate names a component that does not exist or is not measured before.
+        ConfigError: a gate names a component that does not exist or is measured later.
     """
     names = {term.name for term in terms}
     cheap = [term for term in terms if term.name in TERMS]
@@ -221,11 +225,11 @@ def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajector
 
 
 _LEAST_SPREAD = 1e-6
-"""With a smaller standard deviation the z-score is 0."""
+"""Standard deviations below this give a z-score of 0."""
 
 
 def normalized(kind: Normalization | None, values: Sequence[float]) -> list[float]:
-    """The values of one prompt's samples, scaled as `normalize` says."""
+    """Return the values of one prompt's samples, scaled as `normalize` specifies."""
     if isinstance(kind, list):
         low, high = kind
         return [(value - low) / (high - low) for value in values]

@@ -6,9 +6,9 @@
     def score(data_sources, solution_strs, ground_truths, extra_infos): ...    # a batch: lists of one, and one score
     async def score(...): ...
 
-Parameters of these names get their values by name. A function with other names is called by position: two parameters
-are the answer and the ground truth, a third is `extra_info`, and four are verl's. Anything else is refused when the
-function is named, with its signature.
+Parameters with these names are passed by keyword. A function with other names is called by position: two parameters
+are the answer and the ground truth, a third is `extra_info`, and four are verl's. Any other signature is refused when
+the configuration is read.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ REMEDY = "Take data_source, solution_str, ground_truth and extra_info by these n
 
 
 class UserFunction:
-    """A user's reward function, to be called with verl's four arguments.
+    """A user's reward function, called with verl's four arguments.
 
     Args:
-        function: of any of the forms above.
-        place: of its name in the configuration.
+        function: a function with one of the signatures above.
+        place: the configuration key that names it.
         options: keyword arguments of every call: `reward_kwargs` in verl's configuration.
-        more: names of further keyword arguments that every call has, for a function that takes them.
+        more: names of further keyword arguments, passed to a function that accepts them.
 
     Attributes:
-        is_async: whether a call gives an awaitable.
+        is_async: whether a call returns an awaitable.
 
     Raises:
-        ConfigError: it cannot be called with what there is; the message shows its signature.
+        ConfigError: the function cannot be called with these arguments; the message shows its signature.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class UserFunction:
         self.is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
         try:
             parameters = list(inspect.signature(function).parameters.values())
-        except ValueError:  # a builtin that does not say
+        except ValueError:  # a builtin without a signature
             parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in NAMES]
         self._open = any(each.kind is Parameter.VAR_KEYWORD for each in parameters)
         self._known = {each.name for each in parameters if each.kind not in _VARIABLE}
@@ -76,14 +76,14 @@ class UserFunction:
     def __call__(
         self, data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any], **more: Any
     ) -> Any:
-        """The function's result for one answer, or an awaitable of it.
+        """Return the function's result for one answer, or an awaitable of it.
 
         Args:
-            data_source: of the row.
+            data_source: the row's data source.
             solution_str: the answer, or the whole response.
-            ground_truth: of the row.
+            ground_truth: the row's ground truth.
             extra_info: a dict, by default `scorer_info`.
-            more: the further keyword arguments.
+            more: further keyword arguments.
         """
         values: dict[str, Any] = dict(zip(NAMES, (data_source, solution_str, ground_truth, extra_info), strict=True))
         if self._in_order:
@@ -97,12 +97,12 @@ class UserFunction:
         return self._awaited(result) if inspect.isawaitable(result) else self._only(result)
 
     async def answer(self, *arguments: Any, threads: Executor | None = None, **more: Any) -> Any:
-        """The result of a call, which blocks no event loop.
+        """Return the result of a call without blocking the event loop.
 
         Args:
-            arguments: as of a call.
-            threads: for a function that is not a coroutine; None: asyncio's.
-            more: as of a call.
+            arguments: the arguments of `__call__`.
+            threads: executor of a function that is not a coroutine; None: asyncio's.
+            more: further keyword arguments of `__call__`.
         """
         if self.is_async:
             return await self(*arguments, **more)
@@ -112,25 +112,25 @@ class UserFunction:
     async def judge(
         self, trajectory: Trajectory, text: str, threads: Executor | None = None
     ) -> tuple[float, dict[str, float]]:
-        """The verdict on a trajectory, and the other numbers that the function returns.
+        """Return the verdict on a trajectory and the other numbers that the function returns.
 
         Args:
-            trajectory: its dict is at `extra_info["trajectory"]`.
+            trajectory: passed as a dict in `extra_info["trajectory"]`.
             text: its answer or response.
             threads: see `answer`.
 
         Raises:
-            TypeError: the function returns no number; its own exceptions are passed on.
+            TypeError: the function does not return a number; its own exceptions are passed on.
         """
         info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
         result = await self.answer(trajectory.data_source, text, trajectory.ground_truth, info, threads=threads)
         numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, SupportsFloat)}
         if "score" not in numbers:
-            raise TypeError(f"it returned {reprlib.repr(result)}: no number, and no dict with a 'score'")
+            raise TypeError(f"it returned {reprlib.repr(result)}, neither a number nor a dict with a 'score'")
         return numbers.pop("score"), numbers
 
     def scorer(self, name: str) -> Scorer:
-        """The function as a scorer; the data source is `extra_info["data_source"]`."""
+        """Return the function as a scorer; the data source is `extra_info["data_source"]`."""
         return Scorer(name, self._score_async if self.is_async else self._score)
 
     def _score(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
@@ -140,9 +140,9 @@ class UserFunction:
         return await self._score(solution_str, ground_truth, extra_info)
 
     def _order(self, parameters: Sequence[Parameter], given: Collection[str]) -> tuple[str, ...]:
-        """The arguments of a call by position; none of them: a call gives all by name."""
+        """Return the names of the positional arguments; empty if all are passed by keyword."""
         if unknown := sorted(set(self._options) - self._known) if not self._open else ():
-            self._refuse(f"reward_kwargs has {', '.join(unknown)}, which it does not take", "Remove it from one side")
+            self._refuse(f"reward_kwargs has {', '.join(unknown)}, which it does not accept", "Remove it from one side")
         needed = [each for each in parameters if each.default is Parameter.empty and each.kind not in _VARIABLE]
         unknown = [each.name for each in needed if each.name not in given or each.kind is Parameter.POSITIONAL_ONLY]
         answers = {"solution_str", "solution_strs"}
@@ -157,7 +157,7 @@ class UserFunction:
             for each, name in zip(slots, order, strict=False)
         )
         if self._is_batch or not order or misplaced:
-            self._refuse(f"nothing is known for {', '.join(unknown)}" if unknown else "it takes no answer", REMEDY)
+            self._refuse(f"there is no value for {', '.join(unknown)}" if unknown else "it takes no answer", REMEDY)
         return order
 
     def _refuse(self, problem: str, remedy: str) -> NoReturn:
@@ -168,7 +168,7 @@ class UserFunction:
         return self._only(await result)
 
     def _only(self, results: Any) -> Any:
-        """The result for the one answer of a batch."""
+        """Return the result of a batch of one answer."""
         results = results.tolist() if hasattr(results, "tolist") else results
         if not isinstance(results, Sequence) or isinstance(results, str) or len(results) != 1:
             problem = f"it returned {reprlib.repr(results)} for a batch of one answer"
@@ -180,13 +180,13 @@ _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 def scorer_info(trajectory: Trajectory) -> dict[str, Any]:
-    """What scorers get as `extra_info`: the row's own, the rest of its `reward_model`, and numbers of the episode.
+    """Build a scorer's `extra_info`: the row's own, the rest of its `reward_model`, and numbers of the episode.
 
-    The numbers override entries of the row of the same names, unless no agent is known: then it is a request to a
-    reward service, whose own `extra_info` may have them. `num_turns` counts messages as verl does: the prompt, the
-    policy's turns, and what the environment answered. `executed_calls` are those that went through, `{name, arguments}`
-    in their order. `answer_marked` says that the answer is one that an agent gave as its final one, and not the whole
-    response, of which nothing else is known.
+    The numbers override entries of the row with the same names, unless the agent is unknown: then the trajectory is a
+    request to a reward service, whose own `extra_info` may have them. `num_turns` counts messages as verl does: the
+    prompt, the policy's turns and the environment's answers. `executed_calls` are the successful calls in order, as
+    `{name, arguments}`. `answer_marked` tells whether an agent submitted the answer as final; otherwise the answer may
+    be the whole response.
     """
     asked = [message.content for message in trajectory.prompt if message.role == "user"]
     given = {key: value for key, value in (trajectory.row.get("reward_model") or {}).items() if key != "ground_truth"}

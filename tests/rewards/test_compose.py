@@ -362,7 +362,7 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: it holds for all"),
+        ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: it cannot be set"),
         ({"efficency": {}}, r"agent_rl\.reward\.per_data_source\.x\.efficency: unknown key .*'efficiency'"),
         ({"components": {"tone": {"kind": "jugde"}}}, r"per_data_source\.x\.components\.tone\.kind: there is no kind"),
     ],

@@ -109,11 +109,11 @@ def test_reward_kwargs_and_what_verl_adds_are_given_to_those_who_take_them() -> 
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        ("truth, solution_str", "nothing is known for truth"),
-        ("reward_inputs", "nothing is known for reward_inputs"),
+        ("truth, solution_str", "there is no value for truth"),
+        ("reward_inputs", "there is no value for reward_inputs"),
         ("data_source, ground_truth", "it takes no answer"),
-        ("solution_str, ground_truth, *, reward_router_address", "nothing is known for reward_router_address"),
-        ("solution_strs, weights", "nothing is known for weights"),
+        ("solution_str, ground_truth, *, reward_router_address", "there is no value for reward_router_address"),
+        ("solution_strs, weights", "there is no value for weights"),
     ],
 )
 def test_what_cannot_be_called_is_refused_with_its_signature(parameters: str, problem: str) -> None:
@@ -126,7 +126,7 @@ def test_what_cannot_be_called_is_refused_with_its_signature(parameters: str, pr
 
 
 def test_reward_kwargs_that_the_function_does_not_take_are_refused() -> None:
-    with pytest.raises(ConfigError, match="reward_kwargs has bonus, which it does not take"):
+    with pytest.raises(ConfigError, match="reward_kwargs has bonus, which it does not accept"):
         UserFunction(verls, PLACE, options={"bonus": 1})
     assert UserFunction(anything, PLACE, options={"bonus": 1})(*GIVEN) == GIVEN
 

@@ -1,4 +1,4 @@
-"""The component `correctness`: whether the final answer is right, by the scorer that the settings name."""
+"""The component `correctness`: whether the final answer is right, according to the scorer in the settings."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ WITHOUT_SOURCE = "gsm8k_marked"
 class Correctness:
     """Scores answers.
 
-    A verdict from elsewhere comes first (given, of a custom function, a reward service, and with `scorer: auto` a
-    simulated user); then the scorer, by name or by the row's data source. A missing answer is 0.
+    An external verdict takes precedence: one passed in, then a custom function, a reward service and, with
+    `scorer: auto`, a simulated user. Otherwise the configured or the data source's scorer decides. No answer scores 0.
 
     Args:
-        settings: of the reward.
-        key: of the settings, for messages.
+        settings: the reward's settings.
+        key: the configuration key of the settings, for messages.
         api: the component for `reward_api`.
 
     Attributes:
-        nothing: whether no answer is scored.
-        logs: as `Component.logs`.
+        nothing: whether scoring of answers is off.
+        logs: see `Component.logs`.
         custom: see `Reward`.
-        fusion: server on which the scorers `code` and `code_all` run programs; None: the sandbox of this machine.
+        fusion: server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
 
     Raises:
-        ConfigError: there is no such scorer, or it and `reward_api` are both given.
+        ConfigError: the scorer does not exist, or both a scorer and `reward_api` are set.
     """
 
     def __init__(self, settings: RewardSettings, key: str, api: Component | GroupComponent | None = None) -> None:
@@ -53,24 +53,26 @@ class Correctness:
         )
         assert api is None or isinstance(api, Component)
         if api is not None and name != "auto":
-            raise ConfigError(f"{key}.correctness.scorer", f"{name!r} and reward_api are both given", "Drop one")
+            raise ConfigError(
+                f"{key}.correctness.scorer", f"{name!r} and reward_api are both set", "Remove one of them"
+            )
         self.api = api
         self.logs = () if api is None else api.logs
 
     def require(self, data_source: str) -> None:
-        """Check that there is a scorer for a data source.
+        """Check that a data source has a scorer.
 
         Raises:
-            ConfigError: no scorer is known for it.
+            ConfigError: no scorer is known for the data source.
         """
         if self.scorer is None and self.api is None and self.custom is None and data_source:
             route(data_source)
 
     async def measure(self, trajectory: Trajectory, verdict: float | None) -> Value:
-        """The answer's value, usually 0 or 1.
+        """Return the answer's value, usually 0 or 1.
 
         Raises:
-            UnscoredError: it cannot be judged.
+            UnscoredError: the answer cannot be judged.
         """
         if verdict is not None:
             return Value(verdict)

@@ -35,30 +35,30 @@ __all__ = ["RewardApi", "RewardApiConfig"]
 
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _NEVER_OURS = (401, 403, 404, 405)
-_MAX_EXCERPT = 500  # characters of what the service says that an error repeats
-_ANY_NUMBER = 10_000  # of attempts: they are limited by time
+_MAX_EXCERPT = 500  # characters of the service's error that our error quotes
+_ANY_NUMBER = 10_000  # attempts: time limits them instead
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
 """More than one failure: a single trajectory that the service cannot answer must not stop the others."""
 
 
 class RewardApiConfig(ComponentConfig):
-    """Where the service is, and how long it may take."""
+    """The service's address and limits."""
 
     url: str
     """Address of its endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
     """Environment variable that holds the service's token wherever workers run; null: AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
-    """Which of the service's numbers are logged; each must be in every answer. The trace has all."""
+    """Numbers of the service to log; every answer must contain them. The trace keeps all numbers."""
     timeout_s: float = Field(default=120.0, gt=0)
-    """Seconds that one answer may take."""
+    """Timeout of one answer, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Further seconds in which a request is retried while the service is down; then the trajectory is unscored.
-    After three such requests in a row, others are unscored without a request until the service answers a probe."""
+    """Extra seconds to retry a request while the service is down; then the trajectory is unscored.
+    After three failed requests in a row, no request is sent (unscored) until the service answers a probe."""
     max_concurrent: int = Field(default=64, ge=1)
-    """Concurrent requests of this process."""
+    """Maximum concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Requests a second of this process; null: no limit."""
+    """Maximum requests per second and process; null: no limit."""
 
     @field_validator("url")
     @classmethod
@@ -99,7 +99,7 @@ class RewardApi(Component, kind="reward_api"):
         self._answered = False
 
     async def reach(self) -> None:
-        """Send a request that the service may refuse."""
+        """Check that the service answers; any HTTP status will do."""
         try:
             await self._remote.request("GET", self.config.url)
         except RemoteError as error:
@@ -110,8 +110,8 @@ class RewardApi(Component, kind="reward_api"):
         """The value that the service returns.
 
         Raises:
-            UnscoredError: it did not answer, could not score, or its answer has no score.
-            ConfigError: it refuses the token or the path.
+            UnscoredError: the service did not answer, could not score, or sent no score.
+            ConfigError: the service refuses the token or the path.
         """
         try:
             body = f'{{"trajectory": {trajectory.to_json()}}}'
@@ -136,11 +136,11 @@ class RewardApi(Component, kind="reward_api"):
         raise UnscoredError(problem)
 
     def _value(self, answer: Any) -> Value:
-        """The value in an answer.
+        """Return the value in an answer.
 
         Raises:
             UnscoredError: the service could not score.
-            ValueError: the answer is not one of a reward service.
+            ValueError: the answer does not follow the protocol.
         """
         if not isinstance(answer, Mapping):
             raise ValueError("the answer is not a JSON object")
@@ -149,8 +149,8 @@ class RewardApi(Component, kind="reward_api"):
         score = answer.get("score")
         if not _is_number(score):
             raise ValueError(f"the answer's score is not a number: {reprlib.repr(score)}")
-        found = {**_mapping(answer.get("logged")), **_mapping(answer.get("components"))}
-        numbers = {name: float(value) for name, value in found.items() if _is_number(value)}
+        fields = {**_mapping(answer.get("logged")), **_mapping(answer.get("components"))}
+        numbers = {name: float(value) for name, value in fields.items() if _is_number(value)}
         if missing := [name for name in self.logs if name not in numbers]:
             raise ValueError(f"the answer has no number {', '.join(missing)}; it has {', '.join(numbers) or 'none'}")
         notes = {**_mapping(answer.get("notes")), "numbers": numbers}

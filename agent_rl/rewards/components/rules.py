@@ -8,7 +8,7 @@
         kind: tags
         config: {tags: [think, answer], where: last_turn}
 
-Both give a share in [0, 1]: of the rules that the text keeps, and of the tags that are well-formed.
+Both return a share in [0, 1]: the share of rules that the text follows, or of tags that are well-formed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Where = Literal["answer", "last_turn", "response"]
 
 
 class RulesConfig(TextRules, ComponentConfig):
-    """The rules, and the text that they apply to."""
+    """The rules and the text to which they apply."""
 
     where: Where = "answer"
 
@@ -46,12 +46,12 @@ class TagsConfig(ComponentConfig):
 
 
 class Rules(Component, kind="rules"):
-    """The share of the rules that the text keeps; 0 without a text."""
+    """The share of the rules that the text follows; 0 without a text."""
 
     Config = RulesConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The share, and in the notes which rules were broken."""
+        """Return the share of rules followed; the notes list the broken ones."""
         text = _text(trajectory, self.config.where)
         if text is None:
             return Value(0.0)
@@ -66,7 +66,7 @@ class Tags(Component, kind="tags"):
     Config = TagsConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The share."""
+        """Return the share of well-formed tags."""
         text = _text(trajectory, self.config.where) or ""
         share = tag_share(text, self.config.tags, alone=self.config.alone)
         return Value(float(share == 1.0) if self.config.all_or_nothing else share)

@@ -22,35 +22,37 @@ SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UN
 
 
 def require_scorable(trajectory: Trajectory) -> None:
-    """Refuse a trajectory that ended by an error of the engine or the loop.
+    """Refuse a trajectory that ended with an error of the engine or the loop.
 
     Raises:
         UnscoredError: the engine or the loop failed.
     """
     if trajectory.stop_reason in _UNSCORED_STOP_REASONS:
-        raise UnscoredError(f"trajectory {trajectory.id!r} ended by {trajectory.stop_reason.value}: {trajectory.error}")
+        raise UnscoredError(
+            f"trajectory {trajectory.id!r} ended with {trajectory.stop_reason.value}: {trajectory.error}"
+        )
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
     """Minus the cost of the trajectory's calls and tokens (see `EfficiencySettings`), in [floor, 0]."""
-    used = (
+    cost = (
         settings.penalty * max(0, charged_calls(trajectory) - settings.free_calls)
         + settings.per_error * trajectory.tool_errors
         + settings.per_repeat * trajectory.repeated_calls
         + settings.per_1000_tokens * trajectory.response_tokens / 1000
     )
-    return max(settings.floor, -used) + 0.0  # + 0.0 turns -0.0 into 0.0
+    return max(settings.floor, -cost) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def charged_calls(trajectory: Trajectory) -> int:
-    """Number of calls without those that hand in the answer, or are the answer (functions of the row, never run)."""
+    """Count the calls, except those that submit the answer or are the answer (the row's functions, never run)."""
     last = trajectory.turns[-1:] if trajectory.stop_reason is StopReason.ANSWERED else []
-    handed_over = sum(len(turn.calls) for turn in last if not turn.results)
-    return trajectory.tool_calls - handed_over - sum(result.answer is not None for result in trajectory.results)
+    submissions = sum(len(turn.calls) for turn in last if not turn.results)
+    return trajectory.tool_calls - submissions - sum(result.answer is not None for result in trajectory.results)
 
 
 def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:
-    """`-1 / turns` for each malformed turn, in [-1, 0]; well-formed turns change nothing."""
+    """`-1 / turns` for each malformed turn, in [-1, 0]; well-formed turns cost nothing."""
     return -min(1.0, trajectory.malformed_turns / settings.turns) + 0.0
 
 
@@ -67,15 +69,15 @@ def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_to
 
 
 def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) -> int:
-    """The limit on response tokens (`data.max_response_length`) that the overlong penalty counts from.
+    """Return the limit on response tokens (`data.max_response_length`) on which the overlong penalty is based.
 
     Raises:
-        ConfigError: the penalty is on and there is no limit, or its buffer is longer than the limit.
+        ConfigError: the penalty is on without a limit, or its buffer is longer than the limit.
     """
     if not settings.penalty:
         return max_response_tokens or 1
     if max_response_tokens is None:
-        raise ConfigError("agent_rl.reward.overlong", "there is no limit on tokens", "Give max_response_tokens")
+        raise ConfigError("agent_rl.reward.overlong", "there is no limit on tokens", "Set max_response_tokens")
     if (settings.buffer_tokens or 0) > max_response_tokens:
         raise ConfigError(
             "agent_rl.reward.overlong.buffer_tokens",

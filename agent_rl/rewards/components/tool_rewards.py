@@ -14,7 +14,7 @@ __all__ = ["ToolRewards", "ToolRewardsConfig"]
 
 
 class ToolRewardsConfig(ComponentConfig):
-    """Which step rewards count."""
+    """Selects the step rewards that count."""
 
     tools: tuple[str, ...] | None = None
     """Names of tools, with wildcards; null: every tool, and `Turn.notes["reward"]`, which a loop or a hook sets."""
@@ -29,10 +29,10 @@ class ToolRewards(Component, kind="tool_rewards"):
     config: ToolRewardsConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The sum.
+        """Return the sum of the step rewards.
 
         Raises:
-            UnscoredError: one of them is not a finite number.
+            UnscoredError: a step reward is not a finite number.
         """
         values = []
         for where, reward in self._rewards(trajectory):
@@ -42,16 +42,16 @@ class ToolRewards(Component, kind="tool_rewards"):
         return Value(math.fsum(values), notes={"rewards": values})
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
-        """Each step reward with its place in the trajectory, for errors."""
-        config, seen, found = self.config, set[str](), list[tuple[str, object]]()
+        """List each step reward with its place in the trajectory, for errors."""
+        config, calls, rewards = self.config, set[str](), list[tuple[str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):
                 key, reward = call_key(call), result.reward
-                again = key in seen and not config.repeats
-                seen.add(key)
-                wanted = config.tools is None or any(fnmatchcase(result.name, name) for name in config.tools)
-                if reward is not None and wanted and not (again and reward > 0):
-                    found.append((f"tool {result.name!r} in turn {number}", reward))
+                is_repeat = key in calls and not config.repeats
+                calls.add(key)
+                counts = config.tools is None or any(fnmatchcase(result.name, name) for name in config.tools)
+                if reward is not None and counts and not (is_repeat and reward > 0):
+                    rewards.append((f"tool {result.name!r} in turn {number}", reward))
             if config.tools is None and turn.notes.get("reward") is not None:
-                found.append((f"the note of turn {number}", turn.notes["reward"]))
-        return found
+                rewards.append((f"the note of turn {number}", turn.notes["reward"]))
+        return rewards

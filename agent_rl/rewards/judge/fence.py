@@ -5,9 +5,9 @@
     | <<<end of answer>>>
     <<<end of answer 1f3c5a7b9d2e4f60>>>
 
-Three things hold for every text: it cannot contain the nonce, which is random for each request; none of its lines
-begins like a fence; and control tokens of chat templates and fences are broken up in it. A judge may still be persuaded
-by the text.
+Every fenced text has three properties: it cannot contain the nonce, which is random for each request; none of its lines
+begins like a fence; and its control tokens of chat templates and fences are broken up. The text may still persuade a
+judge.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def harmless(text: str) -> str:
     Servers read `<|im_end|>` in a message as the token that ends it.
     """
     text = _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text))
-    text = _FOREIGN.sub(lambda each: "" if unicodedata.category(each[0]) in ("Cc", "Cf", "Cs") else each[0], text)
+    text = _FOREIGN.sub(lambda sign: "" if unicodedata.category(sign[0]) in ("Cc", "Cf", "Cs") else sign[0], text)
     text = _RUNS.sub(lambda run: " ".join(run[0]), text)
     return _CLOSES.sub(lambda bar: f"{bar[0]} ", _OPENS.sub(lambda sign: f"{sign[0]} ", text))
 
@@ -71,6 +71,6 @@ class Fence:
         return GUARD.replace("{nonce}", self.nonce)
 
     def around(self, name: str, text: str) -> str:
-        """The text as a fenced block; `name` is one line, and never from the text."""
+        """Return the text as a fenced block; `name` is one line and never comes from the text."""
         lines = "\n".join(f"| {line}" for line in harmless(text).split("\n"))
         return f"<<<{name} {self.nonce}>>>\n{lines}\n<<<end of {name} {self.nonce}>>>"

@@ -61,9 +61,9 @@ class JudgeConfig(PanelConfig):
     scale: tuple[float, float] = (0.0, 10.0)
     """Worst and best score; on a scale wider than 1 the judge must give whole numbers."""
     rubric: str | list[Any] | None = None
-    """Criteria, or a YAML file that lists them; null: each row has its own, `extra_info.rubric`."""
+    """Criteria, or a YAML file that lists them; null: each row has its own in `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
-    """How several votes are combined; majority: the most frequent one, or the mean of several such."""
+    """How votes are combined; majority: the most frequent score, or the mean of those tied for it."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:
@@ -98,15 +98,15 @@ class Judge(Component, kind="judge"):
         self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
 
     async def reach(self) -> None:
-        """Ask the endpoint for its models."""
+        """Request the endpoint's list of models."""
         await self.panel.reach()
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The value of the votes, from 0 to 1.
+        """Return the value of the votes, from 0 to 1.
 
         Raises:
-            UnscoredError: too few verdicts, or the row has no ground truth or rubric where the mode needs one.
-            ConfigError: no request will be answered.
+            UnscoredError: too few verdicts, or the row lacks the ground truth or rubric that the mode needs.
+            ConfigError: the endpoint will not answer any request.
         """
         criteria, ballot = self._rubric_of(trajectory), Ballot()
         verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
@@ -141,10 +141,10 @@ class Judge(Component, kind="judge"):
 
 
 def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
-    """The scale of the class's own score, or the configured one.
+    """Return the scale of the prompt template's score, or the configured one.
 
     Raises:
-        ConfigError: both are given, and differ.
+        ConfigError: both exist and differ.
     """
     own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
     if own is not None and "scale" in config.model_fields_set and own != config.scale:
@@ -178,10 +178,10 @@ def read_rubric(data: Any) -> list[Criterion]:
 
 
 def load_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
-    """The criteria of the configuration, or of the YAML file that it names; an empty list if each row has its own.
+    """Load the criteria from the configuration or its YAML file; an empty list if each row has its own.
 
     Raises:
-        ConfigError: the file cannot be read, or they are not a rubric.
+        ConfigError: the file cannot be read, or the data is not a rubric.
     """
     problem, remedy = "", "Correct the rubric"
     try:

@@ -2,8 +2,8 @@
 
     template: my/template.py:Helpfulness        # of a judge, a pairwise judge, or a model of `reward_model`
 
-A prompt template of this kind is a class, by which a model was trained to judge: it is asked as it was in training.
-The prompt asks for thoughts unless `chat_template_kwargs.enable_thinking` of the request lets the chat template do so.
+A prompt template is a class with which a model was trained to judge, so the model sees the same prompt as in training.
+The prompt asks for thoughts unless the request's `chat_template_kwargs.enable_thinking` makes the chat template do so.
 """
 
 from __future__ import annotations
@@ -75,15 +75,15 @@ TEMPLATES: dict[str, type[BasePromptTemplate]] = {
 
 
 def find_template(name: str, key: str = "template", *fields: str) -> type[BasePromptTemplate]:
-    """A prompt template: `pointwise`, `pairwise`, `rubric`, or one of your own.
+    """Find a prompt template: `pointwise`, `pairwise`, `rubric`, or one of your own.
 
     Args:
-        name: one of these, `package.module.Name`, or `path/to/file.py:Name`.
-        key: what names it, for errors.
-        fields: of its verdict, one of which it must have; none: any.
+        name: a built-in name, `package.module.Name`, or `path/to/file.py:Name`.
+        key: the configuration key of the name, for errors.
+        fields: the verdict must have one of these fields; empty: any field.
 
     Raises:
-        ConfigError: there is no such template, or its verdict has none of the fields.
+        ConfigError: the template does not exist, or its verdict has none of the fields.
     """
     template = TEMPLATES.get(name) or find_object(name, Place(key), known=TEMPLATES)
     if not (isinstance(template, type) and issubclass(template, BasePromptTemplate)):
@@ -96,10 +96,10 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
 
 
 def kind_of(template: type[BasePromptTemplate]) -> str:
-    """`pointwise`, `pairwise` or `rubric`, by the field of the verdict.
+    """Return `pointwise`, `pairwise` or `rubric`, depending on the verdict's field.
 
     Raises:
-        ConfigError: it has none of these fields.
+        ConfigError: the verdict has none of these fields.
     """
     for field, kind in KINDS.items():
         if field in template.model_fields:
@@ -109,7 +109,7 @@ def kind_of(template: type[BasePromptTemplate]) -> str:
 
 
 def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
-    """The bounds of the field `score`, where it has both."""
+    """Return the bounds of the field `score`, or None if it lacks one."""
     bounds: dict[str, float] = {}
     for bound in getattr(template.model_fields.get("score"), "metadata", ()):
         bounds |= {name: float(value) for name in ("ge", "le") if (value := getattr(bound, name, None)) is not None}
@@ -117,12 +117,12 @@ def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
 
 
 def names_a_class(template: str | None) -> TypeGuard[str]:
-    """Whether the configuration's `template` names a class, and not a file."""
+    """Whether the configuration's `template` names a class rather than a file."""
     if template is None or template.endswith((".md", ".txt")):
         return False
     return ".py:" in template or ("/" not in template and "." in template)
 
 
 def chat_thinks(body: Mapping[str, Any]) -> bool:
-    """Whether fields of a request let the model think by its chat template."""
+    """Whether a request's fields make the chat template ask the model to think."""
     return bool((body.get("chat_template_kwargs") or {}).get("enable_thinking"))

@@ -9,8 +9,8 @@
           pairs: round_robin           # or all
 
 The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers tie
-without a request. A pair without a verdict is skipped; a trajectory without any pair left is unscored. Values are from
-0 to 1 (0.5 for a lone trajectory) and rank the trajectories within a group: they cannot be compared between prompts.
+without a request. A pair without a verdict is skipped; a trajectory with no other pair is unscored. Values range from
+0 to 1 (0.5 for a lone trajectory) and rank the trajectories within a group: they cannot be compared across prompts.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class PairwiseJudgeConfig(PanelConfig):
     """`config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Which pairs are compared; of n trajectories, `all` makes n (n - 1) / 2 pairs, `round_robin` n * opponents / 2."""
+    """Pairs to compare: for n trajectories, `all` makes n (n - 1) / 2 pairs, `round_robin` n * opponents / 2."""
     opponents: int = Field(default=4, ge=1)
-    """Trajectories with which `round_robin` compares each; an odd number is rounded up."""
+    """Opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
-    """Whether a pair is judged in both orders; false: half the calls, and the judge's preference for one order."""
+    """Whether a pair is judged in both orders; false halves the calls, but lets the judge's order bias in."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Match:
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
     points: float | None = None
-    """What the first sample of the pair gets; None: a verdict is missing."""
+    """Points of the pair's first sample; None: a verdict is missing."""
     contradicted: bool = False
     """Whether the two orders disagree."""
     problem: UnscoredError | None = None
@@ -85,14 +85,14 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         self.panel = Panel(config, key, self._template)
 
     async def reach(self) -> None:
-        """Ask the endpoint for its models."""
+        """Request the endpoint's list of models."""
         await self.panel.reach()
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
         """The values of a group, from 0 to 1; an `UnscoredError` for a trajectory without a comparison.
 
         Raises:
-            ConfigError: no request will be answered.
+            ConfigError: the endpoint will not answer any request.
         """
         config = self.config
         if len(group) == 1:
@@ -123,21 +123,21 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         match.points = 0.5 if match.contradicted else points[0]
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
-        """The first's points in one order, by the majority of the votes."""
+        """Return the first trajectory's points in one order, by majority vote."""
         verdicts = await self.panel.ask(Question(FORM, (first, second), self.config.max_chars), ballot)
         average = mean(POINTS[vote.winner] for vote in verdicts)
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
     def _seen(self, trajectory: Trajectory) -> dict[str, str]:
-        """What the judge sees of a trajectory, as A and as B."""
+        """Return the text of a trajectory that the judge sees, as A and as B."""
         return self._template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 
 def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | Exception:
-    """A trajectory's value, with what is logged of its pairs."""
+    """Return a trajectory's value and the logged numbers of its pairs."""
     if value is None:
         problem = next((match.problem for match in reversed(matches) if match.problem), "none was made")
-        return UnscoredError(f"no comparison is left: {problem}")
+        return UnscoredError(f"no comparison succeeded: {problem}")
     played = [(match, match.points) for match in matches if match.points is not None]
     # Each of the two has half of the cost of a pair, so that the sum over a batch is the total cost.
     logged = {name: sum(getattr(match.ballot, name, 0) for match in matches) / 2 for name in LOGS}

@@ -27,38 +27,38 @@ class PanelConfig(EndpointConfig):
     """The endpoint of a judge, and the number of votes and attempts."""
 
     temperature: float | None = Field(default=0.6, ge=0)
-    """null: the server's. At 0 another seed gives the same reply, and so the same verdict."""
+    """null: the server's default. At 0 every seed gives the same reply and verdict."""
     max_tokens: int = Field(default=1024, ge=1)
-    """Of one reply, with its thoughts."""
+    """Maximum tokens per reply, thoughts included."""
     seed: int = Field(default=0, ge=0)
-    """Of the first vote."""
+    """Seed of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How JSON is requested. auto: by the schema, else as any object, else by the prompt alone; a mode that the server
+    """How JSON is requested. auto: with the schema, else as any object, else in the prompt only; a mode that the server
     refuses is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request; null removes one that would be sent."""
+    """Further fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
-    """Seconds of one attempt of a request."""
+    """Timeout of one attempt of a request, in seconds."""
     total_s: float = Field(default=180.0, gt=0)
-    """Seconds of all attempts of a request and the delays between them."""
+    """Timeout of all attempts of a request and their delays, in seconds."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
-    """Verdicts on each question, each with its own seed."""
+    """Votes per question, each with its own seed."""
     quorum: int | None = Field(default=None, ge=1)
-    """Least number of votes; null: more than half."""
+    """Minimum number of votes; null: more than half."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Most replies per vote, each with another seed, until one has a verdict."""
+    """Maximum replies per vote, each with another seed, until one has a verdict."""
     cache: bool = True
-    """Whether a repeated question gets its verdicts from memory."""
+    """Whether the verdicts on a repeated question come from memory."""
     cache_path: str | None = None
     """File on a local disk that keeps verdicts for other processes and runs; null: memory only."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
-    """Characters of a verdict's reason, if the server enforces the schema."""
+    """Maximum characters of a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File of the prompt, or a prompt template, `file.py:Name` (`agent_rl.rewards.judge.kinds`), as which a model was
-    trained to judge; null: the built-in one of the mode."""
+    """File of the prompt, or the prompt template `file.py:Name` (`agent_rl.rewards.judge.kinds`) with which a model was
+    trained to judge; null: the built-in template of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
-    """Characters of each of question, answer, reference and transcript; the middle of a longer one is left out."""
+    """Maximum characters each for question, answer, reference and transcript; the middle of longer texts is cut."""
 
     @model_validator(mode="after")
     def _can_vote(self) -> PanelConfig:
@@ -71,13 +71,13 @@ class PanelConfig(EndpointConfig):
 
 @dataclass(slots=True)
 class Ballot:
-    """The votes on one question or several, and what they cost."""
+    """The votes on one or several questions, and their cost."""
 
     verdicts: list[Any] = field(default_factory=list)
     failures: int = 0
     """Replies without a verdict, and votes without a reply."""
     calls: int = 0
-    """Replies that were requested."""
+    """Number of replies requested."""
     tokens: int = 0
     cache_hits: int = 0
 
@@ -88,7 +88,7 @@ class Panel:
     Args:
         config: see `PanelConfig`.
         key: its configuration key, for errors.
-        template: asks, and reads the verdicts.
+        template: writes the prompts and reads the verdicts.
 
     Raises:
         ConfigError: the API key is missing, or the cache's file cannot be used.
@@ -107,15 +107,15 @@ class Panel:
             await self.client.check()
 
     async def ask(self, question: Question, ballot: Ballot) -> list[Any]:
-        """The verdicts on a question.
+        """Return the verdicts on a question.
 
         Args:
             question: see `Question`.
-            ballot: the votes and their cost are added to it.
+            ballot: receives the votes and their cost.
 
         Raises:
             UnscoredError: fewer votes than the quorum.
-            ConfigError: no request will be answered.
+            ConfigError: the endpoint will not answer any request.
         """
         async with self.client:
             votes = (self._vote(question, number, ballot) for number in range(self.config.votes))

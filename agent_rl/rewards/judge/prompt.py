@@ -1,4 +1,4 @@
-"""`PromptTemplate`: how a judge is asked, and how its verdict is read; by a file with placeholders, or by a class.
+"""`PromptTemplate`: writes a judge's prompt and reads its verdict, using a file with placeholders or a class.
 
 A file is one message, or two: a line `[system]` begins the first, `[user]` the second. `{name}` is a placeholder, and
 `{{name}}` is the text `{name}`. The instruction against prompt injection and the form of the verdict are added to every
@@ -36,14 +36,14 @@ _LARGEST_PART = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is judged, and in which form."""
+    """The material to judge and the form of the verdict."""
 
     form: VerdictForm
     trajectories: tuple[Trajectory, ...]
-    """One, or A and B."""
+    """One trajectory, or A and B."""
     max_chars: int
     criteria: Mapping[str, str] = field(default_factory=dict)
-    """Descriptions by name."""
+    """Descriptions of the criteria, by name."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class FileTemplate:
     system: str
     user: str
     names: frozenset[str]
-    """The placeholders in it."""
+    """The placeholders in the file."""
     in_json: ClassVar[bool] = True
-    """Whether the reply is to be JSON by the form's schema."""
+    """Whether the reply must be JSON that follows the form's schema."""
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
         """The placeholders' values.
@@ -81,7 +81,7 @@ class FileTemplate:
         return question.form.read(reply, "\n".join(self.values(question, Fence("")).values()), fence.nonce)
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
-        """System and user text; braces in the values mean nothing."""
+        """Return system and user text; braces in the values are plain text."""
         system, user = (
             _PLACEHOLDER.sub(lambda match: match[1] or values[match[2]], text) for text in (self.system, self.user)
         )
@@ -95,7 +95,7 @@ class FileTemplate:
 
 @dataclass(frozen=True)
 class ClassTemplate:
-    """A class that asks as in the judge's training; the reply has tags."""
+    """A class that writes the prompt of the judge's training; the reply has tags."""
 
     template: type[BasePromptTemplate]
     chat_thinks: bool
@@ -140,16 +140,16 @@ def load_template(
     verdict_field: str,
     body: Mapping[str, Any],
 ) -> PromptTemplate:
-    """The template that a configuration names.
+    """Load the template that a configuration names.
 
     Args:
-        name: the user's file or class; None: the built-in file.
+        name: the user's file or class; None: the built-in template.
         default: the name of the built-in file, without its ending.
         key: the configuration key of the name, for errors.
         known: placeholders of a file that can be filled in.
         needed: groups of placeholders; one of each group must be in the file.
-        verdict_field: that the verdict of a class must have.
-        body: fields of the requests, which may let the chat template think.
+        verdict_field: the field that the verdict of a class must have.
+        body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
         ConfigError: the file cannot be read, has an unknown placeholder, or lacks a needed one; or the class cannot be
@@ -176,7 +176,7 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
     """A template file and its text.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     file = FOLDER / f"{default}.md" if path is None else Path(path).expanduser()
     try:
@@ -187,20 +187,20 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
 
 
 def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
-    """The last message of a prompt, and the messages before it as a text, without the system's."""
+    """Return a prompt's last message, and the messages before it as a text without the system message."""
     messages = [message for message in prompt if message.role != "system"]
     context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
     return messages[-1].content if messages else "", context
 
 
 def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
-    """The fenced text for a placeholder.
+    """Return the fenced text for a placeholder.
 
     Args:
         name: `question`, `reference`, `answer` or `transcript`; `_a` and `_b` at its end name one of two trajectories.
-        trajectory: the one that is judged.
-        fence: of the request.
-        limit: characters; the middle of a longer text is left out.
+        trajectory: the judged trajectory.
+        fence: the request's fence.
+        limit: maximum characters; the middle of a longer text is cut.
 
     Raises:
         UnscoredError: the reference is missing.
@@ -216,7 +216,7 @@ def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The text, or its two ends with the middle left out."""
+    """Return the text, with its middle cut if it is too long."""
     if len(text) <= limit:
         return text
     head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
@@ -258,7 +258,7 @@ def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
 
 
 def _within(parts: Sequence[tuple[str, str]], fence: Fence, limit: int) -> str:
-    """A fenced block for each part; the middle ones are left out if all together are longer than the limit."""
+    """Return a fenced block for each part; parts in the middle are left out if the total exceeds the limit."""
     parts = [(name, cut(text, max(1, limit // _LARGEST_PART))) for name, text in parts]
     first, last, left = 0, len(parts), limit
     while first < last:

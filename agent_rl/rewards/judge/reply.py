@@ -1,4 +1,4 @@
-"""How a verdict is written as tags, and how it is found in a reply.
+"""Writes a verdict as tags, and finds it in a reply.
 
     <think>
     The answer names the town, but not the year.
@@ -39,12 +39,12 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The opposite of `escaped`."""
+    """Undo `escaped`."""
     return text.replace("&lt;", "<").replace("&amp;", "&")
 
 
 def split_thoughts(reply: str) -> tuple[str, str]:
-    """The thoughts and what follows them.
+    """Split a reply into its thoughts and the text after them.
 
     Raises:
         VerdictError: the thoughts have no end.
@@ -58,7 +58,7 @@ def split_thoughts(reply: str) -> tuple[str, str]:
 
 
 def is_strict(body: str, names: Collection[str]) -> dict[str, str] | None:
-    """The fields of a text that has nothing but the tags, each at most once; None if it is not so."""
+    """Return the fields of a text that consists of the tags, each at most once; None for any other text."""
     pattern = re.compile(rf"\s*<({_either(names)})>(.*?)</\1>\s*", re.DOTALL)
     found: dict[str, str] = {}
     at = 0
@@ -75,8 +75,8 @@ def read_fields(body: str, names: Collection[str], judged: str = "") -> dict[str
     """The texts of the fields in a reply without its thoughts.
 
     Args:
-        body: of the reply.
-        names: of the fields.
+        body: the reply without its thoughts.
+        names: names of the fields.
         judged: the judged text; a tag that is also in it may be a quotation.
 
     Raises:
@@ -105,7 +105,7 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Name, value and whole text of each tag that begins its line; a missing end tag ends with the reply."""
+    """Yield name, value and text of each tag that begins a line; a tag without an end tag extends to the end."""
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):
         line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not _BEFORE.fullmatch(re.sub(rf"<({_either(names)})>.*?</\1>", "", line, flags=re.IGNORECASE)):

@@ -18,19 +18,19 @@ _CONVERGED = 1e-7
 
 
 def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
-    """The pairs that are compared.
+    """Return the pairs to compare.
 
     Args:
         scheme: `all` pairs; `round_robin`: each player meets about `opponents` others, its neighbours on a ring.
-        players: how many.
-        opponents: of each player in a `round_robin`, rounded up to an even number.
+        players: number of players.
+        opponents: opponents per player in a `round_robin`, rounded up to an even number.
     """
     reach = players if scheme == "all" else math.ceil(opponents / 2)
     return [(a, b) for a, b in combinations(range(players), 2) if min(b - a, players - b + a) <= reach]
 
 
 def bradley_terry(games: Sequence[Game], players: int) -> list[float | None]:
-    """The probability of each player to beat one of average strength; None for a player without a game.
+    """Return each player's probability of beating an average player; None for a player without a game.
 
     Strengths by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). A tie
     with a player of strength 1 is added for each player, so that no strength is infinite and all are on one scale.

@@ -1,4 +1,4 @@
-"""Verdicts of judges: their forms, and how a verdict is found in a reply as JSON.
+"""Forms of judges' verdicts, and how a verdict is found as JSON in a reply.
 
 A reply is JSON if the server can enforce it. Otherwise the last JSON object that is a verdict counts: after the
 reasoning, in a code block or between other words. An object that is also in the judged text may be a quotation, and
@@ -78,7 +78,7 @@ def winner(value: Any) -> Any:
 
 
 def _reason(value: Any) -> Any:
-    """Bounded, and without lone surrogates, which JSON can write and a file cannot."""
+    """Shorten a text, and replace lone surrogates, which JSON can hold but a file cannot."""
     return encodable(value)[:MAX_REASON] if isinstance(value, str) else ""
 
 
@@ -94,7 +94,7 @@ class VerdictForm:
     """One form of verdict: its model, its JSON schema, and the instruction to the judge.
 
     Args:
-        name: of the field next to `reason`.
+        name: the field next to `reason`.
         kind: its type.
         schema: its JSON schema.
         example: its JSON, as the judge is shown it.
@@ -119,7 +119,7 @@ class VerdictForm:
         Args:
             reply: the whole reply of the judge.
             judged: the judged text, fenced or not.
-            code: of `code_rule`, which the judged text cannot have.
+            code: the code from `code_rule`, which the judged text cannot contain.
 
         Raises:
             VerdictError: there is none, or none that is not a quotation, or it breaks the form.
@@ -156,7 +156,7 @@ class VerdictForm:
         ]
 
     def _said(self, value: Mapping[str, Any]) -> tuple[str, str]:
-        """What makes two verdicts the same."""
+        """Return a key that is equal for equal verdicts."""
         return str(value.get(self.name)), str(value.get("reason") or "")
 
 
@@ -175,7 +175,7 @@ def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:
 
 
 def code_rule(code: str) -> str:
-    """The instruction by which a judge's own verdict is told from one that it quotes."""
+    """Return the instruction that distinguishes a judge's own verdict from a quoted one."""
     return f'If you reply with more than the JSON object, add the field "{_CODE}": "{code}" to it.'
 
 

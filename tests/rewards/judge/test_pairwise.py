@@ -91,7 +91,7 @@ def test_a_missing_verdict_leaves_its_pair_out_and_one_without_any_is_unscored()
         results = measure(made(PairwiseJudge, server), "aaa", "bad", "a", "aa")
     unscored = results.pop(1)
     assert isinstance(unscored, UnscoredError)
-    assert "no comparison is left: 0 of 1 votes" in str(unscored)
+    assert "no comparison succeeded: 0 of 1 votes" in str(unscored)
     best, worst, middle = values(results)
     assert best > middle > worst
     assert all(result.logged["pairs"] == 2 for result in results if isinstance(result, Value))
