@@ -46,12 +46,13 @@ test-shuffled: $(VENV)/.dev ## the unit tests in random order; SEED= repeats one
 test-costs: check ## all tests, and their CPU-seconds as the new budget in tests/README.md
 	$(COSTS) --write $(PARALLEL)
 
-check: $(VENV)/.dev ## format, lint, types, that what is imported is declared, and that receipts fit their recipes
+check: $(VENV)/.dev ## format, lint, types, declared imports, receipts that fit their recipes, plain words
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -m deptry . --no-ansi
 	VERL_PLATFORM=cpu $(VENV)/bin/agent-rl experiment --check
+	$(PY) -m tests.support.words
 
 coverage: $(VENV)/.dev ## the share of the package's lines that the unit tests run
 	$(PYTEST) $(PARALLEL) --light -m "$(UNIT)" --cov=agent_rl --cov-report=term:skip-covered --cov-report=json:outputs/coverage.json

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 LOGGED = ("accuracy", "absolute_error", "parsed", "strict")
-"""What `compute_score` gives beside `score`, the same keys for every verdict."""
+"""The keys that `compute_score` returns besides `score`, the same for every verdict."""
 
 
 def calculate_reward(predicted_score: float, true_score: float, *, low: float = 0.0, high: float = 4.0) -> float:

@@ -194,7 +194,7 @@ class Remote:
             params: the query string.
             json: the body, sent as JSON.
             content: the body as it is.
-            headers: beside those of the `Remote`.
+            headers: in addition to those of the `Remote`.
             idempotent: whether sending it twice has the same effect as sending it once. If not, it is retried only when
                 the server cannot have received it, or answers 429 or 503 with Retry-After.
 

@@ -55,7 +55,7 @@ OF_THE_REWARD = {
     "acc": "the component `correctness`; missing without a scorer",
     "correctness": "what the scorer or the judge of correctness gave",
     "<component>": "the value of a component of the reward, unweighted: `format`, `efficiency`, `overlong`, yours",
-    "<component>_<number>": "what a component logs beside its value: `raw`, `open` (its gate), a model's score",
+    "<component>_<number>": "what a component logs besides its value: `raw`, `open` (its gate), a model's score",
 }
 OF_THE_STEP = {
     "unscored": "trajectories without a score since the last step, without a validation's; they do not enter training",

@@ -2,7 +2,7 @@
 
 A reply is JSON if the server can enforce it. Otherwise the last JSON object that is a verdict counts: after the
 reasoning, in a code block or between other words. An object that is also in the judged text may be a quotation, and
-then it is no verdict, whatever else the reply says; a judge that writes more than the object can put the request's
+then it is not a verdict, whatever else the reply says; a judge that writes more than the object can put the request's
 code into it, which no quotation has. Nothing is guessed or clamped: a score out of range, a word instead of a number
 or a missing criterion is a `VerdictError`. The library json-repair is not used, because it completes broken JSON.
 A class reads tags instead (`agent_rl.rewards.judge.reply`), and `VerdictForm.of` checks what it has read.

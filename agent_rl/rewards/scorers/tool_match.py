@@ -2,7 +2,7 @@
 
 Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from a text that is JSON (also in a
 fence): one call or a list of them. The ground truth is a list of the same, as data or JSON text. In place of a value it
-may have `{"one_of": [...]}`; a key in `"optional"` beside name and arguments may be missing.
+may have `{"one_of": [...]}`; a key in `"optional"`, next to name and arguments, may be missing.
 
 The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is read as well:
 alternatives may nest (`{"x": [{"unit": ["m", "cm"], "size": [3, ""]}]}`), and texts are compared as the leaderboard

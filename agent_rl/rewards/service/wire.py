@@ -71,7 +71,7 @@ def _form(value: Any) -> str:
 
 
 FORMS = ("arguments", "a trajectory", "a batch")
-"""Tags that pydantic adds to the place of an error, beside the fields."""
+"""Tags that pydantic adds to the place of an error, in addition to the fields."""
 
 Item = Annotated[
     Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],

@@ -36,7 +36,7 @@ Mark = tuple[float, float, float | None, float | None]
 
 
 class _Drawn(NamedTuple):
-    """A line of a chart as it is drawn: what is no finite number is left out."""
+    """A line of a chart as it is drawn, without the values that are not finite."""
 
     name: str
     points: list[Point]

@@ -1,4 +1,4 @@
-"""The images of a trajectory on a page: each by its number, from the place beside its file and from nowhere else.
+"""The images of a trajectory on a page: each by its number, from the folder next to its file and from nowhere else.
 
 Shown is what pillow reads as PNG, JPEG, GIF or WebP, under the type that its content has, whatever it is called: no
 SVG, no address of another host, nothing huge.
