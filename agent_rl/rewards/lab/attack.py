@@ -2,8 +2,8 @@
 
 The reward of the mutated trajectory is compared with that of the original, both measured now. An attack with several
 guesses is compared with a policy that answers with one of these guesses, in the form with the highest reward: a lucky
-guess is not an attack; a reward for several guesses at once is. A trajectory that the mutation leaves unscored has escaped
-its reward, which is reported as well, and so is one that makes a scorer or component raise.
+guess is not an attack; a reward for several guesses at once is. A trajectory that the mutation leaves unscored has
+escaped its reward, which is reported as well, and so is one that makes a scorer or component raise.
 """
 
 from __future__ import annotations
