@@ -364,7 +364,7 @@ def _codes(names: Iterable[str]) -> str:
 def _becomes(row: old_keys.OldKey) -> str:
     if row.kind == "moved":
         return "takes effect" if row.new else "is removed"
-    what = "has no effect, and a line says so" if row.kind == "unread" else "refused"
+    what = "has no effect, and a warning says so" if row.kind == "unread" else "refused"
     return f"{what}: {row.write}" if row.write else what
 
 

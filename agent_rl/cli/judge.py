@@ -34,7 +34,9 @@ def try_judges(
     trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL of a run or of agent-rl eval")],
     config: Annotated[str, typer.Option(help="Recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
     trajectory: Annotated[str | None, typer.Option(help="Trajectory's id; default: the first with an answer")] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward....")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the reward, agent_rl.reward.KEY=VALUE")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     r"""Ask the judges of a reward about one stored trajectory, and print what they answer.

@@ -38,7 +38,9 @@ Overrides = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(help="Recipe's folder or name, or a YAML file with a section agent_rl", autocompletion=recipe_names),
+    typer.Option(
+        help="A recipe's folder or name, or a YAML file with an agent_rl section", autocompletion=recipe_names
+    ),
 ]
 Limit = Annotated[int | None, typer.Option(help="Only the first N trajectories", min=1)]
 Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored concurrently", min=1)]

@@ -29,7 +29,7 @@ from agent_rl.errors import ConfigError
 __all__ = ["TOOL_CALLS", "read_with_answers", "to_row"]
 
 IN_TEXT = "single_turn_agent"
-"""Name of the agent for which the prompt describes the functions."""
+"""Name of the agent whose prompt describes the functions."""
 INSTRUCTIONS = """\
 You can call these functions:
 {functions}

@@ -80,7 +80,9 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
     if settings.policy == "chat":
         if settings.custom_chat_template is not None:
             remedy = "Use policy=sglang or vllm, or add custom_chat_template=null if the server's is the same"
-            raise ConfigError("custom_chat_template", "a server of policy=chat renders with its own template", remedy)
+            raise ConfigError(
+                "custom_chat_template", "with policy=chat, the server renders with its own template", remedy
+            )
         if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
             body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
             sampling = sampling.model_copy(update={"body": body})
@@ -102,7 +104,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
 
     Args:
         model: the model's folder.
-        name: the model's name at the server.
+        name: the model's name on the server.
         log: file for the server's output.
 
     Raises:
@@ -154,7 +156,7 @@ def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[s
 
     Args:
         model: the model's folder.
-        name: the model's name at the server.
+        name: the model's name on the server.
         port: port on the loopback interface.
     """
     command = [sys.executable, "-m", "sglang.launch_server", "--model-path", str(model), "--served-model-name", name]

@@ -331,7 +331,7 @@ def _verdict(trajectory: Trajectory) -> str:
 
 
 def _places(progress: RunProgress) -> list[RenderableType]:
-    """Return the lines with the log's path and the command of the viewer."""
+    """Return the lines that show the log's path and the viewer's command."""
     folder = os.path.relpath(progress.folder) if progress.folder.is_relative_to(Path.cwd()) else str(progress.folder)
     return [_entry("log", f"{folder}/train.log", 6), _entry("look", command("view", folder), 6)]
 

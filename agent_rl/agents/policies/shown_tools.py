@@ -63,7 +63,7 @@ def call_text(calls: Sequence[ToolCall]) -> str:
 
 
 def as_user_message(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's result as a message of the user, for a template that refuses tool messages."""
+    """Return a tool's result as a user message, for a template that rejects tool messages."""
     content = result["content"]
     if isinstance(content, str):
         return {"role": "user", "content": f"<tool_response>\n{content}\n</tool_response>"}

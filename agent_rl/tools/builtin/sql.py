@@ -135,7 +135,7 @@ def _locate(name: str, root: str | None) -> Path:
     except (OSError, ValueError) as error:  # ValueError: a NUL character
         raise ConfigError("database", f"{name!r} cannot be read: {error}", "Name a readable file") from error
     if start != _HEADER:
-        raise ConfigError("database", f"{name!r} is not an SQLite file", "Name one")
+        raise ConfigError("database", f"{name!r} is not an SQLite file", "Name an SQLite file")
     if pool.has_unwritten_changes(path):
         raise ConfigError("database", f"{name!r} has unwritten changes (-wal or -journal)", "Open and close it once")
     return path

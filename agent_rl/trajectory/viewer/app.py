@@ -42,7 +42,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str | None = None) -> FastAPI:
-    """The pages over an index, which is refreshed while they are served.
+    """Return the web app of an index, which it refreshes while it serves the pages.
 
     Args:
         index: of the trajectories.

@@ -121,7 +121,7 @@ def _absent(case: Case, name: str) -> Finding | None:
         return None
     if (case.folder / name.partition("/")[0]).is_dir():
         text = f"there is no folder {name} in {case.folder}, only its beginning"
-        return problem(text, "Correct the path, or name a model of the hub")
+        return problem(text, "Correct the path, or name a model on the hub")
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
             text = f"{name} is not on this machine, and {key} forbids its download"

@@ -69,7 +69,7 @@ class Form:
 
     @property
     def number(self) -> Any:
-        """The value as a real number of mpmath; None if it is none."""
+        """The value as an mpmath real number; None if it is not real."""
         return None if self.value is None else self.value.number
 
 
