@@ -35,7 +35,7 @@ def try_judges(
     config: Annotated[str, typer.Option(help="Recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
     trajectory: Annotated[str | None, typer.Option(help="Trajectory's id; default: the first with an answer")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the reward, agent_rl.reward.KEY=VALUE")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the reward, below agent_rl.reward")
     ] = None,
     as_json: Json = False,
 ) -> None:
