@@ -221,7 +221,7 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--tokenizer MODEL", "the trace has no tokens. Write it with agent_rl.trace.tokens=true"),
+        ("--tokenizer MODEL", "the trace has no tokens. Write the trace with agent_rl.trace.tokens=true"),
         ("--tokenizer MODEL --template-options []", "--template-options: expected a JSON object"),
         ("--tokenizer MODEL --template-options x", "--template-options: not JSON"),
         ("--tokenizer MODEL --model EMPTY", "--model: transformers cannot load"),

@@ -72,7 +72,7 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["toll", "x"], "KIND: there is no start for 'toll'. Did you mean 'tool'?"),
+        (["toll", "x"], "KIND: unknown kind 'toll'. Did you mean 'tool'?"),
         (["tool", "unit-converter"], "is not a name of a Python module. Write it like 'unit_converter'"),
         (["tool", "calculator"], "agent_rl has a tool 'calculator'"),
         (["reward", "json"], "'json' is a module already"),

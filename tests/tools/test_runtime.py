@@ -371,7 +371,7 @@ def test_an_output_is_passed_on_with_numbers_of_numpy_as_those_of_python():
         (ToolOutput("t", True), "the reward of its ToolOutput is True, not a finite number"),
         (
             ToolOutput("t", metrics={"fine": 1, "page": object()}),
-            "metrics['page'] of its ToolOutput: object is not a type of JSON",
+            "metrics['page'] of its ToolOutput: object is not a JSON type",
         ),
     ],
 )

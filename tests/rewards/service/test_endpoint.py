@@ -159,7 +159,7 @@ def test_it_gets_verls_arguments_and_the_trajectory(prefix: str, tmp_path: Path)
 def test_it_must_return_a_number(returned: str, tmp_path: Path) -> None:
     answer = judge(tmp_path, f"return {returned}")
     assert isinstance(answer, Unscored)
-    assert "no number" in answer.error
+    assert "neither a number" in answer.error
 
 
 @pytest.mark.parametrize("prompt", ["2+2?", [{"role": "user", "content": "2+2?"}]])
