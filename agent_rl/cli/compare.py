@@ -56,9 +56,8 @@ def compare(
     paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
-        names = [
-            source.name for path in paths for source in index.sources if source.path == find_sources([path])[0].path
-        ]
+        named = {source.path: source.name for source in index.sources}
+        names = [named[find_sources([path])[0].path] for path in paths]
         sides = [
             (name, _step(index, name, place, step)) for name, place, step in zip(names, places, steps, strict=True)
         ]

@@ -13,7 +13,7 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "start"
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False)
 
 
 @app.callback(invoke_without_command=True)

@@ -27,7 +27,7 @@ from agent_rl.launch.output import SHARE, command, validations, written
 from agent_rl.launch.run_progress import REWARD, RunProgress
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.run_files import leaves
-from agent_rl.trajectory.symptoms import Warned, components, run_warnings, series
+from agent_rl.trajectory.symptoms import SymptomWarning, components, run_warnings, series
 from agent_rl.trajectory.trace import parts
 from agent_rl.work.text import named, one_line
 
@@ -76,7 +76,7 @@ class RunPanel:
         self._has_ended = False
         self._rows: list[Row] = []
         self._validations: list[str] = []
-        self._warnings: list[Warned] = []
+        self._warnings: list[SymptomWarning] = []
         self._trajectory: Trajectory | None = None
 
     def start(self) -> None:
@@ -171,7 +171,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def last_trajectory(path: Path, step: int) -> Trajectory | None:
-    """Choose a random trajectory of a step near the trace's end; None if there is none.
+    """Choose a random trajectory of a step near the trace's end; None if the step has no trajectory there.
 
     The choice ignores the order, because the last trajectories of a step are its longest.
     """

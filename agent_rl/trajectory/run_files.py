@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RunState", "leaves", "read_metrics", "read_state", "this_process"]
+__all__ = ["RunState", "leaves", "read_metrics", "run_state", "this_process"]
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,15 @@ def this_process() -> dict[str, Any]:
     return {"host": platform.node(), "pid": os.getpid(), "created": psutil.Process().create_time()}
 
 
-def read_state(folder: Path, about: Mapping[str, Any] | None = None) -> RunState:
-    """Read the state of a run.
+def run_state(folder: Path, about: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> RunState:
+    """Return the state of a run.
 
     Args:
         folder: the run's folder.
-        about: the content of its `run.json`; None: the file is read, if it exists.
+        about: the content of its `run.json`; empty without one.
+        steps: its metrics, from `read_metrics`.
     """
-    if about is None:
-        file = folder / "run.json"
-        about = json.loads(file.read_text()) if file.is_file() else {}
-    step = None
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        step = read_metrics(folder)[-1]["step"]
+    step = steps[-1]["step"] if steps else None
     if end := about.get("end"):
         return RunState(end["status"], step, end["time"], end.get("error") or "")
     times = [file.stat().st_mtime for name in ("metrics.jsonl", "train.log") if (file := folder / name).is_file()]
@@ -81,7 +76,12 @@ def _status(process: Mapping[str, Any] | None) -> str:
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the metrics of each step, with its number as `step`; step 0 is the validation before training."""
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        try:
+            json.loads(lines[-1])
+        except ValueError:  # the run is in the middle of writing it
+            lines.pop()
     return [{"step": record["step"], **record["data"]} for record in map(json.loads, lines)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.trajectory.run_files import RunState
 
-__all__ = ["SYMPTOMS", "Symptom", "Warned", "components", "end_warnings", "run_warnings", "series"]
+__all__ = ["SYMPTOMS", "Symptom", "SymptomWarning", "components", "end_warnings", "run_warnings", "series"]
 
 Metrics = Mapping[str, Any]
 Point = tuple[int, float]
@@ -38,7 +38,7 @@ DRIFT = 0.01
 MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
 
 
-class Warned(NamedTuple):
+class SymptomWarning(NamedTuple):
     """One warning.
 
     Attributes:
@@ -78,7 +78,7 @@ class Symptom:
     find: Callable[[Sequence[Metrics], Run], Found]
 
 
-def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[Warned]:
+def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[SymptomWarning]:
     """Return the warnings about a run.
 
     Args:
@@ -86,13 +86,13 @@ def run_warnings(steps: Sequence[Metrics], configuration: Run) -> list[Warned]:
         configuration: the whole configuration of the run.
     """
     return [
-        Warned(text, remedy, symptom.title)
+        SymptomWarning(text, remedy, symptom.title)
         for symptom in SYMPTOMS
         for text, remedy in symptom.find(steps, configuration)
     ]
 
 
-def end_warnings(state: RunState) -> list[Warned]:
+def end_warnings(state: RunState) -> list[SymptomWarning]:
     """Return the warnings about how a run ended."""
     if state.status not in ("failed", "killed"):
         return []
@@ -102,10 +102,12 @@ def end_warnings(state: RunState) -> list[Warned]:
         remedy = (
             "Lower actor_rollout_ref.rollout.gpu_memory_utilization or the tokens per GPU of an update; the doctor "
         )
-        return [Warned(text, f"{remedy}estimates both", "Out of memory")]
+        return [SymptomWarning(text, f"{remedy}estimates both", "Out of memory")]
     if state.step is None:
         remedy = "Read train.log; agent-rl doctor RECIPE finds most causes before a start"
-        return [Warned(f"The run {state.status} before the first step: {cause}", remedy, "Before the first step")]
+        return [
+            SymptomWarning(f"The run {state.status} before the first step: {cause}", remedy, "Before the first step")
+        ]
     return []
 
 

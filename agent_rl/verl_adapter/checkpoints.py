@@ -94,8 +94,8 @@ def policy_shards(folder: Path) -> Path | None:
 
 def settings_folder(shards: Path) -> Path:
     """Return the folder with the configuration and the tokenizer of a checkpoint's model."""
-    beside = shards / "huggingface"
-    return beside if beside.is_dir() else shards / "model/huggingface"
+    inside = shards / "huggingface"
+    return inside if inside.is_dir() else shards / "model/huggingface"
 
 
 def names_a_folder(name: str) -> bool:

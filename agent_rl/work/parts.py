@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-__all__ = ["append_lines", "beside", "firsts", "parts", "whole_lines"]
+__all__ = ["append_lines", "firsts", "parts", "sibling", "whole_lines"]
 
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """Errors that a file system without locks raises."""
@@ -78,7 +78,7 @@ def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int,
             start += len(line)
 
 
-def beside(trace: str | os.PathLike[str], kind: str) -> Path:
+def sibling(trace: str | os.PathLike[str], kind: str) -> Path:
     """Return the path of a file next to a trace: `trace.<kind>.jsonl` for `trace.jsonl`."""
     path = Path(trace)
     return path.with_name(f"{path.stem}.{kind}{path.suffix}")

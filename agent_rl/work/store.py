@@ -192,7 +192,7 @@ class Cache:
             raise ConfigError(key, problem, remedy) from error
 
     async def get(self, key: str, make: Callable[[], Awaitable[str | None]], patience_s: float | None = None) -> Found:
-        """Return the stored text of a key; if there is none, call `make` for it.
+        """Return the stored text of a key, or call `make` for a text that is not stored.
 
         Args:
             key: the key, the same for equal calls.

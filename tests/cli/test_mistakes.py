@@ -6,7 +6,6 @@ Seconds are those of an import and a composition: none of these commands reaches
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 from agent_rl.cli.main import app
 from agent_rl.data import make_row, write_parquet
 from agent_rl.errors import AgentRLError
+from agent_rl.launch import training
 from agent_rl.trajectory import Message, StopReason, Trajectory, trace
 
 pytestmark = pytest.mark.slow
@@ -79,6 +79,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that mistakes are made with."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.setattr(training, "run_trainer", lambda *_, **__: pytest.fail("the trainer was started"))
     row = make_row(question="1+1?", data_source="own/from_file", ground_truth=2, split="train", index=0)
     write_parquet([row], "own.parquet")
     raw = json.dumps({"question": "1+1?", "answer": "2"})
@@ -104,4 +105,3 @@ def test_a_mistake_is_named_with_its_remedy(
     for part in parts:
         assert part in message
     assert len(message) < 800
-    assert "ray" not in sys.modules or "verl.trainer.main_ppo" not in sys.modules

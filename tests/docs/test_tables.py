@@ -73,3 +73,11 @@ def test_recipes() -> None:
 def test_the_house_has_its_floors_in_order() -> None:
     places = re.findall(r"`(\w+)(?:/|\.py)`", " ".join(first_column("agent_rl/README.md", "place |")))
     assert [place for place in places if place not in WITHOUT_FLOOR] == list(FLOORS)
+
+
+def test_the_readmes_range_is_that_of_the_quickstarts_seeds() -> None:
+    rows = re.findall(r"^\| (\d) \| .*? \| ([\d.]+) to ([\d.]+) \|", read("recipes/quickstart/README.md"), re.MULTILINE)
+    low, high, least, most = re.findall(r"rises from ([\d.]+)-([\d.]+) to ([\d.]+)-([\d.]+) over", read("README.md"))[0]
+    before, after = ([float(row[at]) for row in rows] for at in (1, 2))
+    assert len(rows) == 3
+    assert [min(before), max(before), min(after), max(after)] == [float(each) for each in (low, high, least, most)]

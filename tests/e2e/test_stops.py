@@ -21,7 +21,7 @@ import pytest
 from agent_rl.launch.process import TrainerError
 from agent_rl.launch.stopping import StoppedRun, StopRequest
 from agent_rl.trajectory import trace
-from agent_rl.trajectory.run_files import read_state
+from agent_rl.trajectory.viewer.report import read_run
 from tests.e2e.conftest import FindProcesses, gone
 from tests.e2e.training import PROMPTS, ROOT, KeptRequest, overrides, run_alone, train
 from tests.support.interrupts import heed_interrupts
@@ -129,14 +129,14 @@ def test_signals_end_a_run_and_its_exit_status_says_how(
     status, records = interrupted(command, tmp_path, "started: Ray", signal.SIGTERM)
     assert (status, [each["event"] for each in records]) == (143, ["end"])
     assert (records[0]["status"], records[0]["step"]) == ("aborted", None)
-    assert str(read_state(tmp_path)).startswith("aborted before the first step")
+    assert str(read_run(str(tmp_path)).state).startswith("aborted before the first step")
     assert gone(run_processes, 0) == []
 
     status, records = interrupted(command, tmp_path, '"event": "step"', signal.SIGINT)
     assert status == records[-1]["exit_code"] == 75
     steps = [each["step"] for each in records if each["event"] == "step"]
     assert (records[-1]["status"], records[-1]["step"]) == ("stopped", steps[-1])
-    assert str(read_state(tmp_path)).startswith(f"stopped after step {steps[-1]}")
+    assert str(read_run(str(tmp_path)).state).startswith(f"stopped after step {steps[-1]}")
     assert steps == list(range(1, len(steps) + 1))
     assert Path(records[-1]["checkpoint"]).name == f"global_step_{steps[-1]}"
     assert gone(run_processes, 0) == []
@@ -144,7 +144,7 @@ def test_signals_end_a_run_and_its_exit_status_says_how(
     again = shlex.split(records[-1]["command"])
     status, records = interrupted(again, tmp_path, '"event": "step"', signal.SIGINT, signal.SIGINT)
     assert (status, records[-1]["status"]) == (130, "aborted")
-    assert read_state(tmp_path).status == "aborted"
+    assert read_run(str(tmp_path)).state.status == "aborted"
     assert records[0]["step"] == steps[-1] + 1
     assert gone(run_processes, 0) == []
 

@@ -65,7 +65,7 @@ def test_headers_that_kernels_are_compiled_with_stay() -> None:
 
 
 @pytest.fixture
-def beside(tmp_path: Path) -> Path:
+def sibling(tmp_path: Path) -> Path:
     """A folder with run.sh and a plan that prints what it is started with."""
     folder = tmp_path / "tests/gpu"
     folder.mkdir(parents=True)

@@ -61,7 +61,7 @@ def _texts(file: Path) -> Iterator[tuple[int, str]]:
     with tokenize.open(file) as source:
         for token in tokenize.generate_tokens(source.readline):
             if token.type in (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", -1)):
-                text = "" if token.string == '"beside"' else re.sub(r"`[^`\n]*`", "``", token.string)
+                text = re.sub(r"`[^`\n]*`", "``", token.string)
                 yield from enumerate(text.splitlines(), token.start[0])
 
 

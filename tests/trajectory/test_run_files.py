@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent_rl.trajectory.run_files import read_state, this_process
+from agent_rl.trajectory.run_files import RunState, read_metrics, this_process
+from agent_rl.trajectory.viewer.report import read_run
 
 
 def write(folder: Path, steps: int = 0, **about: Any) -> Path:
@@ -34,6 +35,17 @@ def test_a_run_without_an_end_is_running_while_its_process_lives(tmp_path: Path)
     state = read_state(folder)
     assert (state.status, state.step, state.time[:10]) == ("killed", 3, "1970-01-12")
     assert str(state).startswith("killed after step 3, 1970-01-12 ")
+
+
+def read_state(folder: Path) -> RunState:
+    return read_run(str(folder)).state
+
+
+def test_a_line_that_is_being_written_is_no_step_yet(tmp_path: Path) -> None:
+    folder = write(tmp_path, 2)
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"step": 3, "da')
+    assert [metrics["step"] for metrics in read_metrics(folder)] == [1, 2]
 
 
 @pytest.mark.parametrize("changed", [{"created": 1.0}, {"pid": 2**22 + 1}])

@@ -81,7 +81,7 @@ class Machine:
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The folder of the CUDA toolkit; empty if there is none."""
+    """The folder of the CUDA toolkit; empty without a toolkit."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """The parts that the toolkit lacks."""
     compiled = cached_property(

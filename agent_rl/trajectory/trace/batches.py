@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agent_rl.trajectory.trace.tokens import LEVEL, pack, unpack
-from agent_rl.work.parts import append_lines, beside, parts
+from agent_rl.work.parts import append_lines, parts, sibling
 
 __all__ = ["TrainedBatch", "TrainedRow", "append_batch", "read_batches", "read_trained_rows"]
 
@@ -59,7 +59,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
     rows = json.dumps({"names": batch.names, "advantages": values}, separators=(",", ":")).encode()
     packed = base64.b64encode(zlib.compress(rows, LEVEL)).decode()
     line = json.dumps({"step": batch.step, "update": batch.update, "rows": packed}).encode() + b"\n"
-    append_lines(beside(trace, "batches"), line, part_bytes=part_bytes)
+    append_lines(sibling(trace, "batches"), line, part_bytes=part_bytes)
 
 
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
@@ -67,7 +67,7 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
 
     A run that resumes from a checkpoint repeats the steps after it: of several batches of a step, the last counts.
     """
-    for part in parts(beside(trace, "batches")):
+    for part in parts(sibling(trace, "batches")):
         if not part.exists():
             return
         with open(part, "rb") as file:

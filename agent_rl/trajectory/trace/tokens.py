@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from agent_rl.work.parts import append_lines, beside, parts, whole_lines
+from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
 __all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
 
@@ -56,7 +56,7 @@ def append_tokens(trace: str | os.PathLike[str], id: str, tokens: Tokens, *, par
     Raises:
         OSError: the file cannot be written.
     """
-    append_lines(beside(trace, "tokens"), token_line(id, tokens), part_bytes=part_bytes)
+    append_lines(sibling(trace, "tokens"), token_line(id, tokens), part_bytes=part_bytes)
 
 
 def token_line(id: str, tokens: Tokens) -> bytes:
@@ -84,7 +84,7 @@ class TokenReader:
     """
 
     def __init__(self, trace: str | os.PathLike[str]) -> None:
-        self._first = beside(trace, "tokens")
+        self._first = sibling(trace, "tokens")
         self._places: dict[str, tuple[Path, int]] = {}
         """Part and offset of each line; the last one, if an episode ran again."""
         self._ends: dict[Path, int] = {}

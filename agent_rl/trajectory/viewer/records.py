@@ -73,7 +73,7 @@ def newest_run(folder: Path) -> str:
     runs = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
     if not runs:
         remedy = "Name a run's folder or a file of trajectories, or train first: agent-rl train RECIPE"
-        raise ConfigError("RUN", f"no run was given, and there is none below {folder.absolute()}", remedy)
+        raise ConfigError("RUN", f"no run was given, and there is no run below {folder.absolute()}", remedy)
     return str(runs[-1].parent)
 
 

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
-from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, read_state
-from agent_rl.trajectory.symptoms import Warned, components, end_warnings, run_warnings, series
+from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, run_state
+from agent_rl.trajectory.symptoms import SymptomWarning, components, end_warnings, run_warnings, series
 from agent_rl.trajectory.trace import image_folder
 from agent_rl.trajectory.viewer.charts import Chart
 from agent_rl.trajectory.viewer.images import names_of, thumbnail
@@ -129,10 +129,10 @@ class Run:
     @cached_property
     def state(self) -> RunState:
         """How far it has come, and how it ended."""
-        return read_state(self.path, self.about)
+        return run_state(self.path, self.about, self.steps)
 
     @property
-    def warnings(self) -> list[Warned]:
+    def warnings(self) -> list[SymptomWarning]:
         """What its user should look at, the end first."""
         return [*end_warnings(self.state), *run_warnings(self.training, self.about.get("configuration") or {})]
 

@@ -108,7 +108,7 @@ class RowBatch:
 
 
 def _truth(value: Any) -> str:
-    """Return the right answer in one line; empty if there is none."""
+    """Return the right answer in one line; empty without a right answer."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
