@@ -90,20 +90,20 @@ def packed(folder: Path, version: str) -> None:
     subprocess.run(["tar", "-C", site, "-cJf", folder / "site.tar.xz.00", "."], check=True)
 
 
-def test_the_packed_site_comes_before_the_users_path_which_stays(beside: Path) -> None:
-    root = beside.parents[1]
-    assert json.loads(started(beside, PYTHONPATH="/mine").stdout) == [f"{root}:/mine", ""]
-    packed(beside, "{}.{}".format(*sys.version_info))
-    path, overrides = json.loads(started(beside, PYTHONPATH="/mine", AGENT_RL_GPU_OVERRIDES="a=1").stdout)
-    assert path == f"{root}:{beside}/site:/mine"
+def test_the_packed_site_comes_before_the_users_path_which_stays(sibling: Path) -> None:
+    root = sibling.parents[1]
+    assert json.loads(started(sibling, PYTHONPATH="/mine").stdout) == [f"{root}:/mine", ""]
+    packed(sibling, "{}.{}".format(*sys.version_info))
+    path, overrides = json.loads(started(sibling, PYTHONPATH="/mine", AGENT_RL_GPU_OVERRIDES="a=1").stdout)
+    assert path == f"{root}:{sibling}/site:/mine"
     assert re.findall(r"\+\+(\w+)[\w.]+[.]attention_backend=triton", overrides) == ["actor_rollout_ref", "reward"]
     assert overrides.endswith(" a=1")
-    assert json.loads(started(beside, VERL_PLATFORM="cpu").stdout) == [f"{root}:{beside}/site", ""]
+    assert json.loads(started(sibling, VERL_PLATFORM="cpu").stdout) == [f"{root}:{sibling}/site", ""]
 
 
-def test_a_site_of_another_python_is_refused(beside: Path) -> None:
-    packed(beside, "3.9")
-    done = started(beside)
+def test_a_site_of_another_python_is_refused(sibling: Path) -> None:
+    packed(sibling, "3.9")
+    done = started(sibling)
     assert done.returncode == 1
     assert "site is for Python 3.9, and python3 is" in done.stderr
 
