@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_rl.agents.episode.hooks import Hooks
     from agent_rl.agents.registry import register_agent_loop
     from agent_rl.agents.users.user import Reply, User
+    from agent_rl.environments import Environment
     from agent_rl.rewards import Component
     from agent_rl.tools import Tool
     from agent_rl.trajectory.trace.tables import TraceTables, read_trace
@@ -25,6 +26,7 @@ __all__ = [
     "Agent",
     "AgentTrainer",
     "Component",
+    "Environment",
     "EpisodeAgentLoop",
     "Hooks",
     "ReactAgentLoop",
@@ -43,6 +45,7 @@ _HOMES = {
     "Agent": "agent_rl.agents.episode.agent",
     "AgentTrainer": "agent_rl.verl_adapter.trainer",
     "Component": "agent_rl.rewards",
+    "Environment": "agent_rl.environments",
     "EpisodeAgentLoop": "agent_rl.verl_adapter.verl_loop",
     "Hooks": "agent_rl.agents.episode.hooks",
     "ReactAgentLoop": "agent_rl.verl_adapter.loops",

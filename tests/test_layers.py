@@ -25,6 +25,7 @@ FLOORS = (
     "data",
     "rewards",
     "reasoning_rm",
+    "environments",
     "agents",
     "cpu",
     "preflight",

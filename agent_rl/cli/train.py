@@ -27,6 +27,9 @@ app = typer.Typer(add_completion=False)
 def train(
     recipe: Recipe,
     overrides: Overrides = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
+    ] = None,
     script: Annotated[
         str | None, typer.Option(help="Entry point of yours: registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
@@ -71,16 +74,32 @@ def train(
     Exit codes: 0 trained to the end; 75 ended early and saved, the same command resumes; 2 unusable configuration or
     path; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
+    from agent_rl.cpu import switch as cpu
+    from agent_rl.evaluation.experiments.cold_start import ColdStart
     from agent_rl.launch.stopping import STOPPED
+    from agent_rl.launch.task import is_task
     from agent_rl.launch.training import train as run
 
-    keys = overrides or []
+    keys = _keys(recipe, overrides or [], model)
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
+    if is_task(recipe) and model is None and cpu.is_selected():
+        ColdStart(recipe, keys).make()
     with _display(verbose, as_json) as display:
         stopped = run(recipe, keys, script, nodes_timeout_s=nodes_timeout_s, display=display)
     if stopped is not None:
         raise typer.Exit(STOPPED)
+
+
+def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
+    """Return the overrides, with the model; a task on a CPU then does not start from a tiny model."""
+    from agent_rl.cpu import switch as cpu
+    from agent_rl.launch.task import is_task
+
+    if model is None:
+        return overrides
+    size = ["size=own_model"] if is_task(recipe) and cpu.is_selected() else []
+    return [*size, f"actor_rollout_ref.model.path={model}", *overrides]
 
 
 def _show_composed(recipe: str, overrides: list[str], script: str | None, as_json: bool) -> int:

@@ -78,7 +78,8 @@ class RewardColumn(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     style: Text = "rule"
-    """`rule`: a scorer compares with the ground truth. `model`: a reward model judges; ground_truth is optional."""
+    """`rule`: a scorer compares with the ground truth. `model`, `environment`: a reward model, or the row's
+    environment, judges; ground_truth is optional."""
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
     """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
     test_cases: Any = None
@@ -86,7 +87,7 @@ class RewardColumn(BaseModel):
 
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
-        if self.ground_truth is None and self.style != "model":
+        if self.ground_truth is None and self.style not in ("model", "environment"):
             remedy = "Give the right answer as ground_truth, or write style: model where a reward model judges"
             raise InvalidValueError("there is no ground_truth", remedy)
         return self

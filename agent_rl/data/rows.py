@@ -79,7 +79,7 @@ def make_row(
         index: number or name of the row within its split.
         agent_name: registered name of the agent loop.
         ability: label of the kind of task.
-        style: `rule`, or `model` if a reward model judges, so `ground_truth` may be None.
+        style: `rule`, or `model` or `environment` if these judge, so `ground_truth` may be None.
         extra_info: further JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
             your own keys; scorers get all of it.
         tools_kwargs: arguments of the tools for this row, `{tool: {"create_kwargs": {...}}}`.
@@ -98,7 +98,7 @@ def make_row(
             raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Give one of them")
         prompt = [{"role": "user", "content": question}]
     messages, pictures, films = as_messages(prompt, f"{place}, column prompt")
-    no_truth = ground_truth is None and style == "model"
+    no_truth = ground_truth is None and style in ("model", "environment")
     row: dict[str, Any] = {
         "data_source": data_source,
         "agent_name": agent_name,

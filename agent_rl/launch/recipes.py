@@ -16,6 +16,7 @@ import yaml
 
 import agent_rl
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.launch.task import is_task, task_recipe
 from agent_rl.trajectory.run_files import leaves
 
 if TYPE_CHECKING:
@@ -59,12 +60,14 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a recipe's folder.
 
     Args:
-        recipe: a folder with `config.yaml`; else the name of a recipe that comes with the package, `NAME` or
-            `recipes/NAME`.
+        recipe: a folder with `config.yaml`; the file of an environment, `FILE.py` or `FILE.py:Class`, whose recipe is
+            written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
 
     Raises:
         ConfigError: when it is neither.
     """
+    if is_task(str(recipe)):
+        return task_recipe(str(recipe))
     folder = Path(recipe).expanduser().resolve()
     if (folder / "config.yaml").is_file():
         return folder

@@ -41,7 +41,7 @@ class ColdStartSettings(Section):
     """What `agent-rl sft` teaches before reinforcement learning."""
 
     world: str
-    """Name of a file in `agent_rl/data/worlds`."""
+    """Name of a file in `agent_rl/data/worlds`; `environment` for the experts of `agent_rl.environments`."""
     seed: int = 0
     """Seed of the rows, of the model's first weights and of the worked episodes."""
     episode_rows: int = Field(default=2000, ge=1)

@@ -22,7 +22,7 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.methods import method_problem
 from agent_rl.settings.user_code import defined_at, place_of
 
-__all__ = ["find_class", "find_object", "import_all"]
+__all__ = ["find_class", "find_object", "import_all", "load_file"]
 
 
 def find_object(name: str, place: Place, folder: Path | None = None, *, known: Iterable[str] = ()) -> Any:
@@ -41,7 +41,7 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
         raise place.error(f"there is no {place.key.rpartition('.')[2].lstrip('-')} {name!r}", did_you_mean(name, known))
     location, _, attribute = name.rpartition(":")
     if location.endswith(".py"):
-        module = _load_file(location, folder or Path.cwd(), place)
+        module = load_file(location, folder or Path.cwd(), place)
     else:
         location, _, attribute = name.rpartition(".")
         if not location or not all(part.isidentifier() for part in name.split(".")):
@@ -101,7 +101,12 @@ def _import(name: str, place: Place) -> ModuleType:
         raise _failed(name, error, place) from error
 
 
-def _load_file(location: str, folder: Path, place: Place) -> ModuleType:
+def load_file(location: str, folder: Path, place: Place) -> ModuleType:
+    """Import a file, relative to the folder or the working directory, once in a process.
+
+    Raises:
+        ConfigError: there is no such file, or importing it fails.
+    """
     path = Path(location).expanduser()
     candidates = list(dict.fromkeys(base.resolve() for base in (folder / path, Path.cwd() / path)))
     file = next((candidate for candidate in candidates if candidate.is_file()), None)

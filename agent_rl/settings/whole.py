@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from agent_rl.settings.agents import (
     CodeActSettings,
     FoldingSettings,
@@ -47,6 +49,9 @@ class AgentRLSettings(Section):
     cold_start: ColdStartSettings | None = None
     """The generated world and small model that `agent-rl sft` makes; null: none."""
     data: DataSettings = DataSettings()
+    environments: dict[str, str] = Field(default_factory=dict)
+    """Tasks of one class each, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's
+    `extra_info.environment` selects one."""
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     hooks: str | None = None

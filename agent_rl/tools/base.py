@@ -24,7 +24,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -88,6 +88,8 @@ class Tool(ABC):
     reusable: ClassVar[bool] = False
     """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
     in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
+    in_order: ClassVar[bool] = False
+    """Whether the calls of one turn run one after the other, in their order, if one of them is of this tool."""
     answers: ClassVar[bool] = False
     """Whether a call submits the final answer: it also runs in an episode's last turn, and no budget counts it."""
 
@@ -154,6 +156,14 @@ class TrajectoryScope:
                 self._open[key] = manager, await manager.__aenter__()
             value: T = self._open[key][1]
             return value
+
+    def share(self, key: Hashable, value: Any) -> None:
+        """Set the resource of a key; its owner closes it."""
+        self._open[key] = nullcontext(), value
+
+    def shared(self, key: Hashable) -> Any:
+        """Return the resource of a key that `share` has set."""
+        return self._open[key][1]
 
     async def close(self) -> None:
         """Close all open resources."""

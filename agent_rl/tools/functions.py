@@ -28,7 +28,7 @@ from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.class_check import may_return
 from agent_rl.work.concurrency import in_thread
 
-__all__ = ["FunctionTool", "check_function", "describe", "file_of"]
+__all__ = ["FunctionTool", "argument_model", "as_output", "check_function", "converted", "describe", "file_of"]
 
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*|:(param|returns?)\b.*")
 _ARGUMENT = re.compile(r"(?:\s+|:param\s+(?:\w+\s+)?)(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
@@ -55,20 +55,29 @@ class FunctionTool(Tool):
 
     async def call(self, arguments: dict[str, Any]) -> ToolOutput:
         """Call the function and return its result."""
-        call = partial(self._function, **self._converted(arguments))
+        call = partial(self._function, **converted(self._arguments, arguments))
         result = call() if inspect.iscoroutinefunction(self._function) else await in_thread(call)
-        return _output(await result if inspect.isawaitable(result) else result)
+        return as_output(await result if inspect.isawaitable(result) else result)
 
-    def _converted(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object."""
-        if self._arguments is None:
-            return arguments
-        try:
-            converted = self._arguments.model_validate(arguments)
-        except ValidationError as error:
-            problem = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3])
-            raise InvalidArgumentsError(problem) from error
-        return {name: getattr(converted, name) for name in converted.model_fields_set}
+
+def converted(model: type[BaseModel] | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object.
+
+    Args:
+        model: the model of the arguments; None: they stay as they are.
+        arguments: the arguments of a call.
+
+    Raises:
+        InvalidArgumentsError: an argument does not have its type.
+    """
+    if model is None:
+        return arguments
+    try:
+        values = model.model_validate(arguments)
+    except ValidationError as error:
+        problem = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:3])
+        raise InvalidArgumentsError(problem) from error
+    return {name: getattr(values, name) for name in values.model_fields_set}
 
 
 def check_function(function: Any, place: Place) -> None:
@@ -101,7 +110,7 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
     description: dict[str, Any] = {"name": function.__name__, "description": text or None}
     if parameters:
         with place.around("See docs/guides/tools.md"):
-            schema = _model(function, about).model_json_schema()
+            schema = argument_model(function, about).model_json_schema()
         schema.pop("additionalProperties")  # the answer to an unknown argument does not need it
         description["parameters"] = {"type": "object", **rewritten(schema, _plain)}
     return description
@@ -122,12 +131,12 @@ def _function(name: str) -> tuple[Callable[..., Any], type[BaseModel] | None]:
     """Return the function and the model of its arguments; None instead of a model if the hints give no schema."""
     function = find_object(name, Place("function"))
     try:
-        return function, _model(function, {})
+        return function, argument_model(function, {})
     except InvalidValueError:
         return function, None
 
 
-def _model(function: Callable[..., Any], about: Mapping[str, str]) -> type[BaseModel]:
+def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> type[BaseModel]:
     """Return a pydantic model of the function's arguments.
 
     Raises:
@@ -184,7 +193,7 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _output(result: Any) -> ToolOutput:
+def as_output(result: Any) -> ToolOutput:
     """Convert a function's return value to a `ToolOutput`.
 
     Raises:
@@ -193,7 +202,7 @@ def _output(result: Any) -> ToolOutput:
     if isinstance(result, tuple):
         if not 1 <= len(result) <= 3:
             raise TypeError(f"a tuple must be (result, reward, metrics) or shorter, not {result!r}")
-        output, (reward, metrics) = _output(result[0]), (*result[1:], None, None)[:2]
+        output, (reward, metrics) = as_output(result[0]), (*result[1:], None, None)[:2]
         output.reward = output.reward if reward is None else float(reward)
         output.metrics |= metrics or {}
         return output

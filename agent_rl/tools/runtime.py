@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from agent_rl.errors import (
@@ -69,6 +69,7 @@ class ToolSession:
         result_limit: how much of a result the policy sees. None: all.
         settings: the section `agent_rl.tools`; `cache_path`, `on_error` and `reuse_results` are read. None: its
             defaults, but without reuse of results.
+        shared: resources that the tools find in their `scope`, by key; the caller closes them.
 
     Raises:
         ConfigError: the cache file or the row's `tools_kwargs` cannot be used.
@@ -83,9 +84,12 @@ class ToolSession:
         max_parallel_calls: int | None = None,
         result_limit: ResultLimit | None = None,
         settings: ToolsSettings | None = None,
+        shared: Mapping[Hashable, Any] | None = None,
     ) -> None:
         settings = settings or ToolsSettings(reuse_results=False)
         self._scope = TrajectoryScope()
+        for key, value in (shared or {}).items():
+            self._scope.share(key, value)
         self._default_timeout_s = default_timeout_s
         self._slots: dict[str, Slot] = {}
         for spec in specs:
@@ -134,7 +138,7 @@ class ToolSession:
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer the calls of one turn, concurrently.
+        """Answer the calls of one turn: concurrently, or in their order if a called tool is `in_order`.
 
         Returns:
             One result per call, in the order of the calls.
@@ -147,7 +151,11 @@ class ToolSession:
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
-        results = await together([self._answer(call) for call in allowed])
+        slots = [self._slots[call.name] for call in allowed if call.name in self._slots]
+        if any(getattr(slot.spec.cls, "in_order", False) for slot in slots):
+            results = [await self._answer(call) for call in allowed]
+        else:
+            results = await together([self._answer(call) for call in allowed])
         if self._result_limit is not None:
             for result in results:
                 result.text = self._result_limit.cut(result.text)

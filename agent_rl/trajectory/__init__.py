@@ -215,6 +215,8 @@ class Trajectory:
     error: str | None = None
     verdict: float | None = None
     """The judgement of the environment, for example of a simulated user: the value of the component `correctness`."""
+    rewards: Annotated[dict[str, float], Field(exclude_if=lambda rewards: not rewards)] = field(default_factory=dict)
+    """The parts of the environment's reward by name; each is the value of the component of kind `environment`."""
     score: Score | None = None
     """None until a reward is computed; it stays None if the trajectory is unscored."""
     prompt_tokens: int = 0

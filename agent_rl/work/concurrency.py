@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import queue
 import random
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 __all__ = [
     "CANCEL_GRACE_S",
+    "OneThread",
     "OutOfTime",
     "PerLoop",
     "gate",
@@ -170,6 +172,43 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Await `function(*arguments)` in a daemon thread of its own."""
+    work, future = _work(function, *arguments)
+    threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+class OneThread:
+    """Runs functions one after the other on one daemon thread, which starts at the first.
+
+    Args:
+        name: the name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Await `function(*arguments)` on the thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+            self._thread.start()
+        work, future = _work(function, *arguments)
+        self._queue.put(work)
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End the thread after the function that it runs."""
+        self._queue.put(None)
+
+    def _loop(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+
+
+def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], None], futures.Future[T]]:
+    """Return a function that never raises, and the future of its result."""
     future: futures.Future[T] = futures.Future()
     future.set_running_or_notify_cancel()  # so that cancelling the wait does not cancel the function
     context = contextvars.copy_context()
@@ -182,5 +221,4 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
         except BaseException as error:  # noqa: BLE001 - goes to the awaiting call, which sorts it
             future.set_exception(error)
 
-    threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    return work, future

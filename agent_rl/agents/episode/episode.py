@@ -201,7 +201,8 @@ class _Episode:
             last = self.announced or (StopReason.MAX_TURNS if self._turns_left() == 0 else None)
             if not reply.done and last is None:
                 return await self._show(turn, reply.text)
-            turn.notes["last_word"] = reply.text  # the policy does not see it
+            if reply.text:
+                turn.notes["last_word"] = reply.text  # the policy does not see it
             if not reply.done:
                 return last
         self.trajectory.answer = text
@@ -234,7 +235,7 @@ class _Episode:
             if result.answer is not None:  # a tool such as submit_answer has ended the episode
                 self.trajectory.answer = result.answer
                 return StopReason.ANSWERED
-        return None
+        return StopReason.STOPPED if self.user is not None and self.user.done else None
 
     def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
         """Return the budget that these calls would exceed, so that none of them is run."""

@@ -20,7 +20,10 @@ from agent_rl.agents.episode.episode import run_episode
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.hooks import Hooks, load_hooks
 from agent_rl.agents.episode.policy import Policy
+from agent_rl.agents.users.environment import EnvironmentUser
 from agent_rl.agents.users.user import User
+from agent_rl.environments import EnvironmentSession, open_environment
+from agent_rl.environments.method_tool import SESSION
 from agent_rl.errors import UnscoredError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, ToolSpec
@@ -60,6 +63,8 @@ class EpisodeLoop(ABC):
     def __init__(self, setup: EpisodeSetup) -> None:
         self.settings, self.limits = setup.settings, setup.limits
         self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
+        self.environment: EnvironmentSession | None = None
+        """The row's environment, from the beginning of `run_row`."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -81,8 +86,9 @@ class EpisodeLoop(ABC):
             ConfigError: `extra_info.functions` cannot be read.
         """
         tools, info = self.settings.tools, row.get("extra_info") or {}
+        own = [] if self.environment is None else self.environment.kind.specs
         return ToolSession(
-            [*_selected(self.tools, info.get("tool_selection")), *declared_functions(info.get("functions"))],
+            [*own, *_selected(self.tools, info.get("tool_selection")), *declared_functions(info.get("functions"))],
             tools_kwargs=row.get("tools_kwargs") or {},
             default_timeout_s=self.settings.budget.tool_timeout_s,
             max_parallel_calls=self.limits.max_parallel_calls,
@@ -93,6 +99,7 @@ class EpisodeLoop(ABC):
                 side=self.limits.tool_response_truncate_side,
             ),
             settings=tools,
+            shared={SESSION: self.environment},
         )
 
     def user(self, row: Row) -> User | None:
@@ -118,8 +125,12 @@ class EpisodeLoop(ABC):
             FatalError: from a tool, a hook, the simulated user or the format.
             Exception: from creating the hooks or the user.
         """
-        trajectory = new_trajectory(row, self.agent)
+        trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
         try:
+            self.environment = open_environment(self.settings.environments, row, limit_s, trajectory)
+            user = self.user(row)
+            if self.environment is not None:
+                user = EnvironmentUser(self.environment, user)
             async with self.session(row) as session:
                 await run_episode(
                     self.conversation(policy),
@@ -128,7 +139,7 @@ class EpisodeLoop(ABC):
                     list(row["raw_prompt"]),
                     self.budget(),
                     self.hooks(),
-                    self.user(row),
+                    user,
                     trajectory,
                 )
         except UnscoredError as error:  # the row's tools cannot be opened

@@ -58,6 +58,11 @@ class User(ABC):
         self.config = config
         self.row = row
 
+    @property
+    def done(self) -> bool:
+        """Whether the episode is over after the calls of a turn; the policy does not see their results then."""
+        return False
+
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
         """Refuse a `config` that cannot work by raising ValueError; called once in each process."""
@@ -108,7 +113,9 @@ async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[
 
 
 def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
-    """Whether a row has a user of this class that judges its episodes itself."""
+    """Whether a row has an environment, or a user of this class, that judges its episodes."""
+    if (row.get("extra_info") or {}).get("environment") is not None:
+        return True
     return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None
 
 

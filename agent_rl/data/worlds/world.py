@@ -39,6 +39,7 @@ class World:
         baselines: names of the habits that do as well as possible without a necessary part, such as the tools or one
             of several features.
         works: whether the solver can act in a row of a recipe's own data (`agent_rl.cold_start.rows`).
+        version: changes when the user's code of the habits does.
     """
 
     name: str
@@ -46,6 +47,7 @@ class World:
     habits: Mapping[str, Habit]
     baselines: tuple[str, ...] = ("no_tool",)
     works: Callable[[Row], bool] = lambda row: True
+    version: str = ""
 
 
 def by_name(*habits: Habit) -> dict[str, Habit]:

@@ -22,6 +22,7 @@ from agent_rl.agents.policies.tokens import ChatTokenizer
 from agent_rl.cpu import switch as cpu
 from agent_rl.data import read_parquet, write_parquet
 from agent_rl.data.worlds import World, load_world
+from agent_rl.environments.worked import WORLD, worked_world
 from agent_rl.errors import ConfigError
 from agent_rl.evaluation.recipe import values_of
 from agent_rl.evaluation.runner import Evaluation, run_scripts
@@ -63,13 +64,14 @@ class ColdStart:
 
     def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
         config = compose(recipe, overrides)
-        settings = AgentRLSettings.from_config(config).cold_start
-        if settings is None:
+        section = AgentRLSettings.from_config(config)
+        if (settings := section.cold_start) is None:
             remedy = "Set VERL_PLATFORM=cpu for the recipe's size on a CPU, or add the section"
             raise ConfigError("agent_rl.cold_start", f"{recipe} has no cold start on this platform", remedy)
         self.config = config
         self.settings: ColdStartSettings = settings
-        self.world: World = load_world(settings.world)
+        names = section.environments
+        self.world: World = worked_world(names) if settings.world == WORLD else load_world(settings.world)
         self.folder = Path(str(config.actor_rollout_ref.model.path)).parent
         self.model = self.folder / "model"
         self._files = {"train": str(config.data.train_files), "test": str(config.data.val_files)}
@@ -89,6 +91,8 @@ class ColdStart:
         request = {
             "settings": self.settings.model_dump(mode="json", exclude_none=True), "rows_sha256": self.rows_digest()
         }  # fmt: skip
+        if self.world.version:
+            request["environments_sha256"] = self.world.version
         record = self._load_record(request)
         if "model_sha256" in record:
             return False

@@ -1,0 +1,62 @@
+"""`EnvironmentUser`: an environment as the one who answers turns without a call, and judges the episode."""
+
+from __future__ import annotations
+
+from agent_rl.agents.users.user import Reply, User
+from agent_rl.environments import EnvironmentSession
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["EnvironmentUser"]
+
+
+class EnvironmentUser(User):
+    """Begins the environment, passes messages to its `step`, and reads its reward.
+
+    Args:
+        session: the trajectory's environment.
+        user: a simulated user, who answers messages instead of `step`.
+
+    Raises:
+        ConfigError: there is both a simulated user and a method `step`.
+    """
+
+    def __init__(self, session: EnvironmentSession, user: User | None) -> None:
+        super().__init__({}, {})
+        self._session, self._user = session, user
+        if user is not None and session.kind.has("step"):
+            problem = f"{session.kind.name} has step, and the agent has a simulated user: both would answer a message"
+            raise ConfigError("agent_rl.user_sim.user", problem, "Remove step, or choose another agent")
+
+    @property
+    def done(self) -> bool:
+        """Whether the environment has ended the episode."""
+        return self._session.done
+
+    async def start(self, opening: str) -> str:
+        """Reset the environment; the text that it returns follows the opening."""
+        if self._user is not None:
+            opening = await self._user.start(opening)
+        text = await self._session.reset()
+        return f"{opening}\n\n{text}" if text else opening
+
+    async def respond(self, message: str, trajectory: Trajectory) -> Reply:
+        """Return the answer of `step` or of the simulated user; without either, the message ends the episode."""
+        text, reward = await self._session.step(message)
+        if self._user is not None:
+            return await self._user.respond(message, trajectory)
+        return Reply(text or "", done=text is None, reward=reward)
+
+    async def score(self, trajectory: Trajectory) -> float | None:
+        """Return the environment's reward; named parts go to `Trajectory.rewards`."""
+        reward = await self._session.reward()
+        if isinstance(reward, dict):
+            trajectory.rewards = reward
+            return None
+        return reward
+
+    async def finish(self) -> None:
+        """Release the environment."""
+        await self._session.close()
+        if self._user is not None:
+            await self._user.finish()

@@ -1,0 +1,17 @@
+"""A task as one class: its rows, its tools, the state of an episode and the reward.
+
+    class Lockers(Environment):
+        def rows(self, split, seed): ...
+        def reset(self, number, code, **row): ...
+        def look_up(self, number: int) -> str: ...
+        def get_reward(self): ...
+
+`agent_rl.environments` names the classes of a run, `{name: "file.py:Class"}`; a row's `extra_info.environment` selects
+one of them.
+"""
+
+from agent_rl.environments.environment import Environment
+from agent_rl.environments.loading import EnvironmentType, load_environment
+from agent_rl.environments.session import EnvironmentSession, open_environment
+
+__all__ = ["Environment", "EnvironmentSession", "EnvironmentType", "load_environment", "open_environment"]

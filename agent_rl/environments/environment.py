@@ -1,0 +1,91 @@
+"""The base class of a task in one file.
+
+Each trajectory has its own instance. What a method sets on `self` is the trajectory's state, and each public method of
+the subclass that this class does not name is a tool: its type hints and docstring describe it to the policy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["Environment"]
+
+
+class Environment:
+    """A task: what is asked, the tools, the state of a trajectory, and its reward.
+
+    The class's docstring is the system message. A tool returns text, or data that the policy reads as JSON. If it
+    raises `agent_rl.errors.ToolError`, the policy reads the message; any other exception is a bug in the class, which
+    leaves the trajectory unscored. The calls of a trajectory run one after the other; plain methods run on one thread
+    of the trajectory, `async` methods on the event loop. Each call has the time limit
+    `agent_rl.budget.tool_timeout_s`, in seconds; after a timeout the instance is dropped and the trajectory is
+    unscored.
+    """
+
+    data: ClassVar[str | None] = None
+    """A file of rows (parquet, JSON lines) instead of the method `rows`, relative to the file of the class; every
+    eighth row is held out as split `test`, unless the column `split` assigns the rows."""
+
+    random: random.Random
+    """Random numbers of the trajectory, with a seed that depends on the row alone."""
+    trajectory: Trajectory
+    """What has happened in the episode so far."""
+    answer: str | None = None
+    """The agent's last message without a call; None before the first."""
+    done: bool = False
+    """Set it to True in a tool to end the episode after this call."""
+    turn_reward: float = 0.0
+    """What `reward_turn` has added for the present turn."""
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        """Yield the rows of a split, each a dict with `prompt` (text or chat messages) and the arguments of `reset`.
+
+        It is called on an instance of its own, which is then thrown away.
+
+        Args:
+            split: `train` or `test`.
+            seed: seed of generated rows.
+        """
+        raise NotImplementedError
+
+    def reset(self, **row: Any) -> str | None:
+        """Begin a trajectory; the arguments are copies of the row's values.
+
+        All samples of a row must begin in the same state. Text that it returns follows the prompt, after an empty line.
+        """
+        return None
+
+    def step(self, message: str) -> str | None:
+        """Answer a turn without a call, as the world would; None ends the episode.
+
+        Without this method, the first such turn ends the episode.
+        """
+        raise NotImplementedError
+
+    def get_reward(self) -> float | Mapping[str, float]:
+        """Return the reward of the trajectory: a number, or named parts, always the same ones."""
+        raise NotImplementedError
+
+    def solve(self) -> str | None:
+        """Solve the row as an expert would: each call of a tool becomes a turn, the result is the answer.
+
+        The cold start of a small model learns from it.
+        """
+        raise NotImplementedError
+
+    def state_key(self) -> Any:
+        """Return a name of the present state, the same for equal states of the same row."""
+        raise NotImplementedError
+
+    def say(self, message: str) -> str | None:
+        """In `solve`: say something to the world; returns what `step` answers."""
+        self.answer = message
+        return self.step(message)
+
+    def reward_turn(self, reward: float) -> None:
+        """Add a reward to the present turn; the component `turns` sums them, with weight 1."""
+        self.turn_reward += reward

@@ -1,0 +1,247 @@
+"""The cold start of an environment: episodes of its expert, `solve`, and copies of them that are spoiled by rule.
+
+An expert alone would leave nothing to learn: success begins at about 0.4, and reinforcement learning finds out that the
+expert's way pays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
+from agent_rl.environments.loading import EnvironmentType, load_environment, tool_names
+from agent_rl.environments.session import NAME, EnvironmentSession, row_values
+from agent_rl.errors import ConfigError, ToolError
+from agent_rl.settings.user_code import UserCodeError, defined_at
+from agent_rl.trajectory import StopReason, Trajectory
+
+__all__ = ["WORLD", "Step", "expert_steps", "habit_shares", "worked_world"]
+
+WORLD = "environment"
+"""The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
+SUCCESS = 0.4
+"""The share of the expert's episodes if no spoiled copy succeeds."""
+SAMPLE = 48
+"""Number of rows on which the success of each habit is measured, and whose arguments spoiled copies borrow."""
+LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A turn of the expert: a call of a tool, or a message if `tool` is empty."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class _Episode:
+    steps: tuple[Step, ...]
+    answer: str
+
+
+def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[Step, ...], str]:
+    """Run the expert on a row, and return its steps and its answer.
+
+    Raises:
+        ConfigError: the class has no `solve`.
+        UserCodeError: `solve` raises.
+    """
+    if not kind.has("solve"):
+        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
+        raise ConfigError(kind.name, problem, "Define solve(self), or give a model with --model")
+    steps: list[Step] = []
+    methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
+    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _said(steps)})
+
+    async def run() -> str:
+        session = EnvironmentSession(replace(kind, cls=recorder), values, LIMIT_S, Trajectory([], StopReason.ERROR))
+        try:
+            await session.reset()
+            answer = await session.run("solve")
+        finally:
+            await session.close()
+        return str(answer if answer is not None else "")
+
+    try:
+        answer = asyncio.run(run())
+        return tuple(steps), answer
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise UserCodeError.of(f"{kind.cls.__name__}.solve", error, code=kind.cls.solve) from error
+
+
+def _recorded(kind: EnvironmentType, name: str, steps: list[Step]) -> Callable[..., Any]:
+    original = inspect.getattr_static(kind.cls, name)
+    function = original.__func__ if isinstance(original, staticmethod | classmethod) else original
+
+    def method(self: Any, *values: Any, **arguments: Any) -> Any:
+        call = function if isinstance(original, staticmethod) else function.__get__(self)
+        bound = inspect.signature(call).bind(*values, **arguments)
+        if not getattr(self, "_inside_tool", False):  # a tool may call another one: only the outer call is a turn
+            steps.append(Step(name, dict(bound.arguments)))
+        before, self._inside_tool = getattr(self, "_inside_tool", False), True
+        try:
+            return call(*values, **arguments)
+        finally:
+            self._inside_tool = before
+
+    return method
+
+
+def _said(steps: list[Step]) -> Callable[..., Any]:
+    def say(self: Any, message: str) -> Any:
+        steps.append(Step("", {}, message))
+        self.answer = message
+        return self.step(message)
+
+    return say
+
+
+def worked_world(names: Mapping[str, str]) -> World:
+    """Return the world whose habits are the experts of environments and spoiled copies of them.
+
+    Args:
+        names: `agent_rl.environments`.
+    """
+
+    def habit(spoil: _Spoil, thought: str) -> Habit:
+        return lambda row, rng: _turns(spoil(_solved(row), rng, row), thought, row["agent_name"])
+
+    @cache
+    def episode(name: str, text: str) -> _Episode:
+        kind = load_environment(name, names[name])
+        return _Episode(*expert_steps(kind, row_values({"extra_info": {"environment_row": text}})))
+
+    def _solved(row: Mapping[str, Any]) -> _Episode:
+        return episode(row["extra_info"][NAME], row["extra_info"]["environment_row"])
+
+    pool: list[tuple[str, _Episode]] = []
+
+    def other_argument(solved: _Episode, rng: random.Random, row: Mapping[str, Any]) -> _Episode:
+        name = row["extra_info"][NAME]
+        if len(pool) < SAMPLE:
+            pool.append((name, solved))
+        return _with_other_argument(solved, [each for owner, each in pool if owner == name], rng)
+
+    habits = {
+        "oracle": habit(lambda solved, rng, row: solved, "Step by step."),
+        "left_out": habit(lambda solved, rng, row: _without_one(solved, rng), "Skip a step."),
+        "other_argument": habit(other_argument, "Something like it."),
+        "at_once": habit(lambda solved, rng, row: replace(solved, steps=()), "No need."),
+        "unreadable": _unreadable,
+    }
+    digest = hashlib.sha256()
+    for name, target in sorted(names.items()):
+        digest.update(Path(inspect.getfile(load_environment(name, target).cls)).read_bytes())
+    return World(WORLD, _no_rows, habits, baselines=("at_once",), version=digest.hexdigest())
+
+
+_Spoil = Callable[[_Episode, random.Random, Mapping[str, Any]], _Episode]
+
+
+def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the share of each habit with which about `SUCCESS` of the episodes succeed.
+
+    Args:
+        kind: the environment.
+        rows: rows of the contract.
+
+    Raises:
+        ConfigError: the expert does not do better than its spoiled copies.
+    """
+    rng = random.Random(0)
+    rows = rows[:SAMPLE]
+    solved = [_Episode(*expert_steps(kind, row_values(row))) for row in rows]
+    spoiled = {
+        "left_out": [_without_one(each, rng) for each in solved],
+        "other_argument": [_with_other_argument(each, solved, rng) for each in solved],
+        "at_once": [replace(each, steps=()) for each in solved],
+    }
+    best = _mean_reward(kind, rows, solved)
+    rewards = {name: _mean_reward(kind, rows, episodes) for name, episodes in spoiled.items()} | {"unreadable": 0.0}
+    worst = min(rewards.values())
+    if best <= max(rewards.values()):
+        problem = f"solve has a mean reward of {best:.2f}, no more than spoiled copies of it ({rewards})"
+        raise ConfigError(f"{kind.cls.__name__}.solve", problem, "Correct solve or get_reward")
+    success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
+    mean = sum(success.values()) / len(success)
+    share = max(SUCCESS / 2, min(SUCCESS, 0.5 - mean / 2))  # a spoiled copy may succeed where the model could not
+    return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
+
+
+def _mean_reward(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes: Sequence[_Episode]) -> float:
+    async def reward(values: Mapping[str, Any], episode: _Episode) -> float:
+        trajectory = Trajectory([], StopReason.ANSWERED, answer=episode.answer)
+        session = EnvironmentSession(kind, values, LIMIT_S, trajectory)
+        try:
+            await session.reset()
+            for step in episode.steps:
+                with suppress(ToolError):
+                    await (session.call(step.tool, dict(step.arguments)) if step.tool else session.step(step.message))
+            value = await session.reward()
+        finally:
+            await session.close()
+        return sum(value.values()) if isinstance(value, dict) else value
+
+    async def rewards() -> list[float]:
+        return [await reward(row_values(row), episode) for row, episode in zip(rows, episodes, strict=True)]
+
+    values = asyncio.run(rewards())
+    return sum(values) / len(values)
+
+
+def _without_one(solved: _Episode, rng: random.Random) -> _Episode:
+    if not solved.steps:
+        return solved
+    place = rng.randrange(len(solved.steps))
+    return replace(solved, steps=(*solved.steps[:place], *solved.steps[place + 1 :]))
+
+
+def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
+    """Return the episode with an argument that the expert used in another row."""
+    places = [number for number, step in enumerate(solved.steps) if step.arguments]
+    if not places:
+        return solved
+    place = rng.choice(places)
+    step = solved.steps[place]
+    known = [each for other in others for each in other.steps if each.tool == step.tool]
+    name = rng.choice(list(step.arguments))
+    values = [each.arguments[name] for each in known if each.arguments.get(name) not in (None, step.arguments[name])]
+    if not values:
+        return solved
+    changed = replace(step, arguments={**step.arguments, name: rng.choice(values)})
+    return replace(solved, steps=(*solved.steps[:place], changed, *solved.steps[place + 1 :]))
+
+
+def _turns(episode: _Episode, thought: str, agent: str) -> Turns:
+    native = agent == "tool_call_agent"
+    for step in episode.steps:
+        if not step.tool:
+            yield step.message if native else react_answer(thought, step.message)
+        elif native:
+            yield native_turn(thought, {"name": step.tool, "arguments": dict(step.arguments)})
+        else:
+            yield react_call(thought, step.tool, dict(step.arguments))
+    yield episode.answer if native else react_answer(thought, episode.answer)
+
+
+def _unreadable(row: Mapping[str, Any], rng: random.Random) -> Turns:
+    native = row["agent_name"] == "tool_call_agent"
+    yield "<tool_call>\n{" if native else "Thought: Be quick.\nAction"
+    yield "done" if native else react_answer("No need.", "done")
+
+
+def _no_rows(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+    raise ConfigError("agent_rl.cold_start.rows", "the rows of environments are the recipe's", "Set it to recipe")

@@ -1,0 +1,194 @@
+"""Makes a recipe of an environment's file: `agent-rl train lockers.py` trains `outputs/lockers/recipe`.
+
+The recipe names the class, has its rows and reward, and two sizes for a CPU: `cpu`, a tiny model after a cold start on
+`solve`, and `own_model`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent_rl.data import write_parquet
+from agent_rl.environments import EnvironmentSession, EnvironmentType, load_environment
+from agent_rl.environments.rows import SPLITS, environment_rows
+from agent_rl.environments.session import row_values
+from agent_rl.environments.worked import WORLD, habit_shares
+from agent_rl.errors import AgentRLError, ConfigError
+from agent_rl.settings.user_code import place_of
+from agent_rl.trajectory import StopReason, Trajectory
+
+__all__ = ["is_task", "task_recipe"]
+
+OUTPUTS = Path("outputs")
+TRIAL_LIMIT_S = 60.0
+"""Seconds that each method may take in the trial before a run."""
+HEADER = "# Written by agent-rl for {target}; the next command with this file writes it again.\n"
+
+
+def is_task(recipe: str) -> bool:
+    """Whether the argument is a Python file, or a class in one."""
+    return recipe.endswith(".py") or ".py:" in recipe
+
+
+@cache
+def task_recipe(target: str) -> Path:
+    """Write the recipe of an environment's file, and return its folder.
+
+    Args:
+        target: `file.py`, or `file.py:Class`.
+
+    Raises:
+        ConfigError: the class, its rows or its reward cannot be used.
+        UserCodeError: a method of the class raises.
+    """
+    file, _, attribute = target.partition(":")
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise ConfigError(file, "there is no such file", f"Write one with: agent-rl new task {path.stem}")
+    name = re.sub(r"\W+", "_", f"{path.stem}_{attribute}".strip("_").lower())
+    kind = load_environment(name, f"{path}:{attribute}" if attribute else str(path), target)
+    rows = {split: environment_rows(kind, split, seed=0) for split in SPLITS}
+    parts = _try_out(kind, rows["train"])
+    folder = OUTPUTS / name / "recipe"
+    (folder / "size").mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        write_parquet(rows[split], folder / f"{split}.parquet")
+    whole = {"config.yaml": _config(kind, path, parts), "size/own_model.yaml": _CPU, "size/0.5b.yaml": _GPU}
+    whole["size/cpu.yaml"] = _cold_start(kind, rows["train"]) if kind.has("solve") else _CPU
+    for file, content in whole.items():
+        package = "# @package _global_\n" if file.startswith("size/") else ""
+        text = package + HEADER.format(target=target) + yaml.safe_dump(content, sort_keys=False, width=110)
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder.resolve()
+
+
+def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Begin two trajectories of a row and read the reward of the second; return the names of the reward's parts.
+
+    Raises:
+        ConfigError: a method fails, or the two trajectories begin in different states.
+    """
+    where = kind.cls.__qualname__
+    try:
+        (text, state), (other_text, other_state), reward = asyncio.run(_trial(kind, row_values(rows[0])))
+    except AgentRLError as error:
+        raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
+    if text != other_text or state != other_state:
+        names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
+        differs = f"self.{', self.'.join(names)}" if names else "its text"
+        remedy = "All samples of a row must begin alike: draw from self.random, which the row seeds"
+        raise ConfigError(f"{where}.reset ({_line(kind)})", f"it differs between two calls in {differs}", remedy)
+    return sorted(reward) if isinstance(reward, dict) else []
+
+
+async def _trial(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    states: list[Any] = []
+    for _ in range(2):
+        session = EnvironmentSession(kind, values, TRIAL_LIMIT_S, Trajectory([], StopReason.ERROR))
+        try:
+            text = await session.reset()
+            states.append((text, _state(session.instance)))
+            reward = await session.reward()
+        finally:
+            await session.close()
+    return states[0], states[1], reward
+
+
+def _state(instance: Any) -> dict[str, bytes]:
+    """Return the pickled attributes of an instance; those that cannot be pickled are not compared."""
+    state = {}
+    for name, value in vars(instance).items():
+        if name not in ("random", "trajectory"):
+            try:
+                state[name] = pickle.dumps(value)
+            except Exception:  # noqa: BLE001 - any object may refuse
+                continue
+    return state
+
+
+def _line(kind: EnvironmentType) -> str:
+    return place_of(RuntimeError(), kind.cls.reset)
+
+
+def _config(kind: EnvironmentType, path: Path, parts: Sequence[str]) -> dict[str, Any]:
+    """Return the recipe, with no reward but the environment's."""
+    components: dict[str, Any] = {part: {"kind": "environment", "weight": 1.0} for part in parts}
+    if kind.rewards_turns:
+        components["turns"] = {"kind": "tool_rewards", "weight": 1.0, "config": {"repeats": True}}
+    correctness: dict[str, Any] = {"weight": 0.0, "scorer": "none"} if parts else {"weight": 1.0}
+    reward: dict[str, Any] = {"correctness": correctness}
+    if components:
+        reward["components"] = components
+    return {
+        "hydra": {"searchpath": ["pkg://verl.trainer.config", "pkg://agent_rl.config"]},
+        "defaults": ["agent", "_self_", {"size": "0.5b"}],
+        "data": {"train_files": "train.parquet", "val_files": "test.parquet"},
+        "trainer": {"experiment_name": kind.name},
+        "agent_rl": {"environments": {kind.name: f"{path}:{kind.cls.__name__}"}, "reward": reward},
+    }
+
+
+_GPU: dict[str, Any] = {
+    "data": {"train_batch_size": 64},
+    "actor_rollout_ref": {
+        "model": {"path": "Qwen/Qwen2.5-0.5B-Instruct"},
+        "actor": {"ppo_mini_batch_size": 64, "use_dynamic_bsz": True, "ppo_max_token_len_per_gpu": 8192},
+        "rollout": {"n": 8, "gpu_memory_utilization": 0.5},
+    },
+    "trainer": {"nnodes": 1, "n_gpus_per_node": 1},
+}
+"""One GPU with 24 GB or more."""
+_CPU: dict[str, Any] = {
+    "data": {"train_batch_size": 16, "val_batch_size": 256, "max_prompt_length": 512, "max_response_length": 512},
+    "actor_rollout_ref": {
+        "actor": {"ppo_mini_batch_size": 16, "ppo_micro_batch_size_per_gpu": 16},
+        "rollout": {"n": 8, "log_prob_micro_batch_size_per_gpu": 16},
+    },
+    "trainer": {
+        "logger": ["console"],
+        "total_epochs": 1000,
+        "total_training_steps": 20,
+        "test_freq": 20,
+        "save_freq": 20,
+        "max_actor_ckpt_to_keep": 1,
+    },
+}
+"""A model of the user on a CPU."""
+
+
+def _cold_start(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the size for a CPU without a model: a tiny model that has learned from `solve` and from spoiled copies."""
+    home = OUTPUTS / kind.name
+    rollout = {**_CPU["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True}
+    return {
+        "defaults": [{"override /kl": "none"}, {"override /val": "avg@1"}],
+        "data": _CPU["data"],
+        "actor_rollout_ref": {
+            "model": {"path": str(home / "cold_start" / "model")},
+            "actor": {**_CPU["actor_rollout_ref"]["actor"], "optim": {"lr": 3.0e-4}},
+            "rollout": rollout,
+        },
+        "trainer": _CPU["trainer"],
+        "agent_rl": {
+            "react": {"instructions": ""},
+            "cold_start": {
+                "world": WORLD,
+                "rows": "recipe",
+                "episode_rows": len(rows),
+                "train_rows": len(rows),
+                "held_out": 256,
+                "stages": [
+                    {"mix": {"oracle": 1.0}, "steps": 900, "lr": 5.0e-3},
+                    {"mix": habit_shares(kind, rows), "steps": 600, "lr": 5.0e-3},
+                ],
+            },
+        },
+    }

@@ -1,0 +1,37 @@
+"""`environment`: one part of the reward that the row's environment has computed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from agent_rl.errors import UnscoredError
+from agent_rl.rewards.component import Component, ComponentConfig, Value
+from agent_rl.trajectory import Trajectory
+
+__all__ = ["EnvironmentConfig", "EnvironmentPart"]
+
+
+class EnvironmentConfig(ComponentConfig):
+    """Selects the part."""
+
+    part: str | None = None
+    """Name of the part in what `get_reward` returns; null: the name of the component."""
+
+
+class EnvironmentPart(Component, kind="environment"):
+    """A part of `Trajectory.rewards`."""
+
+    Config: ClassVar = EnvironmentConfig
+    config: EnvironmentConfig
+
+    async def measure(self, trajectory: Trajectory) -> Value:
+        """Return the part's value.
+
+        Raises:
+            UnscoredError: the trajectory has no such part.
+        """
+        part = self.config.part or self.name
+        if part not in trajectory.rewards:
+            known = ", ".join(trajectory.rewards) or "none"
+            raise UnscoredError(f"component {self.name!r}: the environment has no part {part!r} (parts: {known})")
+        return Value(trajectory.rewards[part])
