@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent_rl.environments.environment import Environment
+from agent_rl.environments.families import family_class, family_names
 from agent_rl.environments.method_tool import MethodTool
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object, load_file
@@ -40,10 +41,12 @@ class EnvironmentType:
 
     Attributes:
         name: the name in `agent_rl.environments`.
+        target: what the name stands for, with an absolute path.
         cls: the class, or a callable without arguments that returns an instance.
     """
 
     name: str
+    target: str
     cls: Any
 
     @cached_property
@@ -93,19 +96,25 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
 
     Args:
         name: its name in `agent_rl.environments`.
-        target: `file.py`, `file.py:Class` or `package.module.Class`.
+        target: `file.py`, `file.py:Class`, `package.module.Class`, or `family:id` for an environment of
+            `agent_rl.environments.families`.
         key: the configuration key of `target`, for errors.
 
     Raises:
         ConfigError: there is no such class, or a method of it cannot work.
     """
     place = Place(f"{key}.{name}" if key == KEY else key)
+    family, _, identifier = target.partition(":")
+    if family in family_names():
+        return EnvironmentType(name, target, family_class(family, identifier))
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
         raise place.error(f"{target!r} is not a subclass of agent_rl.Environment", "Name the class of the task")
     for problem, remedy in _problems(cls):
         raise place.error(problem, remedy)
-    return EnvironmentType(name, cls)
+    if ".py" in target:
+        target = f"{inspect.getfile(cls)}:{cls.__name__}"
+    return EnvironmentType(name, target, cls)
 
 
 def tool_names(cls: type) -> list[str]:

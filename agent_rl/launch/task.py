@@ -18,6 +18,7 @@ import yaml
 
 from agent_rl.data import write_parquet
 from agent_rl.environments import EnvironmentSession, EnvironmentType, load_environment
+from agent_rl.environments.families import family_names
 from agent_rl.environments.rows import SPLITS, environment_rows
 from agent_rl.environments.session import row_values
 from agent_rl.environments.worked import WORLD, habit_shares
@@ -30,44 +31,51 @@ __all__ = ["is_task", "task_recipe"]
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
 """Seconds that each method may take in the trial before a run."""
-HEADER = "# Written by agent-rl for {target}; the next command with this file writes it again.\n"
+HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
 
 
 def is_task(recipe: str) -> bool:
-    """Whether the argument is a Python file, or a class in one."""
-    return recipe.endswith(".py") or ".py:" in recipe
+    """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
+    return all(".py" in each or each.partition(":")[0] in family_names() for each in recipe.split(","))
 
 
 @cache
-def task_recipe(target: str) -> Path:
-    """Write the recipe of an environment's file, and return its folder.
+def task_recipe(targets: str) -> Path:
+    """Write the recipe of one or several environments, and return its folder.
 
     Args:
-        target: `file.py`, or `file.py:Class`.
+        targets: `file.py`, `file.py:Class` or `family:id`; several with commas between train in one run.
 
     Raises:
-        ConfigError: the class, its rows or its reward cannot be used.
-        UserCodeError: a method of the class raises.
+        ConfigError: a class, its rows or its reward cannot be used.
+        UserCodeError: a method of a class raises.
     """
+    kinds = [_load(target) for target in targets.split(",")]
+    rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
+    of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
+    rewards = {kind.name: _reward(kind, _try_out(kind, of_kind[kind])) for kind in kinds}
+    folder = OUTPUTS / "_".join(kind.name for kind in kinds) / "recipe"
+    (folder / "size").mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        write_parquet(rows[split], folder / f"{split}.parquet")
+    files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": _CPU, "size/0.5b.yaml": _GPU}
+    files["size/cpu.yaml"] = _CPU if any(not kind.has("solve") for kind in kinds) else _cold_start(folder, of_kind)
+    for file, content in files.items():
+        package = "# @package _global_\n" if file.startswith("size/") else ""
+        text = package + HEADER.format(targets) + yaml.safe_dump(content, sort_keys=False, width=110)
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder.resolve()
+
+
+def _load(target: str) -> EnvironmentType:
+    if target.partition(":")[0] in family_names():
+        return load_environment(re.sub(r"\W+", "_", target.lower()), target, target)
     file, _, attribute = target.partition(":")
     path = Path(file).expanduser().resolve()
     if not path.is_file():
         raise ConfigError(file, "there is no such file", f"Write one with: agent-rl new task {path.stem}")
     name = re.sub(r"\W+", "_", f"{path.stem}_{attribute}".strip("_").lower())
-    kind = load_environment(name, f"{path}:{attribute}" if attribute else str(path), target)
-    rows = {split: environment_rows(kind, split, seed=0) for split in SPLITS}
-    parts = _try_out(kind, rows["train"])
-    folder = OUTPUTS / name / "recipe"
-    (folder / "size").mkdir(parents=True, exist_ok=True)
-    for split in SPLITS:
-        write_parquet(rows[split], folder / f"{split}.parquet")
-    whole = {"config.yaml": _config(kind, path, parts), "size/own_model.yaml": _CPU, "size/0.5b.yaml": _GPU}
-    whole["size/cpu.yaml"] = _cold_start(kind, rows["train"]) if kind.has("solve") else _CPU
-    for file, content in whole.items():
-        package = "# @package _global_\n" if file.startswith("size/") else ""
-        text = package + HEADER.format(target=target) + yaml.safe_dump(content, sort_keys=False, width=110)
-        (folder / file).write_text(text, encoding="utf-8")
-    return folder.resolve()
+    return load_environment(name, f"{path}:{attribute}" if attribute else str(path), target)
 
 
 def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -118,21 +126,26 @@ def _line(kind: EnvironmentType) -> str:
     return place_of(RuntimeError(), kind.cls.reset)
 
 
-def _config(kind: EnvironmentType, path: Path, parts: Sequence[str]) -> dict[str, Any]:
-    """Return the recipe, with no reward but the environment's."""
+def _reward(kind: EnvironmentType, parts: Sequence[str]) -> dict[str, Any]:
+    """Return the section `agent_rl.reward`, with no reward but the environment's."""
     components: dict[str, Any] = {part: {"kind": "environment", "weight": 1.0} for part in parts}
     if kind.rewards_turns:
         components["turns"] = {"kind": "tool_rewards", "weight": 1.0, "config": {"repeats": True}}
     correctness: dict[str, Any] = {"weight": 0.0, "scorer": "none"} if parts else {"weight": 1.0}
-    reward: dict[str, Any] = {"correctness": correctness}
-    if components:
-        reward["components"] = components
+    return {"correctness": correctness} | ({"components": components} if components else {})
+
+
+def _config(kinds: Sequence[EnvironmentType], rewards: Mapping[str, Any]) -> dict[str, Any]:
+    same = all(reward == rewards[kinds[0].name] for reward in rewards.values())
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config", "pkg://agent_rl.config"]},
         "defaults": ["agent", "_self_", {"size": "0.5b"}],
         "data": {"train_files": "train.parquet", "val_files": "test.parquet"},
-        "trainer": {"experiment_name": kind.name},
-        "agent_rl": {"environments": {kind.name: f"{path}:{kind.cls.__name__}"}, "reward": reward},
+        "trainer": {"experiment_name": "_".join(kind.name for kind in kinds)},
+        "agent_rl": {
+            "environments": {kind.name: kind.target for kind in kinds},
+            "reward": rewards[kinds[0].name] if same else {"per_data_source": dict(rewards)},
+        },
     }
 
 
@@ -164,17 +177,18 @@ _CPU: dict[str, Any] = {
 """A model of the user on a CPU."""
 
 
-def _cold_start(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _cold_start(folder: Path, rows: Mapping[EnvironmentType, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """Return the size for a CPU without a model: a tiny model that has learned from `solve` and from spoiled copies."""
-    home = OUTPUTS / kind.name
-    rollout = {**_CPU["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True}
+    mixes = [habit_shares(kind, of_kind) for kind, of_kind in rows.items()]
+    mix = {habit: round(sum(shares[habit] for shares in mixes) / len(mixes), 2) for habit in mixes[0]}
+    count = sum(map(len, rows.values()))
     return {
         "defaults": [{"override /kl": "none"}, {"override /val": "avg@1"}],
         "data": _CPU["data"],
         "actor_rollout_ref": {
-            "model": {"path": str(home / "cold_start" / "model")},
+            "model": {"path": str(folder.parent / "cold_start" / "model")},
             "actor": {**_CPU["actor_rollout_ref"]["actor"], "optim": {"lr": 3.0e-4}},
-            "rollout": rollout,
+            "rollout": {**_CPU["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True},
         },
         "trainer": _CPU["trainer"],
         "agent_rl": {
@@ -182,12 +196,12 @@ def _cold_start(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> dic
             "cold_start": {
                 "world": WORLD,
                 "rows": "recipe",
-                "episode_rows": len(rows),
-                "train_rows": len(rows),
+                "episode_rows": count,
+                "train_rows": count,
                 "held_out": 256,
                 "stages": [
                     {"mix": {"oracle": 1.0}, "steps": 900, "lr": 5.0e-3},
-                    {"mix": habit_shares(kind, rows), "steps": 600, "lr": 5.0e-3},
+                    {"mix": mix, "steps": 600, "lr": 5.0e-3},
                 ],
             },
         },

@@ -1,0 +1,34 @@
+"""Environments of other packages, one file per package: `gymnasium:FrozenLake-v1`, `textarena:Blackjack-v0`.
+
+A file `<family>.py` has a function `environment(id)`, which returns a subclass of `Environment` for one of the family's
+environments. It imports the family's package inside of functions, because the package is optional.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from agent_rl.environments.environment import Environment
+from agent_rl.errors import ConfigError
+
+__all__ = ["family_class", "family_names"]
+
+
+def family_names() -> list[str]:
+    """Return the names of all families."""
+    return sorted(module.name for module in iter_modules(__path__))
+
+
+def family_class(family: str, identifier: str) -> type[Environment]:
+    """Return the class of one of a family's environments.
+
+    Raises:
+        ConfigError: the family's package is missing, or has no such environment.
+    """
+    try:
+        cls: type[Environment] = import_module(f"{__name__}.{family}").environment(identifier)
+    except ImportError as error:
+        remedy = f"pip install 'agent-rl[{family}]'"
+        raise ConfigError(f"{family}:{identifier}", f"it needs a package: {error}", remedy) from error
+    return cls
