@@ -98,7 +98,7 @@ def test_a_generative_model_scores_by_the_number_in_its_reply() -> None:
         )
     assert found[0] == 0.7
     assert "not between 0 and 10" in str(found[1])
-    assert "no score" in str(found[2])
+    assert "expected a score" in str(found[2])
     body = bodies(server)[0]
     assert server.requests[0].path == "/v1/chat/completions"
     assert (body["temperature"], body["max_tokens"], body["top_p"]) == (0.0, 9, 0.5)
