@@ -1,4 +1,4 @@
-"""The service's routes: `POST /get_reward`, `POST /get_reward2`, `/health`, `/metrics`, and the documentation `/docs`."""
+"""The service's routes: `POST /get_reward`, `POST /get_reward2`, `/health`, `/metrics`, and `/docs` for humans."""
 
 from __future__ import annotations
 
