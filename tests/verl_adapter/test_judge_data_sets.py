@@ -195,7 +195,7 @@ class Truthless(PointwiseTrainDataset):
         (PointwiseTrainDataset, RATED, CHATML, ON, "the model's chat template does not read it"),
         (CompareDataset, PAIRS, THINKS, OFF, "_apply_chat_template of CompareDataset renders another prompt"),
         (BaseTrainDataset, RATED, CHATML, {}, "neither a reward_module nor _build_messages"),
-        (PointwiseTrainDataset, PAIRS, CHATML, {}, "2 answers, and PointwiseTemplate asks about 1"),
+        (PointwiseTrainDataset, PAIRS, CHATML, {}, "must be 1 for PointwiseTemplate, but it is 2"),
         (Truthless, RATED, CHATML, {}, "rm, train row 0: there is no truth to train a judge on"),
     ],
 )

@@ -287,7 +287,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the right answer, the trajectory's answer and those of other rows; empty if there is no short right answer."""
+    """Return the right answer, the trajectory's answer and those of other rows; empty without a short right answer."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
