@@ -191,7 +191,7 @@ class Truthless(PointwiseTrainDataset):
     ("cls", "examples", "template", "options", "message"),
     [
         (Twice, RATED, THINKS, {}, "the prompts ask for <think> too"),
-        (Both, RATED, THINKS, ON, "the prompts of twice ask for thoughts too"),
+        (Both, RATED, THINKS, ON, "the prompts of twice ask for thoughts as well"),
         (PointwiseTrainDataset, RATED, CHATML, ON, "the model's chat template does not read it"),
         (CompareDataset, PAIRS, THINKS, OFF, "_apply_chat_template of CompareDataset renders another prompt"),
         (BaseTrainDataset, RATED, CHATML, {}, "neither a reward_module nor _build_messages"),

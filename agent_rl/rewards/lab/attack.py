@@ -127,7 +127,7 @@ async def run_attacks(
 
     Args:
         trajectories: the trajectories to attack, with their ground truths.
-        scorer: the reward; it scores each mutation together with the rest of its group, for components of groups.
+        scorer: the reward; it scores a mutation with the rest of its group, for components that compare the samples of a group.
         attacks: the attacks by name.
         tolerance: a rise of the reward up to this size is ignored, because judges are not exact.
         concurrency: the number of trajectories to attack at the same time.
@@ -144,7 +144,7 @@ async def run_attacks(
             if number not in kept:
                 target = _Target(group, position, scorer, tolerance)
                 guesses = _guesses(target.trajectory, truths.get(target.trajectory.data_source, ()))
-                kept.add(number, await target.attacked(attacks, guesses))
+                kept.add(number, await target.attack(attacks, guesses))
             result: dict[str, Any] = kept[number]
             return result
 
@@ -179,7 +179,7 @@ class _Target:
         self.trajectory, self.wrong = group[position], True
         self._group, self._position, self._scorer, self._tolerance = list(group), position, scorer, tolerance
 
-    async def attacked(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
+    async def attack(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
         """Return JSON data: whether the trajectory is scored and wrong, and the exploit or None for each attack."""
         own, exploits = await self._score(self.trajectory), list[tuple[str, dict[str, Any] | None]]()
         if not isinstance(own, Score):
@@ -213,11 +213,7 @@ class _Target:
             return error
 
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> Exploit | None:
-        """Compare the mean score of the variants with the score before. An unscored variant counts as an escape.
-
-        Returns:
-            The exploit, or None if the reward does not rise.
-        """
+        """Return the exploit if a variant is unscored, or if their mean reward is higher than before; else None."""
         after, error, example = None, None, variants[0]
         scores = [await self._score(variant) for variant in variants]
         valid = [score for score in scores if isinstance(score, Score)]

@@ -85,7 +85,7 @@ async def score_groups(
                 copies = [replace(trajectory, score=None, info=dict(trajectory.info)) for trajectory in group]
                 results = await scorer.score_group(copies)
                 kept.add(number, [_change(*item) for item in zip(group, copies, results, strict=True)])
-            return [_changed(*pair) for pair in zip(group, kept[number], strict=True)]
+            return [_with_change(*pair) for pair in zip(group, kept[number], strict=True)]
 
     return await together([score_one(number, group) for number, group in enumerate(groups)])
 
@@ -100,7 +100,7 @@ def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -
     return {"score": None, "error": error, "info": scored.info}
 
 
-def _changed(before: Trajectory, change: dict[str, Any]) -> Trajectory:
+def _with_change(before: Trajectory, change: dict[str, Any]) -> Trajectory:
     return replace(before, **{**change, "score": change["score"] and Score(**change["score"])})
 
 

@@ -152,27 +152,27 @@ class Model:
         if self._client is None:
             problem = f"the model {self.name!r} has no address, and no training run serves it here"
             raise ConfigError(f"{self._key}.url", problem, f"Set the url, or agent_rl.reward.models.{self.name}")
-        config, whole = self.config, messages(trajectory, self.config.shown)
+        config, conversation = self.config, messages(trajectory, self.config.shown)
         try:
-            prompt, response = whole
+            prompt, response = conversation
             if config.prompt_length or config.response_length:
-                prompt, response = await self._in_thread(lambda: self._fitted(*whole))
+                prompt, response = await self._in_thread(lambda: self._cut(*conversation))
             async with self._client as client:
                 question = await self._input(prompt, response)
                 generates = config.kind == "generative"
                 reply = await (self._generate(client, question) if generates else self._classify(client, question))
-            return self._mapped(await self._number(reply)), (prompt, response) != whole
+            return self._map(await self._number(reply)), (prompt, response) != conversation
         except FatalError:
             raise
         except Exception as error:  # the endpoint or the user's hooks failed, not the trajectory
             reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
-    def _fitted(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
+    def _cut(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
         """Cut the prompt and the response to their limits, and drop prompt messages that are cut to nothing."""
         config, tokenizer = self.config, self._tokenizer
-        cut = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
-        rest = [message for message, whole in cut if message["content"] or not whole["content"]]
+        pairs = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
+        rest = [message for message, uncut in pairs if message["content"] or not uncut["content"]]
         return rest, fit(response, config.response_length, config.keep, tokenizer)
 
     async def _input(self, prompt: Messages, response: Messages) -> Any:
@@ -182,7 +182,7 @@ class Model:
             tokenizer = None if config.tokenizer is None else self._tokenizer
             return await self._hook(self._preprocess, PREPROCESS, [text_of(prompt)], [text_of(response)], tokenizer)
         if config.kind == "discriminative":
-            return await self._in_thread(lambda: self._rendered([*prompt, *response]))
+            return await self._in_thread(lambda: self._render([*prompt, *response]))
         if isinstance(self._template, str):
             return fill_in(self._template, text_of(prompt), text_of(response))
         query, context = question_and_context([Message.from_chat(message) for message in prompt])
@@ -197,12 +197,8 @@ class Model:
             return reply[-1]
         return read_score(reply) if isinstance(self._template, str) else self._template.read(reply).score  # type: ignore[attr-defined]
 
-    def _mapped(self, number: Any) -> float:
-        """Map the number to 0 to 1 if the score has bounds.
-
-        Raises:
-            UnscoredError: it is not a number within the bounds.
-        """
+    def _map(self, number: Any) -> float:
+        """Map the number to 0 to 1 if the score has bounds, and refuse anything that is not a number within them."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
         if self._range is None:
@@ -231,7 +227,7 @@ class Model:
             raise UnscoredError("the reply has no text")
         return reply.text
 
-    def _rendered(self, conversation: Messages) -> str:
+    def _render(self, conversation: Messages) -> str:
         """Render the conversation with the model's chat template, without the leading BOS, which the engine adds."""
         tokenizer = self._tokenizer
         text = str(tokenizer.apply_chat_template(conversation, add_generation_prompt=False, tokenize=False))

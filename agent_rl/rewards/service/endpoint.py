@@ -110,6 +110,6 @@ def _reward(section: str, settings: ServiceSettings, custom: Custom | None) -> R
     except ConfigError as error:
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:
-        problem = "a component compares the samples of a prompt, but a service scores each sample alone"
+        problem = "a component compares the samples of a prompt, but a service scores each sample separately"
         raise ConfigError(section, problem, "Move it to the trainer's agent_rl.reward")
     return reward

@@ -1,4 +1,4 @@
-"""`serve` accepts requests until the process is told to stop, and then finishes the open requests."""
+"""`serve` accepts requests until the process receives a stop signal, and then finishes the open requests."""
 
 from __future__ import annotations
 
