@@ -28,7 +28,7 @@ class RewardModule:
         name: name of the reward, used in error messages.
         template: the prompt and the form of the verdict.
         examples: worked examples for the prompt; empty: those of the template.
-        llm: must be None. It exists only for compatibility with the signature in guides; `agent-rl rm eval` and the
+        llm: must be None. It only matches the signature in other libraries' guides; `agent-rl rm eval` and the
             components of a reward send the requests.
         desc: description of the task; None: that of the class, or else of the template.
         enable_thinking: whether prompts ask for thoughts; None: they do, unless the chat template already does

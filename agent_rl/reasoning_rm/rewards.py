@@ -5,7 +5,7 @@
 
 `compute_score` has the signature that verl expects of `reward.custom_reward_function`. An unreadable or out-of-range
 verdict is the policy's mistake, and its reward is 0. A row without a truth is the user's mistake: it stops the run with
-an error that names the row, because the reward of 0 that guides return there would train on nothing.
+an error that names the row. (Guides of other libraries return 0 there, which gives no training signal.)
 """
 
 from __future__ import annotations

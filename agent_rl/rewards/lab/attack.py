@@ -127,7 +127,7 @@ async def run_attacks(
 
     Args:
         trajectories: the trajectories to attack, with their ground truths.
-        scorer: the reward; it scores a mutation with the rest of its group, for components that compare the samples of a group.
+        scorer: the reward; it scores a mutation with the rest of its group, in case components compare samples.
         attacks: the attacks by name.
         tolerance: a rise of the reward up to this size is ignored, because judges are not exact.
         concurrency: the number of trajectories to attack at the same time.
