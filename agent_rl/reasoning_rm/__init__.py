@@ -2,8 +2,8 @@
 
     from agent_rl.reasoning_rm import BasePromptTemplate, BaseTrainDataset, RewardModule
 
-Light: pure functions and pydantic models. The data sets are verl's (`agent_rl.verl_adapter.judge_data_sets`), and
-imported when they are asked for.
+This package is light to import: it has only pure functions and pydantic models. The data sets need verl, so they are
+imported from `agent_rl.verl_adapter.judge_data_sets` on first access.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""`RewardModule`: asks about a sample with a prompt template; the prompt of training and of the judge afterwards.
+"""`RewardModule` writes the prompt about a sample, both in training and when the trained model serves as a judge.
 
     module = RewardModule(name="helpfulness", template=PointwiseTemplate, desc="Judge how helpful the answer is.")
     module.format(sample=DataSample(query="6 * 7?", answers=["42"]))
 
-Texts of the sample are shown without control tokens of chat templates, so that an answer cannot end its message.
+The sample's texts appear without control tokens of chat templates, so that an answer cannot end its message early.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ _THOUGHTS = "data.apply_chat_template_kwargs.enable_thinking"
 
 
 class RewardModule:
-    """Prompts about samples, and their verdicts.
+    """Writes prompts about samples, and reads the verdicts in the replies.
 
     Args:
-        name: of the reward.
+        name: name of the reward, used in error messages.
         template: the prompt and the form of the verdict.
-        examples: worked examples of the prompt; none: the template's.
-        llm: only for the signature of guides: verdicts are asked for by `agent-rl rm eval` and by components.
-        desc: the task; None: the template's.
-        enable_thinking: whether prompts ask for thoughts; None: they do, until a data set says that the chat template
-            does (`data.apply_chat_template_kwargs.enable_thinking=true`).
+        examples: worked examples for the prompt; empty: those of the template.
+        llm: must be None. It only matches the signature in other libraries' guides; `agent-rl rm eval` and the
+            components of a reward send the requests.
+        desc: description of the task; None: that of the class, or else of the template.
+        enable_thinking: whether prompts ask for thoughts; None: they do, unless the chat template already does
+            (`data.apply_chat_template_kwargs.enable_thinking=true`).
 
     Raises:
-        ConfigError: the template has no field for a verdict, or `llm` is given.
+        ConfigError: the template has no field for a verdict, or `llm` is not None.
     """
 
     desc: str | None = None
@@ -49,45 +50,45 @@ class RewardModule:
         enable_thinking: bool | None = None,
     ) -> None:
         if llm is not None:
-            raise ConfigError(f"reward module {name}", "llm is given, and nothing calls it", "Leave it out")
+            raise ConfigError(f"reward module {name}", "llm is not supported: it would never be called", "Remove it")
         self.name, self.template, self.kind = name, template, kind_of(template)
         self.examples = list(examples or template.examples)
         self.desc = desc or self.desc or template.desc
         self.enable_thinking = enable_thinking
 
     def set_chat_thinking(self, on: bool) -> None:
-        """Tell whether the chat template asks the model to think.
+        """Set whether the chat template asks the model to think; if it does, the prompts do not.
 
         Raises:
-            ConfigError: so do these prompts.
+            ConfigError: both the chat template and `enable_thinking` ask for thoughts.
         """
         if on and self.enable_thinking:
-            problem = f"it is true, and the prompts of {self.name} ask for thoughts too (enable_thinking=True)"
-            raise ConfigError(_THOUGHTS, problem, "Set one of them: reasoning models think by their chat template")
+            problem = f"it is true, but the prompts of {self.name} ask for thoughts as well (enable_thinking=True)"
+            raise ConfigError(_THOUGHTS, problem, "Set only one of them: for reasoning models, this key")
         if self.enable_thinking is None:
             self.enable_thinking = not on
 
     def format(self, sample: DataSample | Mapping[str, Any], **more: Any) -> str:
-        """The prompt about a sample, or about the sample of a row.
+        """Return the prompt about a sample, or about the sample in a row.
 
         Args:
-            sample: what is judged.
-            more: further placeholders of the template, or other values of known ones.
+            sample: the sample to judge, or a row that contains it.
+            more: values for further placeholders of the template; they override the values that this method sets.
 
         Raises:
-            ConfigError: the row has no sample, or it has not as many answers as the template asks about.
+            ConfigError: the row has no sample, or the number of answers does not fit the template.
         """
-        found = sample if isinstance(sample, DataSample) else DataSample.from_row(sample)
+        sample = sample if isinstance(sample, DataSample) else DataSample.from_row(sample)
         number = 2 if self.kind == "pairwise" else 1
-        if len(found.answers) != number:
-            problem = f"the sample has {len(found.answers)} answers, and {self.template.__name__} asks about {number}"
-            raise ConfigError(f"reward module {self.name}", problem, "Take a template for so many answers")
-        given = {"desc": self.desc, "examples": "\n\n".join(self.examples), "context": found.context,
-                 "criteria": found.criteria, "enable_thinking": self.enable_thinking is not False}  # fmt: skip
-        return self.template.ask(found.query, found.answers, **given | more)
+        if (count := len(sample.answers)) != number:
+            problem = f"the number of answers must be {number} for {self.template.__name__}, but it is {count}"
+            raise ConfigError(f"reward module {self.name}", problem, "Choose a template for that number of answers")
+        values = {"desc": self.desc, "examples": "\n\n".join(self.examples), "context": sample.context,
+                  "criteria": sample.criteria, "enable_thinking": self.enable_thinking is not False}  # fmt: skip
+        return self.template.ask(sample.query, sample.answers, **values | more)
 
     def parse(self, reply: str, sample: DataSample | None = None) -> BasePromptTemplate:
-        """The verdict in a reply about a sample.
+        """Read the verdict in a reply about a sample.
 
         Raises:
             VerdictError: the reply has no verdict.

@@ -1,11 +1,11 @@
-"""Rewards of a model that is trained to judge: how near its verdict is to the truth.
+"""Rewards for training a model to judge: they measure how close its verdict is to the truth.
 
     calculate_reward(3, 4)         # 0.75: 1 - |error| / range
     pointwise_reward(3, 4)         # exp(-2 * 1 / 4)
 
-`compute_score` has verl's signature, for `reward.custom_reward_function`. A verdict that cannot be read or is out of
-range is the policy's mistake: the reward is 0. A row without a truth is the user's: it stops the run with the row (the
-guides give 0 there, which would train on nothing).
+`compute_score` has the signature that verl expects of `reward.custom_reward_function`. An unreadable or out-of-range
+verdict is the policy's mistake, and its reward is 0. A row without a truth is the user's mistake: it stops the run with
+an error that names the row. (Guides of other libraries return 0 there, which gives no training signal.)
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 LOGGED = ("accuracy", "absolute_error", "parsed", "strict")
-"""The keys that `compute_score` returns besides `score`, the same for every verdict."""
+"""The keys that `compute_score` returns in addition to `score`, whatever the verdict is."""
 
 
 def calculate_reward(predicted_score: float, true_score: float, *, low: float = 0.0, high: float = 4.0) -> float:
-    """`max(0, 1 - |e| / (high - low))`.
+    """Return `max(0, 1 - |error| / (high - low))`.
 
     Raises:
-        ConfigError: the true score is missing.
+        ConfigError: the true score is missing or not a number.
     """
     return max(0.0, 1.0 - _error(predicted_score, true_score) / (high - low))
 
@@ -55,25 +55,25 @@ def calculate_reward(predicted_score: float, true_score: float, *, low: float = 
 def pointwise_reward(
     predicted_score: float, true_score: float, *, low: float = 0.0, high: float = 4.0, k: float = 2.0
 ) -> float:
-    """`exp(-k |e| / (high - low))`.
+    """Return `exp(-k * |error| / (high - low))`.
 
     Raises:
-        ConfigError: the true score is missing.
+        ConfigError: the true score is missing or not a number.
     """
     return math.exp(-k * _error(predicted_score, true_score) / (high - low))
 
 
 def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, tie: float = 0.0) -> float:
-    """1 for the right winner.
+    """Return 1 for the right winner, `tie` for a wrong tie, and 0 for the wrong winner.
 
     Args:
-        predicted: A, B or tie.
-        true: the same.
-        swapped: the verdict on the pair in the other order; then both have to be right.
-        tie: the reward for a tie where one answer is better.
+        predicted: the verdict: A, B or tie.
+        true: the truth: A, B or tie.
+        swapped: the verdict on the same pair in the other order, if any; then both verdicts must be right.
+        tie: the reward for predicting a tie although one answer is better.
 
     Raises:
-        ConfigError: the truth is missing.
+        ConfigError: the truth is missing or invalid.
     """
     if true not in POINTS:
         raise ConfigError("ground_truth", f"expected A, B or tie, got {true!r}", "Correct the row")
@@ -85,7 +85,7 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
 
 
 def format_reward(text: str, template: type[BasePromptTemplate], judged: str = "") -> float:
-    """1 for a reply in exactly the template's form, 0.5 for one that can be read all the same, else 0."""
+    """Return 1 for a reply in exactly the template's form, 0.5 for another reply with a readable verdict, else 0."""
     try:
         template.read(text, judged)
     except VerdictError:
@@ -106,41 +106,41 @@ def compute_score(
     format_weight: float = 0.0,
     **_: Any,
 ) -> dict[str, float]:
-    """The reward of one reply, with verl's arguments first.
+    """Compute the reward of one reply. The positional arguments are those that verl passes.
 
     Args:
-        data_source: of the row.
-        solution_str: the reply, with its thoughts.
+        data_source: the row's data source.
+        solution_str: the reply, including its thoughts.
         ground_truth: a score, `A`, `B` or `tie`, or a mapping of scores by criterion.
-        extra_info: of the row; its answers are what a verdict may be quoted from.
-        template: of the verdict.
-        reward: of verdict and truth, with `low` and `high` where they are scores; None: `pointwise_reward`,
+        extra_info: the row's `extra_info`; a verdict that is quoted from the answers in it does not count.
+        template: the template with the form of the verdict.
+        reward: function of verdict and truth, and of `low` and `high` if they are scores; None: `pointwise_reward`,
             `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
-        low: the worst score.
-        high: the best one.
+        low: the worst possible score.
+        high: the best possible score.
         format_weight: share of `format_reward` in the score.
 
     Returns:
-        `score`, and the numbers of `LOGGED`; the error of a verdict that cannot be read is the whole range.
+        `score` and the keys of `LOGGED`. The absolute error of an unreadable verdict is the maximum.
 
     Raises:
-        ConfigError: the row has no truth that fits the template.
+        ConfigError: the row has no ground truth that fits the template.
     """
     info, kind = extra_info or {}, kind_of(template)
     judged = "\n".join(_answers(info))
     try:
-        given = as_data(ground_truth)
-        form = _form(kind, given, low, high)
-        truth = getattr(checked_verdict(form.model, {form.name: given}), form.name)
+        data = as_data(ground_truth)
+        form = _form(kind, data, low, high)
+        truth = getattr(checked_verdict(form.model, {form.name: data}), form.name)
     except (TypeError, ValueError) as error:
         place = f"{data_source}, {info.get('split', '')} row {info.get('index')}, ground_truth"
-        raise ConfigError(place, str(error), "Give the truth, or leave the row out") from error
+        raise ConfigError(place, str(error), "Correct the ground truth, or remove the row") from error
     logged = {**dict.fromkeys(LOGGED, 0.0), "absolute_error": 1.0 if kind == "pairwise" else high - low}
     try:
-        said: Any = template.read(solution_str, judged)
-        if kind == "rubric" and said.scores.keys() != truth.keys():
-            raise VerdictError(f"the verdict is about {sorted(said.scores)}, not {sorted(truth)}")
-        verdict = getattr(form.of(said), form.name)
+        reply: Any = template.read(solution_str, judged)
+        if kind == "rubric" and reply.scores.keys() != truth.keys():
+            raise VerdictError(f"expected scores for {sorted(truth)}, got scores for {sorted(reply.scores)}")
+        verdict = getattr(form.of(reply), form.name)
     except VerdictError:
         return {"score": 0.0, **logged}
     value, distance = _compared(kind, reward, verdict, truth, low, high)
@@ -160,12 +160,12 @@ def _truth(value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if isinstance(value, bool) or not math.isfinite(number):
-        raise ConfigError("ground_truth", f"expected a number, got {value!r:.80}", "Give the true score")
+        raise ConfigError("ground_truth", f"expected a number, got {value!r:.80}", "Correct the true score")
     return number
 
 
 def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
-    """The form that verdict and truth of a kind have."""
+    """Return the form of both the verdict and the truth."""
     if kind == "pairwise":
         return pair_form()
     return score_form(low, high) if kind == "pointwise" else rubric_form(tuple(truth), low, high)
@@ -174,12 +174,12 @@ def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
 def _compared(
     kind: str, reward: Callable[..., float] | None, verdict: Any, truth: Any, low: float, high: float
 ) -> tuple[float, float]:
-    """The reward of a verdict, and its distance from the truth."""
+    """Return the reward of a verdict, and its distance from the truth."""
     if kind == "pairwise":
         return float((reward or pairwise_reward)(verdict, truth)), float(verdict != truth)
     pairs = [(verdict, truth)] if kind == "pointwise" else [(verdict[name], truth[name]) for name in truth]
-    of_one = reward or pointwise_reward
-    value = fmean(float(of_one(predicted, true, low=low, high=high)) for predicted, true in pairs)
+    score_reward = reward or pointwise_reward
+    value = fmean(float(score_reward(predicted, true, low=low, high=high)) for predicted, true in pairs)
     return value, fmean(abs(predicted - true) for predicted, true in pairs)
 
 

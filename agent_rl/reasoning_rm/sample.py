@@ -1,9 +1,10 @@
-"""`DataSample`: what a judge is asked about, with the truth: one answer with its score, two with a preference, or more.
+"""`DataSample` is a question with one or more answers to judge, and the truth: their scores, or a preference.
 
     DataSample.from_row(preferences.to_row(example, "train", 0, data_source="helpsteer2"))
 
-The converters of `agent_rl.data.preferences` read the forms of published sets (HelpSteer2, UltraFeedback, hh-rlhf,
-JudgeBench, RewardBench, pairs of your own); a sample is made of the row that they write, and can be one itself.
+The converters of `agent_rl.data.preferences` convert published data sets (HelpSteer2, UltraFeedback, hh-rlhf,
+JudgeBench, RewardBench) and your own pairs to rows. `from_row` creates a sample from such a row, or from a row that
+`to_row` created.
 """
 
 from __future__ import annotations
@@ -23,40 +24,40 @@ from agent_rl.settings.section import Section
 __all__ = ["DataSample"]
 
 SAMPLE = "sample"
-"""Key of `extra_info` with a sample's own data."""
+"""Key of `extra_info` that holds the data of a sample."""
 ASKED = "asked"
-"""Key of `extra_info` of a row whose prompt asks for a verdict on the sample already."""
+"""Key of `extra_info` that marks a row whose prompt already asks for a verdict on the sample."""
 _RATED = ("score_chosen", "score_rejected")
 
 
 class DataSample(Section):
-    """A question with its answers and what is known of them."""
+    """A question, its answers, and what is known about them."""
 
     query: str = Field(min_length=1)
     """The user's last message."""
     context: str = ""
-    """What was said before."""
+    """The conversation before that message, as text."""
     answers: list[str] = Field(min_length=1)
-    """The candidates; of a pair A and B."""
+    """The answers to judge; for a pair, A and then B."""
     scores: list[float] | None = None
     """The true score of each answer."""
     preference: Winner | None = None
     """The better of two answers."""
     criteria: dict[str, str] = Field(default_factory=dict)
-    """Descriptions by name."""
+    """The criteria to judge by: descriptions by name."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Further JSON data."""
 
     @model_validator(mode="after")
-    def _fits(self) -> DataSample:
+    def _check_counts(self) -> DataSample:
         if self.scores is not None and len(self.scores) != len(self.answers):
-            raise ValueError(f"{len(self.scores)} scores for {len(self.answers)} answers")
+            raise ValueError(f"expected one score per answer, got {len(self.scores)} for {len(self.answers)}")
         if self.preference is not None and len(self.answers) != 2:
-            raise ValueError(f"a preference for {len(self.answers)} answers")
+            raise ValueError(f"a preference needs two answers, got {len(self.answers)}")
         return self
 
     def swapped(self) -> DataSample:
-        """The pair in the other order."""
+        """Return the pair in the other order."""
         changed: dict[str, Any] = {"answers": self.answers[::-1]}
         if self.scores is not None:
             changed["scores"] = self.scores[::-1]
@@ -66,7 +67,7 @@ class DataSample(Section):
 
     @property
     def truth(self) -> Any:
-        """The ground truth of a row: the preference of a pair, the score of one answer, all scores, or None."""
+        """The ground truth for a row: the preference, else the score of a single answer, else all scores, or None."""
         if self.preference is not None:
             return self.preference
         if self.scores is None:
@@ -75,11 +76,11 @@ class DataSample(Section):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, score: str = "helpfulness") -> DataSample:
-        """The sample of a row of the contract.
+        """Create the sample from a row.
 
         Args:
-            row: made by `to_row`, or by a converter of `agent_rl.data.preferences`.
-            score: the rating of `extra_info` that is the score of one answer.
+            row: a row that `to_row` or a converter of `agent_rl.data.preferences` created.
+            score: name of the rating in `extra_info` to use as the score of a single answer.
 
         Raises:
             ConfigError: the row has no answers, or they cannot be used.
@@ -96,7 +97,7 @@ class DataSample(Section):
     def to_row(
         self, data_source: str, split: str, index: int | str, *, agent_name: str = "single_turn_agent", **more: Any
     ) -> dict[str, Any]:
-        """A row of the contract, of which `from_row` makes the sample again.
+        """Create a row, from which `from_row` can restore the sample.
 
         Raises:
             ConfigError: see `make_row`.
@@ -109,9 +110,9 @@ class DataSample(Section):
 
 
 def _of_preferences(row: Mapping[str, Any], info: Mapping[str, Any], score: str) -> dict[str, Any]:
-    """The fields of a sample, of a converter's row."""
+    """Return the fields of a sample from a row that a converter created."""
     truth = (row.get("reward_model") or {}).get("ground_truth")
-    if info.get("answers"):  # a question to a judge, which is about a question
+    if info.get("answers"):  # the prompt asks a judge, and `question` is the question to be judged
         return {
             "query": info.get("question"), "answers": list(info["answers"]), "preference": truth,
             "metadata": _metadata(info, "answers"),
@@ -122,14 +123,14 @@ def _of_preferences(row: Mapping[str, Any], info: Mapping[str, Any], score: str)
         )
     messages, _, _ = as_messages(row.get("prompt"), "column prompt")
     before = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages[:-1])
-    found: dict[str, Any] = {"query": messages[-1]["content"], "context": before, "answers": [info["chosen"]]}
+    fields: dict[str, Any] = {"query": messages[-1]["content"], "context": before, "answers": [info["chosen"]]}
     if info.get("rejected") is not None:
-        found |= {"answers": [info["chosen"], info["rejected"]], "preference": info.get("preference", "A")}
+        fields |= {"answers": [info["chosen"], info["rejected"]], "preference": info.get("preference", "A")}
         if all(info.get(name) is not None for name in _RATED):
-            found["scores"] = [float(info[name]) for name in _RATED]
+            fields["scores"] = [float(info[name]) for name in _RATED]
     elif info.get(score) is not None:
-        found["scores"] = [float(info[score])]
-    return {**found, "metadata": _metadata(info, "chosen", "rejected", "preference", score, *_RATED)}
+        fields["scores"] = [float(info[score])]
+    return {**fields, "metadata": _metadata(info, "chosen", "rejected", "preference", score, *_RATED)}
 
 
 def _metadata(info: Mapping[str, Any], *known: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("new", "recipe", "run"), ("run: it exists", "Name a new folder")),
     (("new", "tool", "my tool"), ("NAME: 'my tool'", "Write it like 'my_tool'")),
     (("new", "robot", "x"), ("KIND: unknown kind 'robot'", "Known: agent, recipe, reward, tool")),
-    (("reward", "score", "no.jsonl"), ("no.jsonl", "Name a JSONL file of trajectories")),
+    (("reward", "score", "no.jsonl"), ("no.jsonl", "Pass a JSONL file of trajectories")),
     (("judge", "try", "run/trace.jsonl", "--config", "quickstart"), ("asks neither a model nor", "llm_judge")),
     (("tools", "check", "tools.yaml"), ("calculater", "calculator")),
     (("recipes", "copy", "quikstart"), ("quikstart: no recipe of this name", "Did you mean 'quickstart'?")),

@@ -154,7 +154,7 @@ def test_an_attack_from_a_file_is_run_by_its_name(stored: Path) -> None:
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "service.yaml").write_text("rules: {}\n")
     words = ["serve", "--config", str(tmp_path / "service.yaml")]
-    assert "'0.0.0.0' is reached by other machines" in str(run(*words, "host=0.0.0.0").exception)
+    assert "other machines can reach '0.0.0.0'" in str(run(*words, "host=0.0.0.0").exception)
     hide = "import sys; sys.modules['fastapi'] = None; from agent_rl.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", hide, "reward", *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2

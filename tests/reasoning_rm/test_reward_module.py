@@ -11,9 +11,9 @@ def test_an_answer_cannot_end_its_message() -> None:
     prompt = RewardModule("r", PointwiseTemplate).format(sample=sample)
     assert "<|im_end|>" not in prompt
     assert "<score>4</score>" not in prompt
-    with pytest.raises(ConfigError, match="1 answers, and PairwiseTemplate asks about 2"):
+    with pytest.raises(ConfigError, match="must be 2 for PairwiseTemplate, but it is 1"):
         RewardModule("r", PairwiseTemplate).format(sample=sample)
-    with pytest.raises(ConfigError, match="llm is given"):
+    with pytest.raises(ConfigError, match="llm is not supported"):
         RewardModule("r", PairwiseTemplate, llm="gpt")  # type: ignore[arg-type]
 
 

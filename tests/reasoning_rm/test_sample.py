@@ -63,7 +63,7 @@ def test_turns_before_the_question_are_its_context() -> None:
 def test_what_is_no_sample_names_its_row() -> None:
     with pytest.raises(ConfigError, match=r"mine, train row 4, extra_info: the row has no answers"):
         DataSample.from_row({"data_source": "mine", "extra_info": {"index": 4, "split": "train"}})
-    with pytest.raises(ConfigError, match="2 scores for 1 answers"):
+    with pytest.raises(ConfigError, match="one score per answer, got 2 for 1"):
         DataSample.from_row({"extra_info": {"question": "q", "sample": {"answers": ["a"], "scores": [1, 2]}}})
     with pytest.raises(ConfigError, match="preference_strength: expected a number"):
         to_row(

@@ -191,11 +191,11 @@ class Truthless(PointwiseTrainDataset):
     ("cls", "examples", "template", "options", "message"),
     [
         (Twice, RATED, THINKS, {}, "the prompts ask for <think> too"),
-        (Both, RATED, THINKS, ON, "the prompts of twice ask for thoughts too"),
+        (Both, RATED, THINKS, ON, "the prompts of twice ask for thoughts as well"),
         (PointwiseTrainDataset, RATED, CHATML, ON, "the model's chat template does not read it"),
         (CompareDataset, PAIRS, THINKS, OFF, "_apply_chat_template of CompareDataset renders another prompt"),
         (BaseTrainDataset, RATED, CHATML, {}, "neither a reward_module nor _build_messages"),
-        (PointwiseTrainDataset, PAIRS, CHATML, {}, "2 answers, and PointwiseTemplate asks about 1"),
+        (PointwiseTrainDataset, PAIRS, CHATML, {}, "must be 1 for PointwiseTemplate, but it is 2"),
         (Truthless, RATED, CHATML, {}, "rm, train row 0: there is no truth to train a judge on"),
     ],
 )

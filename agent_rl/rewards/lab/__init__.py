@@ -1,7 +1,7 @@
-"""The reward lab: scores stored trajectories, and finds reward hacks in them.
+"""The reward lab scores stored trajectories, and tries out reward hacks on them.
 
-- `attack` mutates stored trajectories by the attacks in `mutations` and reports every one that raises the reward.
+- `attack` changes stored trajectories with the attacks in `mutations`, and reports the attacks that raise the reward.
 - `groups` reads a file of trajectories, groups them by prompt and scores them.
 
-It must not know verl; the commands `agent-rl reward score` and `attack` print its results.
+This package must not depend on verl. The commands `agent-rl reward score` and `attack` print its results.
 """

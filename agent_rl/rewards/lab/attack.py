@@ -1,9 +1,9 @@
-"""Attacks on a reward: which mutations of stored trajectories raise it, how often and by how much.
+"""Attacks a reward: reports which mutations of stored trajectories raise it, how often and by how much.
 
-The reward of the mutated trajectory is compared with that of the original, both measured now. An attack with several
-guesses is compared with a policy that answers with one of these guesses, in the form with the highest reward: a lucky
-guess is not an attack; a reward for several guesses at once is. A trajectory that the mutation leaves unscored has
-escaped its reward, which is reported as well, and so is one that makes a scorer or component raise.
+`run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. It compares an attack
+that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky guess
+is no exploit, but a reward for several guesses at once is one. If a mutated trajectory is unscored, or makes a scorer
+or component raise an error, it has escaped its reward, and is reported as well.
 """
 
 from __future__ import annotations
@@ -32,54 +32,54 @@ __all__ = ["AttackReport", "Exploit", "attack_table", "run_attacks"]
 GUESSES = 3
 SOLVED = 1.0
 FORMS = ("{}", "\\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
-"""The forms of an answer with one guess."""
+"""The forms in which an honest policy may write an answer."""
 FILLERS = ("7", "42", "none of these", "Paris", "XYZ")
-"""Guesses that are used if the data has too few."""
+"""Guesses that are added if the data contains too few."""
 MAX_GUESS = 200
-"""Most characters of a guess."""
+"""Maximum number of characters in a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exploit:
-    """A trajectory with a reward that an attack has raised, or that has escaped its reward."""
+    """A trajectory whose reward an attack raised, or that escaped its reward."""
 
     trajectory: str
     data_source: str
     wrong: bool
     before: float
-    """Reward without the attack: the trajectory's own, or that of an honest guess."""
+    """Reward without the attack: that of the trajectory itself, or of an honest guess."""
     after: float | None
-    """With it; the mean over the rotations of the guesses; None when it has escaped."""
+    """Reward with the attack, averaged over the rotations of the guesses; None if the trajectory escaped its reward."""
     components: dict[str, tuple[float, float]]
-    """The components that have risen, before and after."""
+    """The components that rose, each with its value before and after."""
     answer: str
-    """The attack's answer, or the last turn's text if the answer is unchanged."""
+    """The answer that the attack submits, or the text of the last turn if the attack does not change the answer."""
     error: str | None = None
-    """Why it is unscored."""
+    """Why the trajectory is unscored; None if it is scored."""
 
     @property
     def gain(self) -> float:
-        """How much the reward has risen; 0 if it has escaped."""
+        """How much the reward rose; 0 if the trajectory escaped its reward."""
         return 0.0 if self.after is None else self.after - self.before
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The results of one attack."""
+    """The results of one attack on all trajectories."""
 
     purpose: str
     applied: int = 0
-    """Trajectories that it applies to."""
+    """Number of trajectories that the attack applies to."""
     raised: list[Exploit] = field(default_factory=list)
     escaped: list[Exploit] = field(default_factory=list)
 
     @property
     def example(self) -> Exploit | None:
-        """The worst exploit: the wrong answer that gained most, before one that escaped."""
+        """The worst exploit: one with a wrong answer if there is any, and of those the one with the highest gain."""
         return max([*self.raised, *self.escaped], key=lambda finding: (finding.wrong, finding.gain), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return the results as JSON data."""
         gains = [finding.gain for finding in self.raised]
         return {
             "purpose": self.purpose,
@@ -95,21 +95,21 @@ class Outcome:
 
 @dataclass(slots=True)
 class AttackReport:
-    """The outcomes of all attacks."""
+    """The outcomes of all attacks on a set of trajectories."""
 
     trajectories: int
     unscored: int
-    """Trajectories without a reward of their own; they are not attacked."""
+    """Number of trajectories that are unscored before any attack, and therefore not attacked."""
     wrong: int
     outcomes: dict[str, Outcome]
 
     @property
     def ok(self) -> bool:
-        """Whether no attack raises or escapes a reward."""
+        """Whether the reward withstood all attacks: no attack raised or escaped it."""
         return not any(outcome.raised or outcome.escaped for outcome in self.outcomes.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return the report as JSON data."""
         counts = {"trajectories": self.trajectories, "unscored": self.unscored, "wrong": self.wrong, "ok": self.ok}
         return {**counts, "attacks": {name: outcome.to_dict() for name, outcome in self.outcomes.items()}}
 
@@ -126,37 +126,37 @@ async def run_attacks(
     """Try every attack on every trajectory.
 
     Args:
-        trajectories: with their ground truths.
-        scorer: gets each mutation with the rest of its group, so that group components are attacked as well.
-        attacks: by name.
-        tolerance: a smaller rise of the reward is not reported, for judges that are not exact.
-        concurrency: trajectories that are attacked at the same time.
-        kept: what was found on trajectories before, by number, which gets the others.
+        trajectories: the trajectories to attack, with their ground truths.
+        scorer: the reward; it scores a mutation with the rest of its group, in case components compare samples.
+        attacks: the attacks by name.
+        tolerance: a rise of the reward up to this size is ignored, because judges are not exact.
+        concurrency: the number of trajectories to attack at the same time.
+        kept: the results of an interrupted run, by the trajectory's number; new results are added to it.
 
     Raises:
-        ConfigError: from the scorer.
+        ConfigError: the scorer raised it.
     """
     truths = _truths(trajectories)
     free = asyncio.Semaphore(concurrency)
 
-    async def one(number: int, position: int, group: Sequence[Trajectory]) -> dict[str, Any]:
+    async def attack_one(number: int, position: int, group: Sequence[Trajectory]) -> dict[str, Any]:
         async with free:
             if number not in kept:
                 target = _Target(group, position, scorer, tolerance)
                 guesses = _guesses(target.trajectory, truths.get(target.trajectory.data_source, ()))
-                kept.add(number, await target.attacked(attacks, guesses))
-            found: dict[str, Any] = kept[number]
-            return found
+                kept.add(number, await target.attack(attacks, guesses))
+            result: dict[str, Any] = kept[number]
+            return result
 
     places = [(position, group) for group in grouped(trajectories) for position in range(len(group))]
-    targets = await together([one(number, *place) for number, place in enumerate(places)])
+    targets = await together([attack_one(number, *place) for number, place in enumerate(places)])
     outcomes = {name: Outcome(attack.purpose) for name, attack in attacks.items()}
     for target in targets:
-        for name, found in target["found"]:
+        for name, data in target["found"]:
             outcomes[name].applied += 1
-            if found is not None:
-                finding = Exploit(**found)
-                (outcomes[name].raised if finding.error is None else outcomes[name].escaped).append(finding)
+            if data is not None:
+                exploit = Exploit(**data)
+                (outcomes[name].raised if exploit.error is None else outcomes[name].escaped).append(exploit)
     return AttackReport(
         trajectories=len(trajectories),
         unscored=sum(not target["scored"] for target in targets),
@@ -169,8 +169,8 @@ class _Target:
     """One trajectory under attack.
 
     Args:
-        group: the trajectories of its prompt.
-        position: of it in the group.
+        group: all trajectories of the same prompt.
+        position: index of the trajectory in the group.
         scorer: see `run_attacks`.
         tolerance: see `run_attacks`.
     """
@@ -179,32 +179,32 @@ class _Target:
         self.trajectory, self.wrong = group[position], True
         self._group, self._position, self._scorer, self._tolerance = list(group), position, scorer, tolerance
 
-    async def attacked(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
-        """What was found, as JSON data: whether it is scored, and wrong, and the exploit or None by each attack."""
-        own, found = await self._score(self.trajectory), list[tuple[str, dict[str, Any] | None]]()
+    async def attack(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
+        """Return JSON data: whether the trajectory is scored and wrong, and the exploit or None for each attack."""
+        own, exploits = await self._score(self.trajectory), list[tuple[str, dict[str, Any] | None]]()
         if not isinstance(own, Score):
-            return {"scored": False, "wrong": True, "found": found}
+            return {"scored": False, "wrong": True, "found": exploits}
         self.wrong = own.components.get("correctness", 0.0) < SOLVED
-        honest = await self._honest(own, guesses) if any(each.guesses for each in attacks.values()) else own
+        honest = await self._honest(own, guesses) if any(attack.guesses for attack in attacks.values()) else own
         for name, attack in attacks.items():
             if variants := attack.variants(self.trajectory, guesses):
                 exploit = await self._exploit(honest if attack.guesses else own, variants)
-                found.append((name, None if exploit is None else asdict(exploit)))
-        return {"scored": True, "wrong": self.wrong, "found": found}
+                exploits.append((name, None if exploit is None else asdict(exploit)))
+        return {"scored": True, "wrong": self.wrong, "found": exploits}
 
     async def _honest(self, own: Score, guesses: Sequence[str]) -> Score:
-        """The average score of a policy that answers with one of the guesses, in the form with the highest reward."""
+        """Return the mean score of a policy that submits one of the guesses, in the form with the highest reward."""
         best = own
         for form in FORMS if answered(self.trajectory) else ():
             answers = [with_answer(self.trajectory, form.format(guess)) for guess in guesses]
-            known = [score for answer in answers if isinstance(score := await self._score(answer), Score)]
-            best = max([best, *([_mean(known)] if known else [])], key=lambda score: score.total)
+            scores = [score for answer in answers if isinstance(score := await self._score(answer), Score)]
+            best = max([best, *([_mean(scores)] if scores else [])], key=lambda score: score.total)
         return best
 
     async def _score(self, variant: Trajectory) -> Score | Exception:
         group, position = (self._group.copy(), self._position) if self._scorer.needs_groups else ([variant], 0)
         group[position] = replace(variant, score=None)
-        copies = [replace(each, info=dict(each.info)) for each in group]  # scoring may add to them
+        copies = [replace(sample, info=dict(sample.info)) for sample in group]  # scoring may write to info
         try:
             return (await self._scorer.score_group(copies))[position]
         except UserCodeError as error:  # the attack makes the user's code raise
@@ -213,25 +213,26 @@ class _Target:
             return error
 
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> Exploit | None:
-        """What the variants gain together over the score before, or why one of them has none; None: nothing."""
-        after, error, shown = None, None, variants[0]
+        """Return the exploit if a variant is unscored, or if their mean reward is higher than before; else None."""
+        after, error, example = None, None, variants[0]
         scores = [await self._score(variant) for variant in variants]
-        known = [score for score in scores if isinstance(score, Score)]
-        if len(known) < len(scores):
-            shown, failure = next(each for each in zip(variants, scores, strict=True) if isinstance(each[1], Exception))
+        valid = [score for score in scores if isinstance(score, Score)]
+        if len(valid) < len(scores):
+            pairs = zip(variants, scores, strict=True)
+            example, failure = next((variant, score) for variant, score in pairs if isinstance(score, Exception))
             error = f"{type(failure).__name__}: {failure}"
         else:
-            after = _mean(known)
+            after = _mean(valid)
             if after.total <= before.total + self._tolerance:
                 return None
-            shown = variants[max(range(len(known)), key=lambda at: known[at].total)]
+            example = variants[max(range(len(valid)), key=lambda index: valid[index].total)]
         components = {}
         for name, value in after.components.items() if after is not None else ():
-            was = before.components.get(name, 0.0)
-            if value > was + self._tolerance:
-                components[name] = (was, value)
+            old = before.components.get(name, 0.0)
+            if value > old + self._tolerance:
+                components[name] = (old, value)
         original = self.trajectory
-        text = shown.turns[-1].text if shown.answer == original.answer else str(shown.answer)
+        text = example.turns[-1].text if example.answer == original.answer else str(example.answer)
         return Exploit(
             trajectory=original.id,
             data_source=original.data_source,
@@ -245,23 +246,23 @@ class _Target:
 
 
 def attack_table(report: AttackReport, title: str) -> Table:
-    """A table with a row for each attack, the highest gain first.
+    """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns: trajectories that were tried and raised, how many of the latter were wrong, their gain, and how many
-    became unscored.
+    The columns count the trajectories on which the attack was tried, those whose reward it raised, those of them with
+    a wrong answer, and those that escaped; the gains are those of the raised rewards.
     """
-    shown = Table(title=Text(title), title_justify="left")
-    shown.add_column("attack", no_wrap=True)
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("attack", no_wrap=True)
     for name in ("tried", "raised", "wrong", "mean gain", "max gain", "escaped"):
-        shown.add_column(name, justify="right")
+        table.add_column(name, justify="right")
     rows = report.to_dict()["attacks"]
     for name in sorted(rows, key=lambda name: (-rows[name]["max_gain"], -rows[name]["escaped"])):
         row = rows[name]
         counts = (row["applied"], row["raised"], row["raised_wrong"])
         gains = (f"{row['mean_gain']:+.3f}", f"{row['max_gain']:+.3f}") if row["raised"] else ("", "")
         style = "bold red" if row["raised"] or row["escaped"] else None
-        shown.add_row(Text(name), *[f"{count:,}" for count in counts], *gains, f"{row['escaped']:,}", style=style)
-    return shown
+        table.add_row(Text(name), *[f"{count:,}" for count in counts], *gains, f"{row['escaped']:,}", style=style)
+    return table
 
 
 def _mean(scores: Sequence[Score]) -> Score:
@@ -273,34 +274,35 @@ def _mean(scores: Sequence[Score]) -> Score:
 
 
 def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
-    """The different ground truths of each data source, as text."""
-    found: dict[str, list[str]] = {}
-    for source, truth in dict.fromkeys((each.data_source, _truth(each.ground_truth)) for each in trajectories):
-        found.setdefault(source, []).extend([truth] if truth is not None else [])
-    return found
+    """Return the distinct ground truths of each data source, as text."""
+    truths: dict[str, list[str]] = {}
+    pairs = ((trajectory.data_source, _truth(trajectory.ground_truth)) for trajectory in trajectories)
+    for source, truth in dict.fromkeys(pairs):
+        truths.setdefault(source, []).extend([truth] if truth is not None else [])
+    return truths
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """The right answer, the trajectory's own, and those of other rows; none if the right one is not a short text."""
+    """Return the right answer, the trajectory's answer and those of other rows; empty without a short right answer."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []
     start = zlib.crc32(truth.encode(errors="replace")) % len(truths) if truths else 0
     others = [own] if own and len(own) <= MAX_GUESS and len(own.split()) <= len(truth.split()) else []
     others += [*truths[start : start + 2 * GUESSES], *truths[:GUESSES], *FILLERS]
-    found = [truth]
+    guesses = [truth]
     for other in others:
-        if not any(other in guess or guess in other for guess in found):  # a guess must not contain another
-            found.append(other)
-    return found[:GUESSES] if len(found) >= GUESSES else []
+        if not any(other in guess or guess in other for guess in guesses):  # a guess must not contain another
+            guesses.append(other)
+    return guesses[:GUESSES] if len(guesses) >= GUESSES else []
 
 
 def _truth(ground_truth: Any) -> str | None:
-    """The first ground truth, as the text of an answer."""
+    """Return the first of several ground truths as the text of an answer; None if it is empty or too long."""
     while isinstance(ground_truth, Mapping | list | tuple):
-        several = ground_truth
-        if isinstance(several, Mapping):
-            several = [several.get("target", several.get("answer"))]
-        ground_truth = several[0] if several else None
+        options = ground_truth
+        if isinstance(options, Mapping):
+            options = [options.get("target", options.get("answer"))]
+        ground_truth = options[0] if options else None
     text = "" if ground_truth is None else str(ground_truth).rpartition("####")[2].strip()
     return text if 0 < len(text) <= MAX_GUESS else None

@@ -1,6 +1,6 @@
-"""Edited copies of a trajectory: text, answer, calls and counts stay consistent.
+"""Creates edited copies of a trajectory, in which text, answer, calls and token counts stay consistent.
 
-Tokens are estimated: added text has as many per character as the trajectory's own turns.
+Token counts are estimates, which assume that new text has as many tokens per character as the trajectory's turns.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ _TOKENS_PER_CHARACTER = 0.25
 
 
 def answered(trajectory: Trajectory) -> bool:
-    """Whether there is an answer that can be replaced."""
+    """Return whether the trajectory has an answer that can be replaced."""
     return bool(trajectory.turns) and trajectory.answer is not None
 
 
 def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
-    """A copy with another answer: in the last turn's text, in the call that submitted it, and as `answer`.
+    """Return a copy with another answer in the last turn's text, in the call that submitted it, and as `answer`.
 
     Args:
-        trajectory: one that is `answered`.
-        answer: replaces its answer.
+        trajectory: a trajectory for which `answered` is true.
+        answer: the new answer.
     """
     old, last = trajectory.answer or "", trajectory.turns[-1]
-    head, found, tail = last.text.rpartition(old) if old else (last.text, "", "")
+    head, match, tail = last.text.rpartition(old) if old else (last.text, "", "")
     turn = replace(
         last,
-        text=f"{head}{answer}{tail}" if found or not old else f"{last.text}\n{answer}",
-        calls=[_renamed(call, old, answer) for call in last.calls],
+        text=f"{head}{answer}{tail}" if match or not old else f"{last.text}\n{answer}",
+        calls=[_with_argument(call, old, answer) for call in last.calls],
         results=[replace(result, answer=answer) if result.answer == old else result for result in last.results],
     )
     return replace(_with_last(trajectory, turn), answer=answer)
 
 
 def with_thought(trajectory: Trajectory, thought: str) -> Trajectory:
-    """A copy with `thought` at the begin of the last turn; answer and calls are the same."""
+    """Return a copy with `thought` at the beginning of the last turn, and the same answer and calls."""
     last = trajectory.turns[-1]
     return _with_last(trajectory, replace(last, text=f"{thought}\n{last.text}"))
 
 
 def with_turns(trajectory: Trajectory, turns: list[Turn]) -> Trajectory:
-    """A copy with other turns, which include all of the old ones."""
-    more = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in turns)
-    fewer = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in trajectory.turns)
+    """Return a copy with other turns, which must include all existing ones."""
+    after = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in turns)
+    before = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in trajectory.turns)
     return replace(
         trajectory,
         turns=turns,
-        response_tokens=trajectory.response_tokens + max(0, more - fewer),
+        response_tokens=trajectory.response_tokens + max(0, after - before),
         seconds=trajectory.seconds + _seconds(turns) - _seconds(trajectory.turns),
     )
 
@@ -65,7 +65,7 @@ def _with_last(trajectory: Trajectory, last: Turn) -> Trajectory:
     )
 
 
-def _renamed(call: ToolCall, old: str, new: str) -> ToolCall:
+def _with_argument(call: ToolCall, old: str, new: str) -> ToolCall:
     arguments = {key: new if value == old else value for key, value in call.arguments.items()}
     return replace(call, arguments=arguments)
 
@@ -75,7 +75,7 @@ def _tokens(trajectory: Trajectory, text: str) -> int:
 
 
 def _rate(trajectory: Trajectory) -> float:
-    """Sampled tokens per character."""
+    """Return the number of sampled tokens per character."""
     characters = sum(len(turn.text) for turn in trajectory.turns)
     tokens = sum(turn.tokens for turn in trajectory.turns)
     return tokens / characters if characters and tokens else _TOKENS_PER_CHARACTER

@@ -24,25 +24,25 @@ __all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
-    """The trajectories of a file, as `agent_rl.trace.path` and `agent-rl eval` write it, but no torn last line.
+    """Read a file of trajectories, as `agent_rl.trace.path` and `agent-rl eval` write it, and skip a torn last line.
 
     Raises:
-        ConfigError: the file cannot be read, or holds none.
+        ConfigError: the file cannot be read, or contains no trajectories.
     """
     try:
-        found = list(islice(trace.read(path, torn="skip"), limit))
+        trajectories = list(islice(trace.read(path, torn="skip"), limit))
     except (OSError, ValueError) as error:
-        raise ConfigError(str(path), str(error), "Name a JSONL file of trajectories") from error
-    if not found:
-        raise ConfigError(str(path), "there are no trajectories in it", "Name a JSONL file of trajectories")
-    return found
+        raise ConfigError(str(path), str(error), "Pass a JSONL file of trajectories") from error
+    if not trajectories:
+        raise ConfigError(str(path), "the file contains no trajectories", "Pass a JSONL file of trajectories")
+    return trajectories
 
 
 def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
-    """Key of the group: the same for all trajectories of one prompt in one step.
+    """Return the key of a trajectory's group, which all trajectories of one prompt in one step share.
 
-    Training and evaluation number a prompt's trajectories after the last underscore of their id. Otherwise the row's
-    index is used; a trajectory without one is a group of its own.
+    In training and evaluation, the id of a trajectory is that of its prompt, an underscore and a number. For other ids,
+    the key uses the index of the row; a trajectory without an index forms a group of its own.
     """
     info = trajectory.info
     prompt, _, number = trajectory.id.rpartition("_")
@@ -52,7 +52,7 @@ def group_key(trajectory: Trajectory) -> tuple[str, str, str]:
 
 
 def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
-    """The groups, in the order of their first trajectories."""
+    """Return the groups, in the order of their first trajectories."""
     groups: dict[Any, list[Trajectory]] = {}
     for number, trajectory in enumerate(trajectories):
         key = group_key(trajectory)
@@ -63,49 +63,49 @@ def grouped(trajectories: Iterable[Trajectory]) -> list[list[Trajectory]]:
 async def score_groups(
     groups: Sequence[Sequence[Trajectory]], scorer: Reward, concurrency: int, kept: Pieces
 ) -> list[list[Trajectory]]:
-    """The groups scored, each as a whole.
+    """Score the trajectories of each group together.
 
     Args:
-        groups: they are not changed.
+        groups: the groups, which are not changed.
         scorer: the reward.
-        concurrency: groups that are scored at the same time.
-        kept: the groups that were scored before, by number, which gets the others.
+        concurrency: the number of groups to score at the same time.
+        kept: the results of an interrupted run, by the group's number; new results are added to it.
 
     Returns:
-        Copies: with `score`, or without one and with `error` saying why.
+        Copies of the trajectories, with `score`, or with the reason in `error` if a trajectory is unscored.
 
     Raises:
-        ConfigError: from the scorer.
+        ConfigError: the scorer raised it.
     """
     free = asyncio.Semaphore(concurrency)
 
-    async def scored(number: int, group: Sequence[Trajectory]) -> list[Trajectory]:
+    async def score_one(number: int, group: Sequence[Trajectory]) -> list[Trajectory]:
         async with free:
             if number not in kept:
                 copies = [replace(trajectory, score=None, info=dict(trajectory.info)) for trajectory in group]
                 results = await scorer.score_group(copies)
-                kept.add(number, [_change(*each) for each in zip(group, copies, results, strict=True)])
-            return [_changed(*pair) for pair in zip(group, kept[number], strict=True)]
+                kept.add(number, [_change(*item) for item in zip(group, copies, results, strict=True)])
+            return [_with_change(*pair) for pair in zip(group, kept[number], strict=True)]
 
-    return await together([scored(number, group) for number, group in enumerate(groups)])
+    return await together([score_one(number, group) for number, group in enumerate(groups)])
 
 
 def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -> dict[str, Any]:
-    """What scoring changes of a trajectory, as JSON data."""
+    """Return the fields of a trajectory that scoring changes, as JSON data."""
     if isinstance(result, Score):
         return {"score": asdict(result), "error": None, "info": scored.info}
     error = f"{type(result).__name__}: {result}"
     if before.error is not None and before.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
-        error = before.error  # says more than that it cannot be scored
+        error = before.error  # more informative than that it cannot be scored
     return {"score": None, "error": error, "info": scored.info}
 
 
-def _changed(before: Trajectory, change: dict[str, Any]) -> Trajectory:
+def _with_change(before: Trajectory, change: dict[str, Any]) -> Trajectory:
     return replace(before, **{**change, "score": change["score"] and Score(**change["score"])})
 
 
 def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """JSON data: counts, means and standard deviations for `all` and each data source, and the most frequent errors."""
+    """Return JSON data: counts, means and deviations for `all` and each data source, and the most frequent errors."""
     sources: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         sources.setdefault(trajectory.data_source, []).append(trajectory)
@@ -118,18 +118,18 @@ def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def summary_table(summary: dict[str, Any], title: str) -> Table:
-    """A table with a column for all trajectories, and one for each data source if there are several."""
+    """Create a table with a column for all trajectories, and one per data source if there are several."""
     columns = {"all": summary["all"], **summary["data_sources"]}
-    shown = Table(title=Text(title), title_justify="left")
-    shown.add_column("")
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("")
     for name in columns:
-        shown.add_column(Text(name), justify="right")
-    shown.add_row("reward", *[_cell(part["reward"]) for part in columns.values()])
+        table.add_column(Text(name), justify="right")
+    table.add_row("reward", *[_cell(part["reward"]) for part in columns.values()])
     for name in summary["all"]["components"]:
-        shown.add_row(Text(f"  {name}"), *[_cell(part["components"].get(name)) for part in columns.values()])
+        table.add_row(Text(f"  {name}"), *[_cell(part["components"].get(name)) for part in columns.values()])
     for name in ("scored", "unscored"):
-        shown.add_row(name, *[f"{part[name]:,}" for part in columns.values()])
-    return shown
+        table.add_row(name, *[f"{part[name]:,}" for part in columns.values()])
+    return table
 
 
 def _part(trajectories: Sequence[Trajectory]) -> dict[str, Any]:

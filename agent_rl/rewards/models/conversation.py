@@ -1,9 +1,9 @@
-"""The text that a reward model reads, cut to what it may read, and the score in a generative model's reply to it.
+"""Turns a trajectory into the input of a reward model, and reads the score in a generative model's reply.
 
-A trajectory becomes chat messages, two texts, or a question. The loop's instructions and the tools' descriptions are
-included if the trajectory's prompt has them. Observations (tool results, a user's messages) have the role `user`: few
-chat templates of reward models know another. A conversation beyond the model's context would be refused by its server:
-`fit` cuts it by the model's own tokens.
+A trajectory becomes chat messages, two texts, or a question. The instructions of the agent loop and the descriptions of
+the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) get the
+role `user`, because few chat templates of reward models support another one. A server refuses a conversation that is
+longer than the model's context, so `fit` cuts it to a number of tokens, counted by the model's tokenizer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """The prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
+    """Return the prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -39,60 +39,60 @@ def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], l
     return prompt, response
 
 
-def text_of(said: Sequence[ChatMessage]) -> str:
-    """Messages as a text; of several, each begins with its role."""
-    if len(said) == 1:
-        return said[0]["content"]
-    return "\n\n".join(f"{message['role']}: {message['content']}" for message in said)
+def text_of(conversation: Sequence[ChatMessage]) -> str:
+    """Join messages into one text. If there are several messages, each one starts with its role."""
+    if len(conversation) == 1:
+        return conversation[0]["content"]
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in conversation)
 
 
-def fit(said: Sequence[ChatMessage], most: int | None, keep: Keep, tokenizer: Any) -> list[ChatMessage]:
-    """The messages with at most so many tokens together; those beyond are empty, so that the roles still alternate.
+def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, tokenizer: Any) -> list[ChatMessage]:
+    """Cut messages to a total number of tokens. Messages beyond the limit become empty, so that roles still alternate.
 
     Args:
-        said: is not changed.
-        most: tokens; None: all.
-        keep: the first tokens, or the last ones.
-        tokenizer: a fast tokenizer of the model.
+        conversation: the messages, which are not changed.
+        limit: the maximum number of tokens of all messages together; None: unlimited.
+        keep: whether to keep the first tokens or the last ones.
+        tokenizer: the model's tokenizer, which must be a fast one.
     """
-    size = sum(len(message["content"].encode("utf-8", "replace")) for message in said)
-    if most is None or size <= most:  # a token has a byte or more
-        return list(said)
-    found, left = list[ChatMessage](), most
-    for message in said if keep == "head" else reversed(said):
+    size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)
+    if limit is None or size <= limit:  # a token has at least one byte
+        return list(conversation)
+    shortened, left = list[ChatMessage](), limit
+    for message in conversation if keep == "head" else reversed(conversation):
         text = message["content"]
         offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         if len(offsets) > left:
-            kept = offsets[:left] if keep == "head" else offsets[len(offsets) - left :]
-            text = text[kept[0][0] : kept[-1][1]] if kept else ""
+            spans = offsets[:left] if keep == "head" else offsets[len(offsets) - left :]
+            text = text[spans[0][0] : spans[-1][1]] if spans else ""
         left = max(0, left - len(offsets))
-        found.append({**message, "content": text})
-    return found if keep == "head" else found[::-1]
+        shortened.append({**message, "content": text})
+    return shortened if keep == "head" else shortened[::-1]
 
 
 _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
-_READ = 2_000
-"""Characters at the end of a reply in which the score is looked for."""
+_TAIL = 2_000
+"""The score is searched for in this many characters at the end of a reply."""
 
 
 def load_template(path: str | None, default: str, key: str) -> str:
-    """The template in a text file; None: the built-in one of this name.
+    """Return the template in the text file `path`, or the built-in template `default` if `path` is None.
 
     Raises:
         ConfigError: the file cannot be read, or has no placeholder for the response.
     """
     file, text = read_file(path, default, f"{key}.template")
     if "{response}" not in text:
-        raise ConfigError(f"{key}.template", f"{file} does not contain {{response}}", "Say where the response goes")
+        raise ConfigError(f"{key}.template", f"{file} does not contain {{response}}", "Add this placeholder")
     return text
 
 
 def fill_in(template: str, prompt: str, response: str) -> str:
-    """The template filled in; braces in the texts are not placeholders.
+    """Fill in a template. Braces in the prompt and the response are not treated as placeholders.
 
-    The mark is a digest of the texts: the judged text cannot contain it, and so cannot end its own fence.
+    The mark is a digest of both texts, so the judged text cannot contain it and thereby close its own delimiters.
     """
     mark = hashlib.sha256(f"{prompt}\0{response}".encode()).hexdigest()[:12]
     values = {"prompt": prompt, "response": response, "mark": f"[{mark}]"}
@@ -100,8 +100,8 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """The number after the last `Score:`, or the reply itself if it is a number; else the reply's end, for an error."""
-    text = reply.rpartition(THOUGHTS_END)[2][-_READ:]
+    """Return the number after the last `Score:`, or the reply if it is a number; else its end, for an error message."""
+    text = reply.rpartition(THOUGHTS_END)[2][-_TAIL:]
     numbers = _SCORE.findall(text)
     if not numbers and re.fullmatch(_NUMBER, text.strip()):
         numbers = [text.strip()]

@@ -1,17 +1,17 @@
-r"""`Model`: one reward model at one address, its requests, and how a reply becomes a number.
+r"""`Model` sends requests to one reward model at one address, and converts its replies to numbers.
 
-A *discriminative* model (Bradley-Terry) reads a conversation and gives a number, by the endpoints that verl uses:
-`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model gets a question in a chat and writes a reply with
-a number in it. Engines batch concurrent requests themselves, so each trajectory is a request of its own. The file that
-`hooks` names can replace both steps; its functions are called with lists of one:
+A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. The endpoints are those that verl
+uses: `/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with
+a text that contains a number. Each trajectory is a separate request, because engines batch concurrent requests
+themselves. A `hooks` file can build the request and read the reply instead; its functions get lists of length 1:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of texts, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
 
-    def rm_postprocess(results):   # discriminative: a list of numbers for each; generative: a text for each
+    def rm_postprocess(results):   # discriminative: a list of lists of numbers; generative: a list of texts
         return [float(numbers[0]) for numbers in results]
 
-Either may be a coroutine. A trajectory without a usable score is unscored.
+Either function may be a coroutine function. A trajectory without a usable score is unscored.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ModelConfig(EndpointConfig):
     """One entry of `models`: the model, its address and its limits."""
 
     url: str | None = Field(default=None, pattern="^https?://.", examples=["http://localhost:8000"])  # type: ignore[assignment]
-    """The server's address, with or without `/v1`; null: the model of this name below `agent_rl.reward.models`."""
+    """The server's address, with or without `/v1`; null: use the model of this name in `agent_rl.reward.models`."""
     model: str = "default"
     timeout_s: float = Field(default=120.0, gt=0)
     total_s: float = Field(default=300.0, gt=0)
@@ -68,50 +68,50 @@ class ModelConfig(EndpointConfig):
     engine: Literal["sglang", "vllm"] = "sglang"
     """The engine that serves a discriminative model."""
     tokenizer: str | None = None
-    """Folder or hub name of its tokenizer; its chat template renders the text for a discriminative model."""
+    """Folder or hub name of the model's tokenizer. Its chat template renders the text for a discriminative model."""
     weight: float = 1.0
-    """0: its score is logged and does not count."""
+    """Weight of the model's score; 0: the score is logged but does not count."""
     hooks: str | None = None
-    """`path/to/file.py` or `package.module` with `rm_preprocess`, `rm_postprocess`, or both."""
+    """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
-    """File with a generative model's question: `{prompt}`, `{response}` and, around them, `{mark}`; or a prompt
-    template, `file.py:Name` (`agent_rl.rewards.judge.kinds`), as which it was trained to judge; null: built in."""
+    """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
+    prompt template with which it was trained, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
     shown: Shown = "conversation"
-    """What the model sees after the prompt: all turns with their observations, or the final answer alone."""
+    """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
-    """Most tokens of a generative model's reply, with its thoughts."""
+    """Maximum number of tokens in a generative model's reply, including its thoughts."""
     request: dict[str, Any] = Field(default_factory=dict)
-    """More keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
+    """Additional keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
-    """Most tokens of the prompt, by `tokenizer`; a longer one is cut, and counted. null: all."""
+    """Maximum number of prompt tokens, counted by `tokenizer`; a longer one is cut, and logged. null: unlimited."""
     response_length: int | None = Field(default=None, ge=1)
-    """The same of the response."""
+    """Maximum number of response tokens, as for `prompt_length`."""
     keep: Keep = "tail"
-    """Which end of a longer text is kept."""
+    """Which end of a text is kept when it is cut."""
     range: tuple[float, float] | None = None
-    """Bounds of a score, which are mapped to 0 and 1; a score outside is unscored. null: 0 to 10 for a generative model
-    without `rm_postprocess` (that of its prompt template's score), else any number unchanged."""
+    """Bounds of a score, which are mapped to 0 and 1; a score outside them is an error. null: the bounds of the prompt
+    template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds and no mapping."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> ModelConfig:
+    def _check_settings(self) -> ModelConfig:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError("range: the first number must be below the second")
+            raise ValueError("range: the first number must be below the second: correct them")
         if self.tokenizer is None and self.url is not None and (self.prompt_length or self.response_length):
-            raise ValueError("prompt_length and response_length are counted by the model's tokenizer: name its folder")
+            raise ValueError("prompt_length and response_length are counted by the model's tokenizer: set tokenizer")
         return self
 
 
 class Model:
-    """Scores trajectories by one reward model; concurrently, from any number of event loops.
+    """Scores trajectories with one reward model. Several event loops may use it concurrently.
 
     Args:
-        name: its key below `models`.
-        key: its full key, for messages.
-        config: its entry.
+        name: the model's key in `models`.
+        key: the model's full configuration key, for error messages.
+        config: the model's settings.
 
     Raises:
-        ConfigError: hooks, template or API key are missing or cannot be read.
+        ConfigError: the hooks, the template or the API key are missing or cannot be read.
     """
 
     def __init__(self, name: str, key: str, config: ModelConfig) -> None:
@@ -126,69 +126,69 @@ class Model:
             self._template = find_template(config.template, f"{key}.template", "score")
         else:
             self._template = load_template(config.template, "score", key)
-        own = None if isinstance(self._template, str) else scale_of(self._template)
-        self._one_at_a_time = threading.Lock()  # a tokenizer is not safe for several threads
+        scale = None if isinstance(self._template, str) else scale_of(self._template)
+        self._one_at_a_time = threading.Lock()  # tokenizers are not thread-safe
         generative = config.kind == "generative"
-        self._range = config.range or own or ((0.0, 10.0) if generative and self._postprocess is None else None)
+        self._range = config.range or scale or ((0.0, 10.0) if generative and self._postprocess is None else None)
         self._client = None if config.url is None else ChatClient(config, key)
 
     async def reach(self) -> None:
-        """Ask the endpoint, if it has one, for its models.
+        """Check that the endpoint serves the model. A model without an address is not checked.
 
         Raises:
-            ConfigError: it does not answer, or refuses the key or the model.
+            ConfigError: the endpoint does not answer, or refuses the key or the model.
         """
         if self._client is not None:
             async with self._client as client:
                 await client.check()
 
     async def score(self, trajectory: Trajectory) -> tuple[float, bool]:
-        """The model's score, mapped to 0 and 1 where there is a range, and whether it read a shortened conversation.
+        """Return the score, mapped to 0 to 1 if it has bounds, and whether the model read a shortened conversation.
 
         Raises:
-            UnscoredError: the model gave no number.
-            ConfigError: the model has no address, or a hook does not return one item for each.
+            UnscoredError: the model returned no number.
+            ConfigError: the model has no address, or a hook does not return exactly one item.
         """
         if self._client is None:
-            problem = f"the model has no address: no run serves {self.name!r} here"
-            raise ConfigError(f"{self._key}.url", problem, f"Give it, or agent_rl.reward.models.{self.name}")
-        config, whole = self.config, messages(trajectory, self.config.shown)
+            problem = f"the model {self.name!r} has no address, and no training run serves it here"
+            raise ConfigError(f"{self._key}.url", problem, f"Set the url, or agent_rl.reward.models.{self.name}")
+        config, conversation = self.config, messages(trajectory, self.config.shown)
         try:
-            prompt, response = whole
+            prompt, response = conversation
             if config.prompt_length or config.response_length:
-                prompt, response = await self._in_thread(lambda: self._fitted(*whole))
+                prompt, response = await self._in_thread(lambda: self._cut(*conversation))
             async with self._client as client:
-                sent = await self._sent(prompt, response)
+                question = await self._input(prompt, response)
                 generates = config.kind == "generative"
-                reply = await (self._generate(client, sent) if generates else self._classify(client, sent))
-            return self._mapped(await self._number(reply)), (prompt, response) != whole
+                reply = await (self._generate(client, question) if generates else self._classify(client, question))
+            return self._map(await self._number(reply)), (prompt, response) != conversation
         except FatalError:
             raise
-        except Exception as error:  # of the endpoint or of the user's hooks: no verdict about this trajectory
+        except Exception as error:  # the endpoint or the user's hooks failed, not the trajectory
             reason = str(error) if isinstance(error, UnscoredError) else f"{type(error).__name__}: {error}"
             raise UnscoredError(f"reward model {self.name!r}: {reason}") from error
 
-    def _fitted(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
-        """Cut both to what the model may read; messages of the prompt that are cut to nothing are dropped."""
+    def _cut(self, prompt: Messages, response: Messages) -> tuple[Messages, Messages]:
+        """Cut the prompt and the response to their limits, and drop prompt messages that are cut to nothing."""
         config, tokenizer = self.config, self._tokenizer
-        cut = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
-        left = [message for message, whole in cut if message["content"] or not whole["content"]]
-        return left, fit(response, config.response_length, config.keep, tokenizer)
+        pairs = zip(fit(prompt, config.prompt_length, config.keep, tokenizer), prompt, strict=True)
+        rest = [message for message, uncut in pairs if message["content"] or not uncut["content"]]
+        return rest, fit(response, config.response_length, config.keep, tokenizer)
 
-    async def _sent(self, prompt: Messages, response: Messages) -> Any:
-        """The input: a text, or chat messages."""
+    async def _input(self, prompt: Messages, response: Messages) -> Any:
+        """Build the model's input: a text, or chat messages."""
         config = self.config
         if self._preprocess is not None:
             tokenizer = None if config.tokenizer is None else self._tokenizer
             return await self._hook(self._preprocess, PREPROCESS, [text_of(prompt)], [text_of(response)], tokenizer)
         if config.kind == "discriminative":
-            return await self._in_thread(lambda: self._rendered([*prompt, *response]))
+            return await self._in_thread(lambda: self._render([*prompt, *response]))
         if isinstance(self._template, str):
             return fill_in(self._template, text_of(prompt), text_of(response))
         query, context = question_and_context([Message.from_chat(message) for message in prompt])
         answer = "\n\n".join(message["content"] for message in response)
-        asks = not chat_thinks(config.request)
-        return self._template.ask(query, [answer], context=context, enable_thinking=asks)
+        thinking = not chat_thinks(config.request)
+        return self._template.ask(query, [answer], context=context, enable_thinking=thinking)
 
     async def _number(self, reply: Any) -> Any:
         if self._postprocess is not None:
@@ -197,19 +197,19 @@ class Model:
             return reply[-1]
         return read_score(reply) if isinstance(self._template, str) else self._template.read(reply).score  # type: ignore[attr-defined]
 
-    def _mapped(self, number: Any) -> float:
-        """The number, mapped to the range."""
+    def _map(self, number: Any) -> float:
+        """Map the number to 0 to 1 if the score has bounds, and refuse anything that is not a number within them."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise UnscoredError(f"no score but {str(number)[:80]!r}")
+            raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
         if self._range is None:
             return float(number)
         low, high = self._range
         if not low <= number <= high:
-            raise UnscoredError(f"the score {number:g} is not from {low:g} to {high:g}")
+            raise UnscoredError(f"the score {number:g} is not between {low:g} and {high:g}")
         return (number - low) / (high - low)
 
     async def _classify(self, client: ChatClient, text: Any) -> Any:
-        """The numbers that a discriminative model gives for a text."""
+        """Send a text to a discriminative model, and return its numbers."""
         body: dict[str, Any] = {"model": self.config.model, "input": [text]}
         path, name = "/embeddings", "embedding"
         if self.config.engine == "vllm":
@@ -218,26 +218,26 @@ class Model:
         return await client.post(path, body, lambda answer: _numbers(answer, name), _MISSING)
 
     async def _generate(self, client: ChatClient, question: Any) -> str:
-        """A generative model's reply to a text or to messages."""
+        """Send a text or messages to a generative model, and return its reply."""
         config = self.config
-        asked = [{"role": "user", "content": question}] if isinstance(question, str) else question
+        conversation = [{"role": "user", "content": question}] if isinstance(question, str) else question
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens, **config.request}
-        reply = await client.chat({"messages": asked, **sampling})
+        reply = await client.chat({"messages": conversation, **sampling})
         if not reply.text:
             raise UnscoredError("the reply has no text")
         return reply.text
 
-    def _rendered(self, said: Messages) -> str:
-        """The conversation as the model's chat template writes it, without a first BOS, which the engine adds."""
+    def _render(self, conversation: Messages) -> str:
+        """Render the conversation with the model's chat template, without the leading BOS, which the engine adds."""
         tokenizer = self._tokenizer
-        text = str(tokenizer.apply_chat_template(said, add_generation_prompt=False, tokenize=False))
+        text = str(tokenizer.apply_chat_template(conversation, add_generation_prompt=False, tokenize=False))
         return text.removeprefix(tokenizer.bos_token) if tokenizer.bos_token else text
 
     @cached_property
     def _tokenizer(self) -> Any:
         if self.config.tokenizer is None:
-            problem = "the text for a discriminative model is made with its chat template"
-            raise ConfigError(f"{self._key}.tokenizer", problem, f"Name its folder, or give a {PREPROCESS} in hooks")
+            problem = "the chat template of the model's tokenizer renders its input, but no tokenizer was given"
+            raise ConfigError(f"{self._key}.tokenizer", problem, f"Set its folder, or define {PREPROCESS} in hooks")
         from transformers import AutoTokenizer
 
         try:
@@ -247,18 +247,19 @@ class Model:
             raise ConfigError(f"{self._key}.tokenizer", problem, "Correct the path") from error
 
     async def _hook(self, function: Callable[..., Any], name: str, *arguments: Any) -> Any:
-        """The only item that a hook gives; it may be a coroutine function.
+        """Call a hook, which may be a coroutine function, and return the only item of its list.
 
         Raises:
-            ConfigError: it does not give a list of one.
+            ConfigError: the hook does not return a list of length 1.
         """
         if inspect.iscoroutinefunction(function):
             items = await function(*arguments)
         else:
             items = await self._in_thread(lambda: function(*arguments))
         if isinstance(items, str) or not isinstance(items, Sequence) or len(items) != 1:
-            problem = f"{name} gave {type(items).__name__} of {len(items) if hasattr(items, '__len__') else '?'} items"
-            raise ConfigError(f"{self._key}.hooks", f"{problem} for 1", "Return a list with one for each")
+            length = f" of length {len(items)}" if hasattr(items, "__len__") else ""
+            problem = f"{name} returned {type(items).__name__}{length} for 1 trajectory"
+            raise ConfigError(f"{self._key}.hooks", problem, "Return a list with one item per trajectory")
         return items[0]
 
     async def _in_thread(self, function: Callable[[], Any]) -> Any:
@@ -270,10 +271,10 @@ class Model:
 
 
 def _numbers(answer: Any, name: str) -> list[float]:
-    """The numbers in an answer about one text."""
+    """Read the numbers in an endpoint's answer about one text."""
     (entry,) = answer["data"]
     if not entry[name]:
-        raise ValueError("the answer has an empty score")
+        raise ValueError(f"the answer has an empty list {name!r}")
     return list(entry[name])
 
 
@@ -283,5 +284,5 @@ def _load_hooks(path: str | None, key: str) -> ModuleType | None:
     separator = ":" if path.endswith(".py") else "."
     module = sys.modules[find_object(f"{path}{separator}__name__", Place(f"{key}.hooks"))]
     if not any(hasattr(module, name) for name in (PREPROCESS, POSTPROCESS)):
-        raise ConfigError(f"{key}.hooks", f"{path} has neither {PREPROCESS} nor {POSTPROCESS}", "Define one of them")
+        raise ConfigError(f"{key}.hooks", f"{path} defines neither {PREPROCESS} nor {POSTPROCESS}", "Define one")
     return module

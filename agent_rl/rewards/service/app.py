@@ -1,4 +1,4 @@
-"""The routes: `POST /get_reward`, `POST /get_reward2`, `/health`, `/metrics`, and the documentation at `/docs`."""
+"""The service's routes: `POST /get_reward`, `POST /get_reward2`, `/health`, `/metrics`, and `/docs` for humans."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from agent_rl.rewards.service.settings import ServiceSettings
 
 __all__ = ["create_app"]
 
-Answering = Callable[..., Awaitable[Response]]
+Handler = Callable[..., Awaitable[Response]]
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     413: {"description": "The request is too large"},
-    422: {"description": "The request cannot be read; `field` says where"},
-    503: {"description": "Too many requests, or the service is being stopped; Retry-After says when to come back"},
+    422: {"description": "The request is invalid; `field` names the field"},
+    503: {"description": "Too many open requests, or the service is shutting down; retry after Retry-After seconds"},
 }
 
 
 def create_app(settings: ServiceSettings) -> Gate:
-    """The service as an ASGI application.
+    """Create the service as an ASGI application.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -53,46 +53,46 @@ def create_app(settings: ServiceSettings) -> Gate:
     )
     for path, scorer in scorers.items():
         post = app.post(path, response_model=wire.Answer | wire.Answers, responses=_RESPONSES, name=path[1:])
-        post(_answering(path, scorer, metrics))
+        post(_handler(path, scorer, metrics))
     for path in ENDPOINTS.keys() - scorers.keys():
-        app.post(path, include_in_schema=False)(_missing)
-    app.exception_handler(RequestValidationError)(_unreadable)
-    app.exception_handler(HTTPException)(_failed)
+        app.post(path, include_in_schema=False)(_no_section)
+    app.exception_handler(RequestValidationError)(_invalid_request)
+    app.exception_handler(HTTPException)(_http_error)
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Whether the service accepts requests, and its endpoints."""
+        """Report that the service accepts requests, and list its endpoints."""
         return {"status": "ok", "endpoints": sorted(scorers)}
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def counts() -> str:
-        """Counts and latencies, for Prometheus."""
+        """Return counts and latencies for Prometheus."""
         return metrics.text()
 
     return Gate(app, metrics, token=token, max_requests=settings.max_requests, max_bytes=settings.max_bytes)
 
 
-def _answering(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Answering:
+def _handler(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Handler:
     async def answer(body: Annotated[wire.Body, Body()]) -> Response:
-        """Score one item, or a batch."""
+        """Score one item or a batch of items."""
         answers = await scorer.answer(body.items if isinstance(body, wire.Batch) else [body])
         metrics.answered(path, answers)
-        found = wire.Answers(items=answers) if isinstance(body, wire.Batch) else answers[0]
-        return Response(found.model_dump_json(), media_type="application/json")  # not checked against the models again
+        content = wire.Answers(items=answers) if isinstance(body, wire.Batch) else answers[0]
+        return Response(content.model_dump_json(), media_type="application/json")  # avoids a second validation
 
     return answer
 
 
-async def _missing(request: Request) -> None:
+async def _no_section(request: Request) -> None:
     raise HTTPException(404, f"the service's configuration has no section {ENDPOINTS[request.url.path]!r}")
 
 
-async def _failed(_: Request, error: Any) -> JSONResponse:
+async def _http_error(_: Request, error: Any) -> JSONResponse:
     return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
 
 
-async def _unreadable(_: Request, error: Any) -> JSONResponse:
-    """The first problem, in terms of the request's fields."""
+async def _invalid_request(_: Request, error: Any) -> JSONResponse:
+    """Report the first problem, with the request's field that has it."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if part != "body" and part not in wire.FORMS)
     return JSONResponse({"error": f"{field or 'the body'}: {first['msg']}", "field": field}, 422)

@@ -1,13 +1,15 @@
-"""`RewardEndpoint`: one endpoint's reward, with limits on time and concurrency, and the user's own `compute_score`.
+"""`RewardEndpoint` scores the items of one endpoint, with limits on time and concurrency.
 
-Any failure becomes an `Unscored` with the reason. A user's function that never returns is not stopped: its trajectory
-is answered as unscored, and the thread stays busy until the service ends. The function is in the file `rules_file`:
+A failure is answered by an `Unscored` with the reason. The endpoint of `rules` may use the user's own `compute_score`,
+from the file `rules_file`. If that function never returns, the service answers `Unscored`, but cannot stop the
+function: its thread stays busy until the service exits.
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):
         return {"score": 1.0, "characters": len(solution_str)}
 
-The arguments are those of verl's `reward.custom_reward_function`; of a trajectory, `solution_str` is the final answer.
-It returns the correctness, or a dict with it at `score` and further numbers to log, and may be a coroutine.
+The arguments are those of verl's `reward.custom_reward_function`; `solution_str` is the trajectory's final answer. The
+function may be a coroutine function. It returns the correctness, or a dict with the correctness as `score` and further
+numbers to log.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ logger = logging.getLogger(__name__)
 
 
 class RewardEndpoint:
-    """Scores items by a reward section.
+    """Scores items with the reward of one section of the service's configuration.
 
     Args:
         section: `rules` or `judge`.
-        settings: of the service, which has this section.
+        settings: the service's settings, in which this section is set.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -58,7 +60,7 @@ class RewardEndpoint:
         self._timeout_s = settings.timeout_s
 
     async def answer(self, items: Sequence[Arguments | Whole]) -> list[Answer]:
-        """One answer for each, in order."""
+        """Score the items, and return one answer per item in the same order."""
         return list(await asyncio.gather(*map(self._answer, items)))
 
     async def close(self) -> None:
@@ -74,7 +76,7 @@ class RewardEndpoint:
                     return await self._measure(trajectory)
             except UnscoredError as error:
                 problem = str(error)
-            except Exception as error:  # of the configuration or the user's code: for its author, and for the client
+            except Exception as error:  # from the configuration or the user's code: logged and sent to the client
                 logger.error("scoring a trajectory of %r failed", trajectory.data_source, exc_info=error)
                 problem = str(error) if isinstance(error, UserCodeError) else f"{type(error).__name__}: {error}"
         return Unscored(error=problem)
@@ -82,17 +84,17 @@ class RewardEndpoint:
     async def _measure(self, trajectory: Trajectory) -> Scored:
         trajectory.info.pop("reward", None)  # from an earlier scoring
         score = await self._reward.score(trajectory)
-        found = trajectory.info.get("reward") or {}
-        notes = dict(found.get("notes", {}))
+        details = trajectory.info.get("reward") or {}
+        notes = dict(details.get("notes", {}))
         numbers = {} if self._custom is None else notes.pop("correctness", {}).get("numbers", {})
-        logged = {**numbers, **found.get("logged", {})}
-        if wrong := [name for name, value in logged.items() if not math.isfinite(value)]:
-            raise UnscoredError(f"{', '.join(wrong)}: not a number")
+        logged = {**numbers, **details.get("logged", {})}
+        if invalid := [name for name, value in logged.items() if not math.isfinite(value)]:
+            raise UnscoredError(f"logged numbers must be finite: {', '.join(invalid)}")
         return Scored(score=score.total, components=score.components, logged=logged, notes=notes)
 
 
 def _function(rules_file: str, max_concurrent: int) -> Custom:
-    """The file's `compute_score`, in threads of its own, so that a slow call does not delay others."""
+    """Load `compute_score` from the file. It runs in its own threads, so that a slow call does not delay other work."""
     place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
     function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
     return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads)
@@ -108,6 +110,6 @@ def _reward(section: str, settings: ServiceSettings, custom: Custom | None) -> R
     except ConfigError as error:
         raise ConfigError(error.key.replace("agent_rl.reward", section, 1), error.problem, error.remedy) from error
     if reward.needs_groups:
-        problem = "a component compares the samples of a prompt, which a service does not get together"
+        problem = "a component compares the samples of a prompt, but a service scores each sample separately"
         raise ConfigError(section, problem, "Move it to the trainer's agent_rl.reward")
     return reward

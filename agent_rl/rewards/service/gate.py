@@ -1,7 +1,7 @@
-"""`Gate`: ASGI middleware that checks the token, the size and the number of open requests, and counts in `Metrics`.
+"""`Gate`: ASGI middleware that checks the token, size and number of requests, and counts the requests in `Metrics`.
 
-It refuses a request before the body is read if it can, and passes on only complete bodies. Bodies of other paths than
-the endpoints' are not read: a client that never finishes one is answered all the same.
+It refuses a request before reading the body if possible, and forwards only complete bodies to the application. It reads
+bodies only at the endpoints; at other paths, a client that never finishes its body still gets an answer.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 
 
 class Metrics:
-    """The counts of one service."""
+    """Prometheus metrics of one service."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         prefix, registry = "agent_rl_reward", self._registry
         self.requests = Counter(f"{prefix}_requests", "Requests", ["endpoint", "status"], registry=registry)
         self.seconds = Histogram(
-            f"{prefix}_request_seconds", "Seconds of a request", ["endpoint"], registry=registry, buckets=BUCKETS_S
+            f"{prefix}_request_seconds", "Seconds per request", ["endpoint"], registry=registry, buckets=BUCKETS_S
         )
         self.in_flight = Gauge(f"{prefix}_requests_in_flight", "Open requests", ["endpoint"], registry=registry)
         self._trajectories = Counter(
-            f"{prefix}_trajectories", "Items, scored or unscored", ["endpoint", "outcome"], registry=registry
+            f"{prefix}_trajectories", "Scored and unscored items", ["endpoint", "outcome"], registry=registry
         )
 
     def answered(self, endpoint: str, answers: Sequence[Answer]) -> None:
-        """Count the items of a request."""
+        """Count the scored and the unscored items of one request."""
         tally = Tally("unscored" if isinstance(answer, Unscored) else "scored" for answer in answers)
         for outcome, count in tally.items():
             self._trajectories.labels(endpoint, outcome).inc(count)
 
     def text(self) -> str:
-        """All counts, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry).decode()
 
 
@@ -55,18 +55,18 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
-"""The sections of the configuration by their paths."""
+"""The paths of the endpoints, and the section of the configuration that each one uses."""
 PROTECTED = (*ENDPOINTS, "/metrics")
 """Paths that require the token; `/health` and the documentation do not."""
 CLIENT_LEFT = 499
-"""The status of a request whose client disconnected before the answer."""
+"""The status that is counted if the client disconnects before the answer."""
 RETRY_AFTER_S = 1
 READ_S = 60.0
-"""Seconds until a body must have arrived."""
+"""Time limit for receiving a body, in seconds."""
 
 
 class Refused(Exception):
-    """A request that the gate answers itself, with an error."""
+    """The gate answers the request with this error, and does not forward it."""
 
     def __init__(self, status: int, error: str, **headers: str) -> None:
         super().__init__(error)
@@ -75,14 +75,14 @@ class Refused(Exception):
 
 
 class Gate:
-    """Passes on the requests that are allowed.
+    """Forwards allowed requests to the application, and refuses the others.
 
     Args:
         app: the wrapped application.
         metrics: counts every request to the endpoints.
-        token: required in `Authorization: Bearer`; None: not checked.
-        max_requests: open requests of the endpoints.
-        max_bytes: of a body.
+        token: the token required in `Authorization: Bearer`; None: no token is required.
+        max_requests: maximum number of open requests to the endpoints.
+        max_bytes: maximum size of a body.
     """
 
     def __init__(self, app: App, metrics: Metrics, *, token: str | None, max_requests: int, max_bytes: int) -> None:
@@ -101,11 +101,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         if scope["path"] not in ENDPOINTS:
-            await self._pass(scope, receive, send)
+            await self._forward(scope, receive, send)
             return
         path, metrics, status = scope["path"], self._metrics, CLIENT_LEFT
 
-        async def noting(message: MutableMapping[str, Any]) -> None:
+        async def send_and_record(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -113,14 +113,14 @@ class Gate:
         self._open += 1
         try:
             with metrics.in_flight.labels(path).track_inprogress(), metrics.seconds.labels(path).time():
-                await self._pass(scope, receive, noting)
+                await self._forward(scope, receive, send_and_record)
         finally:
             self._open -= 1
             metrics.requests.labels(path, str(status)).inc()
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            self._require(scope)
+            self._check(scope)
             if scope["path"] in ENDPOINTS:
                 receive = _replay(await _read(receive, self._max_bytes), receive)
         except Refused as refused:
@@ -131,14 +131,14 @@ class Gate:
             return
         await self._app(scope, receive, send)
 
-    def _require(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> None:
         headers, token = dict(scope["headers"]), self._token
-        given = headers.get(b"authorization", b"")
-        if token is not None and scope["path"] in PROTECTED and not hmac.compare_digest(given, token):
+        authorization = headers.get(b"authorization", b"")
+        if token is not None and scope["path"] in PROTECTED and not hmac.compare_digest(authorization, token):
             raise Refused(401, "the token is missing or wrong", **{"www-authenticate": "Bearer"})
         is_endpoint = scope["path"] in ENDPOINTS
         if self.closing or (is_endpoint and self._open > self._max_requests):
-            problem = "the service is being stopped" if self.closing else f"{self._max_requests} requests are open"
+            problem = "the service is shutting down" if self.closing else f"{self._max_requests} requests are open"
             raise Refused(503, problem, **{"retry-after": str(RETRY_AFTER_S), "connection": "close"})
         if not is_endpoint:
             return
@@ -146,7 +146,7 @@ class Gate:
         if not length.isdigit() or int(length) > self._max_bytes:
             raise Refused(413, _too_large(self._max_bytes), connection="close")
         if not headers.get(b"content-type", b"").startswith(b"application/json"):
-            raise Refused(415, "send JSON, with Content-Type: application/json", connection="close")
+            raise Refused(415, "the body must be JSON: send it with Content-Type: application/json", connection="close")
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
@@ -163,11 +163,11 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> str:
-    return f"a request may have {limit} bytes: send fewer items at a time"
+    return f"the body has more than {limit} bytes: send fewer items per request"
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body first."""
+    """Create a `receive` that returns the body first, and then calls the original one."""
     first = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> MutableMapping[str, Any]:

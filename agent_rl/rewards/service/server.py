@@ -1,4 +1,4 @@
-"""`serve`: listens for requests until the process is stopped, then finishes the open ones."""
+"""`serve` accepts requests until the process receives a stop signal, and then finishes the open requests."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ __all__ = ["serve"]
 
 BACKLOG = 2048
 KEEPALIVE_S = 30
-"""Longer than our client keeps an idle connection, so that the server closes none during a request."""
+"""Longer than agent_rl's client keeps an idle connection; otherwise the server could close one as a request starts."""
 
 HEADERS_S = 10.0
-"""Seconds from the first byte of a request, or from a new connection, until its headers are there."""
+"""Time limit for the headers of a request, from its first byte or from the start of the connection."""
 
 
 def most_connections() -> int:
-    """Two thirds of this process's descriptors; scorers, judges and connections that are closing need the others."""
+    """Return two thirds of the limit on open files; scorers, judges and closing connections need the rest."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return BACKLOG if soft == resource.RLIM_INFINITY else soft * 2 // 3
 
 
-class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of two classes, by what is installed
-    """Closes a connection whose client does not finish its headers: uvicorn itself would keep it without end.
+class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # depends on the installed packages
+    """Closes a connection if its client does not finish sending headers; uvicorn alone would keep it open forever.
 
-    Beyond `most_connections` each new one closes the one that has waited longest for a request's headers, so that
-    clients that send none do not keep others out.
+    When more than `most_connections` are open, each new connection closes the one that has waited longest for headers,
+    so that clients that send no headers cannot lock out the others.
     """
 
-    _late: asyncio.TimerHandle | None = None
-    _waiting: ClassVar[dict[_Protocol, None]] = {}  # the longest first
+    _timer: asyncio.TimerHandle | None = None
+    _waiting: ClassVar[dict[_Protocol, None]] = {}  # those that have waited longest come first
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._late = self.loop.call_later(HEADERS_S, transport.close)
+        self._timer = self.loop.call_later(HEADERS_S, transport.close)
         self._waiting[self] = None
         if len(self.connections) > most_connections():
             longest = next(iter(self._waiting))
@@ -55,15 +55,15 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of t
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.cycle.response_complete:  # no further request has come already
+        if self.cycle.response_complete:  # no pipelined request follows
             self._waiting[self] = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
             self._stop_waiting()
-        elif self._late is None:
-            self._late = self.loop.call_later(HEADERS_S, self.transport.close)
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEADERS_S, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -71,13 +71,13 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # one of t
 
     def _stop_waiting(self) -> None:
         self._waiting.pop(self, None)
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class _Server(uvicorn.Server):
-    """Closes the gate on the first signal to stop."""
+    """Closes the gate when the first stop signal arrives."""
 
     def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
         super().__init__(config)
@@ -89,14 +89,14 @@ class _Server(uvicorn.Server):
 
 
 def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; then open requests get `shutdown_s` seconds to end.
+    """Serve until SIGTERM or SIGINT, and then wait up to `shutdown_s` seconds for open requests to finish.
 
     Args:
         settings: the configuration.
         ready: called with the address as soon as the socket listens.
 
     Raises:
-        ConfigError: the configuration cannot be used, or the address is not available.
+        ConfigError: the configuration cannot be used, or the service cannot listen on the address.
     """
     server = _server(settings)
     with contextlib.suppress(KeyboardInterrupt), _listen(settings.host, settings.port) as listener:
@@ -125,4 +125,4 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigError("port", f"{host}:{port} cannot be listened on ({error})", "Choose another") from error
+        raise ConfigError("port", f"the service cannot listen on {host}:{port} ({error})", "Choose another") from error

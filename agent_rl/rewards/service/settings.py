@@ -1,4 +1,4 @@
-"""The service's configuration: a YAML file, with overrides such as `port=9000`."""
+"""The configuration of the reward service: a YAML file, with overrides such as `port=9000`."""
 
 from __future__ import annotations
 
@@ -19,76 +19,76 @@ __all__ = ["ServiceSettings", "read_settings"]
 
 
 class ServiceSettings(Section):
-    """One service."""
+    """The settings of one reward service."""
 
     host: str = "127.0.0.1"
-    """Address that it listens on; one that other machines reach needs `token_env`."""
+    """Address to listen on. An address that other machines can reach needs `token_env`."""
     port: int = Field(default=8080, ge=0, le=65535)
-    """0: a free port, which is printed."""
+    """Port to listen on; 0: choose a free port and print it."""
     token_env: str | None = None
-    """Environment variable that holds the token which every request must carry (`Authorization: Bearer ...`)."""
+    """Environment variable with the token that every request must send (`Authorization: Bearer ...`)."""
     insecure: bool = False
-    """Whether other machines may send requests without a token."""
+    """Whether to allow other machines to send requests without a token."""
     max_requests: int = Field(default=1024, ge=1)
-    """Most open requests; a further one is answered by 503 with Retry-After."""
+    """Maximum number of open requests; further requests are answered by 503 with Retry-After."""
     max_concurrent: int = Field(default=256, ge=1)
-    """Trajectories that each endpoint measures at the same time; further ones wait."""
+    """Maximum number of trajectories that each endpoint scores at the same time; further ones wait."""
     max_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
-    """Bytes of a request's body."""
+    """Maximum size of a request's body in bytes."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Seconds for one trajectory; after that it is unscored."""
+    """Time limit for scoring one trajectory, in seconds; after that it is unscored."""
     shutdown_s: int = Field(default=30, ge=1)
-    """Seconds that running requests get to end when the service is stopped."""
+    """How long the service waits for open requests when it is stopped, in seconds."""
     max_response_tokens: int | None = Field(default=None, ge=1)
-    """The trajectories' limit on response tokens; only the overlong penalty needs it."""
+    """The limit on response tokens with which trajectories were sampled; only the overlong penalty needs it."""
     rules: RewardSettings | None = None
     """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
-    """Python file with `compute_score(data_source, solution_str, ground_truth, extra_info=None)`: the correctness of
-    `rules`. A relative path starts at the configuration's folder."""
+    """Python file with `compute_score(data_source, solution_str, ground_truth, extra_info=None)`, which measures the
+    correctness for `rules`. A relative path starts at the folder of the configuration."""
     judge: RewardSettings | None = None
     """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 
     def reward(self, section: str) -> RewardSettings | None:
-        """The reward of `rules` or `judge`; None: the service has none."""
+        """Return the reward settings of `rules` or `judge`; None if that section is not set."""
         rules = RewardSettings() if self.rules is None and self.rules_file else self.rules
         return self.judge if section == "judge" else rules
 
     def token(self) -> str | None:
-        """The token that requests must carry; None: none.
+        """Return the token that requests must send; None if requests need no token.
 
         Raises:
-            ConfigError: the variable is not set, or other machines could ask without a token.
+            ConfigError: the variable is not set, or other machines could send requests without a token.
         """
         if self.token_env is not None:
             return secret(self.token_env, key="token_env")
         if not (self.insecure or _is_loopback(self.host)):
-            problem = f"{self.host!r} is reached by other machines, and there is no token"
-            raise ConfigError("host", problem, "Set token_env, or insecure: true where nobody else has access")
+            problem = f"other machines can reach {self.host!r}, but there is no token"
+            raise ConfigError("host", problem, "Set token_env, or insecure: true if the network is private")
         return None
 
 
 def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
-    """Read a configuration; `${oc.env:NAME}` stands for an environment variable.
+    """Read the configuration of a service. In it, `${oc.env:NAME}` stands for an environment variable.
 
     Args:
         path: the YAML file.
-        overrides: for example `port=9000` or `judge.format.weight=0`; they take precedence over the file.
+        overrides: settings that override the file, for example `port=9000` or `judge.format.weight=0`.
 
     Raises:
-        ConfigError: naming the key, the value and the remedy.
+        ConfigError: the configuration is invalid; the message names the key, the value and the remedy.
     """
     if not path.is_file():
-        raise ConfigError("--config", f"there is no file {path}", "Name the service's YAML file")
-    for word in overrides:
-        if "=" not in word:
-            raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example port=9000")
-    given, place = read_yaml(path, overrides), Place(file=path)
-    if isinstance(given, dict) and given.get("rules_file"):
-        given["rules_file"] = str(path.resolve().parent / str(given["rules_file"]))
-    settings = validated(ServiceSettings, given, place)
+        raise ConfigError("--config", f"there is no file {path}", "Pass the path of the service's YAML file")
+    for override in overrides:
+        if "=" not in override:
+            raise ConfigError(override, "an override needs a value", "Write KEY=VALUE, for example port=9000")
+    data, place = read_yaml(path, overrides), Place(file=path)
+    if isinstance(data, dict) and data.get("rules_file"):
+        data["rules_file"] = str(path.resolve().parent / str(data["rules_file"]))
+    settings = validated(ServiceSettings, data, place)
     if not (settings.rules or settings.rules_file or settings.judge):
-        raise ConfigError("rules", "the service has nothing to score with", "Write rules, rules_file or judge")
+        raise ConfigError("rules", "the service has no reward to score with", "Set rules, rules_file or judge")
     return settings
 
 

@@ -1,7 +1,7 @@
-"""Requests and answers of the reward service, as JSON.
+"""The JSON requests and answers of the reward service.
 
-A request is one item or `{"items": [...]}`; an item has verl's arguments of a reward function, or a whole trajectory as
-`Trajectory.to_dict` gives it. Each item is answered by a `Scored`, or by an `Unscored`, which has no score.
+A request is one item or `{"items": [...]}`. An item has the arguments that verl passes to a reward function, or a whole
+trajectory as `Trajectory.to_dict` writes it. The answer to an item is a `Scored`, or an `Unscored` without a score.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ MAX_ITEMS = 4096
 
 
 class Arguments(BaseModel):
-    """The arguments that verl gives a reward function."""
+    """An item with the arguments that verl passes to a reward function."""
 
     model_config = ConfigDict(extra="forbid")
 
     solution_str: str
-    """The response's text, which is used as the answer."""
+    """The text of the response, which is scored as the answer."""
     data_source: str = ""
     ground_truth: Any = None
     extra_info: dict[str, Any] = Field(default_factory=dict)
     prompt: str | list[Message] = ""
-    """The question, or the conversation before the response; a judge reads it."""
+    """The question, or the conversation before the response; judges read it."""
 
     def to_trajectory(self) -> Trajectory:
-        """A trajectory of one turn with these values."""
+        """Create a trajectory of one turn with these values."""
         question = [Message("user", self.prompt)] if isinstance(self.prompt, str) and self.prompt else []
         return Trajectory(
             prompt=question if isinstance(self.prompt, str) else self.prompt,
@@ -50,7 +50,7 @@ class Arguments(BaseModel):
 
 
 class Whole(BaseModel):
-    """A trajectory."""
+    """An item with a whole trajectory."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -58,20 +58,20 @@ class Whole(BaseModel):
 
     @field_validator("trajectory")
     @classmethod
-    def _known_version(cls, trajectory: Trajectory) -> Trajectory:
+    def _check_version(cls, trajectory: Trajectory) -> Trajectory:
         if trajectory.version != SCHEMA_VERSION:
-            raise ValueError(f"version {trajectory.version} cannot be read: this service reads {SCHEMA_VERSION}")
+            raise ValueError(f"expected a trajectory of version {SCHEMA_VERSION}, got version {trajectory.version}")
         return trajectory
 
 
 def _form(value: Any) -> str:
-    """Which of `FORMS` a body has; pydantic then names the fields that are missing."""
+    """Return the tag in `FORMS` that fits a body, so that pydantic reports the missing fields of that form only."""
     keys = value if isinstance(value, Mapping) else ()
     return "a batch" if "items" in keys else "a trajectory" if "trajectory" in keys else "arguments"
 
 
 FORMS = ("arguments", "a trajectory", "a batch")
-"""Tags that pydantic adds to the place of an error, in addition to the fields."""
+"""Tags of the forms of a body. Pydantic adds them to the location of an error, in addition to the fields."""
 
 Item = Annotated[
     Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],
@@ -80,7 +80,7 @@ Item = Annotated[
 
 
 class Batch(BaseModel):
-    """Several items, answered in the same order."""
+    """Several items, which are answered in the same order."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -98,15 +98,15 @@ class Scored(BaseModel):
 
     score: float
     components: dict[str, float]
-    """What the score was computed from, unweighted."""
+    """The unweighted values from which the score was computed."""
     logged: dict[str, float] = Field(default_factory=dict)
-    """Further numbers."""
+    """Further numbers to log."""
     notes: dict[str, Any] = Field(default_factory=dict)
-    """The components' notes, for example a judge's reasons."""
+    """Notes of the components, for example the reasons of a judge."""
 
 
 class Unscored(BaseModel):
-    """An item that could not be scored; this is not a score of 0."""
+    """The answer for an item that could not be scored, which differs from a score of 0."""
 
     unscored: Literal[True] = True
     error: str
@@ -116,6 +116,6 @@ Answer = Scored | Unscored
 
 
 class Answers(BaseModel):
-    """One answer for each item, in order."""
+    """The answers to a batch: one per item, in the same order."""
 
     items: list[Answer]

@@ -97,8 +97,8 @@ def test_a_generative_model_scores_by_the_number_in_its_reply() -> None:
             server, "say 7", "say 11", "say nothing", kind="generative", request={"top_p": 0.5}, max_tokens=9
         )
     assert found[0] == 0.7
-    assert "not from 0 to 10" in str(found[1])
-    assert "no score" in str(found[2])
+    assert "not between 0 and 10" in str(found[1])
+    assert "expected a score" in str(found[2])
     body = bodies(server)[0]
     assert server.requests[0].path == "/v1/chat/completions"
     assert (body["temperature"], body["max_tokens"], body["top_p"]) == (0.0, 9, 0.5)
@@ -171,17 +171,17 @@ def test_generative_hooks_may_send_messages_and_get_texts(tmp_path: Path) -> Non
     with FaultyServer(default=judge) as server:
         found = scores(server, "41", "x", kind="generative", hooks=str(hooks))
     assert found[0] == 41.0  # no range: it is the hook's own scale
-    assert "no score but 'None'" in str(found[1])
+    assert "expected a score, got 'None'" in str(found[1])
 
 
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("def rm_preprocess(a, b, c): return a[:-1]", "gave list of 0 items for 1"),
-        ("def rm_postprocess(results): return 0.5", "gave float"),
+        ("def rm_preprocess(a, b, c): return a[:-1]", "returned list of length 0 for 1 trajectory"),
+        ("def rm_postprocess(results): return 0.5", "returned float"),
     ],
 )
-def test_a_hook_must_give_one_for_each(source: str, problem: str, tmp_path: Path) -> None:
+def test_a_hook_must_return_one_item_per_trajectory(source: str, problem: str, tmp_path: Path) -> None:
     hooks = tmp_path / "wrong.py"
     hooks.write_text(source)
     with FaultyServer(default=judge) as server:

@@ -180,5 +180,5 @@ def test_an_answer_may_take_longer_than_headers(monkeypatch: pytest.MonkeyPatch,
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"port: 127.0.0.1:{port} cannot be listened on"):
+        with pytest.raises(ConfigError, match=f"port: the service cannot listen on 127.0.0.1:{port}"):
             serve(ServiceSettings(port=port, rules=RewardSettings()), print)

@@ -27,7 +27,7 @@ def test_a_file_its_environment_and_words_that_win(tmp_path: Path, monkeypatch: 
     assert settings.judge is None
 
 
-def test_a_rules_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+def test_a_relative_rules_file_starts_at_the_folder_of_the_configuration(tmp_path: Path) -> None:
     assert read_settings(written(tmp_path, "rules_file: mine.py\n")).rules_file == str(tmp_path / "mine.py")
 
 
@@ -37,7 +37,7 @@ def test_a_rules_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> 
         ("prot: 80\nrules: {}\n", "prot: unknown key.*Did you mean 'port'"),
         ("port: 99999\nrules: {}\n", "service.yaml:1: port: expected .* at most 65535"),
         ("rules: {formt: {}}\n", r"rules.formt: unknown key.*Did you mean 'format'"),
-        ("port: 80\n", "rules: the service has nothing to score with"),
+        ("port: 80\n", "rules: the service has no reward to score with"),
         ("host: ${oc.env:NOT_SET_ANYWHERE}\nrules: {}\n", "host: .*NOT_SET_ANYWHERE"),
         ("- rules\n", "service.yaml"),
         ("rules: [\n", "service.yaml"),
@@ -48,10 +48,10 @@ def test_what_is_wrong_is_named(text: str, message: str, tmp_path: Path) -> None
         read_settings(written(tmp_path, text))
 
 
-def test_a_missing_file_and_a_word_that_is_no_setting(tmp_path: Path) -> None:
+def test_a_missing_file_and_an_override_without_a_value(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file"):
         read_settings(tmp_path / "none.yaml")
-    with pytest.raises(ConfigError, match="fast: not a setting"):
+    with pytest.raises(ConfigError, match="fast: an override needs a value"):
         read_settings(written(tmp_path, "rules: {}"), ["fast"])
 
 
