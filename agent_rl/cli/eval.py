@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False)
 def evaluate(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN] KEY=VALUE", help="Run's folder; settings: sampling.temperature=0, ..."),
+        typer.Argument(metavar="[RUN] KEY=VALUE", help="Run's folder, or an environment's file; settings: sampling.temperature=0, ..."),
     ] = None,
     model: Annotated[
         str | None,
@@ -66,6 +66,7 @@ def evaluate(
 
     \b
       agent-rl eval outputs/gsm8k_calculator
+      agent-rl eval lockers.py --endpoint http://127.0.0.1:8000 --model NAME
       agent-rl eval --recipe gsm8k_calculator --model Qwen/Qwen2.5-3B-Instruct
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --endpoint http://127.0.0.1:8000 --model Qwen2.5-3B-Instruct -n 4 \
@@ -91,9 +92,17 @@ def evaluate(
       api_key_env               environment variable with the API key
       tokenizer                 tokenizer of policies that work on tokens
     """
+    from agent_rl.launch.task import is_task, task_recipe
+
     flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
     flags = {key: value for key, value in flags.items() if value is not None}
     run, overrides = _split(words or [])
+    if run is not None and is_task(str(run)):
+        task, run = str(run), None
+        if model is None:
+            run = task_recipe(task).parent
+        else:
+            recipe = task
     if run is None and model is None and not any(word.startswith("model=") for word in overrides):
         raise ConfigError("--model", "no model was given", "Give --model NAME, or the folder of a run")
     if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):

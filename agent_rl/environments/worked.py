@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +20,8 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
 from agent_rl.environments.loading import EnvironmentType, load_environment, tool_names
-from agent_rl.environments.session import NAME, EnvironmentSession, row_values
-from agent_rl.errors import ConfigError, ToolError
+from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
+from agent_rl.errors import AgentRLError, ConfigError, ToolError
 from agent_rl.settings.user_code import UserCodeError, defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
@@ -122,10 +123,10 @@ def worked_world(names: Mapping[str, str]) -> World:
     @cache
     def episode(name: str, text: str) -> _Episode:
         kind = load_environment(name, names[name])
-        return _Episode(*expert_steps(kind, row_values({"extra_info": {"environment_row": text}})))
+        return _Episode(*expert_steps(kind, json.loads(text)))
 
     def _solved(row: Mapping[str, Any]) -> _Episode:
-        return episode(row["extra_info"][NAME], row["extra_info"]["environment_row"])
+        return episode(row["extra_info"][NAME], row["extra_info"][ROW])
 
     pool: list[tuple[str, _Episode]] = []
 
@@ -145,7 +146,12 @@ def worked_world(names: Mapping[str, str]) -> World:
     digest = hashlib.sha256()
     for name, target in sorted(names.items()):
         digest.update(Path(inspect.getfile(load_environment(name, target).cls)).read_bytes())
-    return World(WORLD, _no_rows, habits, baselines=("at_once",), version=digest.hexdigest())
+
+    def more(rows: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        kinds = {name: load_environment(name, target) for name, target in names.items()}
+        return _with_other_digits(kinds, rows, {json.dumps(row["prompt"]) for row in test})
+
+    return World(WORLD, _no_rows, habits, baselines=("at_once",), more=more, version=digest.hexdigest())
 
 
 _Spoil = Callable[[_Episode, random.Random, Mapping[str, Any]], _Episode]
@@ -182,6 +188,11 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
 
 
 def _mean_reward(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes: Sequence[_Episode]) -> float:
+    rewards = _rewards(kind, rows, episodes)
+    return sum(rewards) / len(rewards)
+
+
+def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes: Sequence[_Episode]) -> list[float]:
     async def reward(values: Mapping[str, Any], episode: _Episode) -> float:
         trajectory = Trajectory([], StopReason.ANSWERED, answer=episode.answer)
         session = EnvironmentSession(kind, values, LIMIT_S, trajectory)
@@ -198,8 +209,39 @@ def _mean_reward(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episo
     async def rewards() -> list[float]:
         return [await reward(row_values(row), episode) for row, episode in zip(rows, episodes, strict=True)]
 
-    values = asyncio.run(rewards())
-    return sum(values) / len(values)
+    return asyncio.run(rewards())
+
+
+def _with_other_digits(
+    kinds: Mapping[str, EnvironmentType], rows: Sequence[Mapping[str, Any]], excluded: set[str]
+) -> list[dict[str, Any]]:
+    """Return copies of the rows with exchanged digits, where the expert solves them just as well.
+
+    A tiny model learns to copy a number from them, and not which digits the rows of training happen to have.
+
+    Args:
+        kinds: the environments by name.
+        rows: rows of the contract.
+        excluded: prompts, as JSON, that no copy may have.
+    """
+    rng, copies = random.Random(0), []
+    for row in rows:
+        digits = rng.sample("123456789", 9)  # no number begins with 0
+        table = str.maketrans("123456789", "".join(digits))
+        prompt = [{**message, "content": message["content"].translate(table)} for message in row["prompt"]]
+        info = row["extra_info"] | {ROW: row["extra_info"][ROW].translate(table)}
+        if json.dumps(prompt) not in excluded:
+            copies.append({**row, "prompt": prompt, "extra_info": info})
+    kept = []
+    for name, kind in kinds.items():
+        own = [copy for copy in copies if copy["extra_info"][NAME] == name]
+        sample = own[:SAMPLE]
+        try:
+            rewards = _rewards(kind, sample, [_Episode(*expert_steps(kind, row_values(copy))) for copy in sample])
+        except AgentRLError:
+            continue
+        kept += own if rewards and min(rewards) == max(rewards) > 0 else []
+    return kept
 
 
 def _without_one(solved: _Episode, rng: random.Random) -> _Episode:

@@ -26,7 +26,7 @@ from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["is_task", "task_recipe"]
+__all__ = ["is_task", "load_task", "task_recipe"]
 
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
@@ -50,7 +50,7 @@ def task_recipe(targets: str) -> Path:
         ConfigError: a class, its rows or its reward cannot be used.
         UserCodeError: a method of a class raises.
     """
-    kinds = [_load(target) for target in targets.split(",")]
+    kinds = [load_task(target) for target in targets.split(",")]
     rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
     of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
     rewards = {kind.name: _reward(kind, _try_out(kind, of_kind[kind])) for kind in kinds}
@@ -67,7 +67,12 @@ def task_recipe(targets: str) -> Path:
     return folder.resolve()
 
 
-def _load(target: str) -> EnvironmentType:
+def load_task(target: str) -> EnvironmentType:
+    """Load an environment by `file.py`, `file.py:Class` or `family:id`.
+
+    Raises:
+        ConfigError: there is no such file or environment, or the class cannot work.
+    """
     if target.partition(":")[0] in family_names():
         return load_environment(re.sub(r"\W+", "_", target.lower()), target, target)
     file, _, attribute = target.partition(":")
@@ -196,11 +201,11 @@ def _cold_start(folder: Path, rows: Mapping[EnvironmentType, Sequence[Mapping[st
             "cold_start": {
                 "world": WORLD,
                 "rows": "recipe",
-                "episode_rows": count,
+                "episode_rows": 2 * count,
                 "train_rows": count,
                 "held_out": 256,
                 "stages": [
-                    {"mix": {"oracle": 1.0}, "steps": 900, "lr": 5.0e-3},
+                    {"mix": {"oracle": 1.0}, "steps": 600, "lr": 5.0e-3},
                     {"mix": mix, "steps": 600, "lr": 5.0e-3},
                 ],
             },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +39,7 @@ class World:
         baselines: names of the habits that do as well as possible without a necessary part, such as the tools or one
             of several features.
         works: whether the solver can act in a row of a recipe's own data (`agent_rl.cold_start.rows`).
+        more: returns further rows for worked episodes, given the recipe's rows for training and its test rows.
         version: changes when the user's code of the habits does.
     """
 
@@ -47,6 +48,7 @@ class World:
     habits: Mapping[str, Habit]
     baselines: tuple[str, ...] = ("no_tool",)
     works: Callable[[Row], bool] = lambda row: True
+    more: Callable[[Sequence[Row], Sequence[Row]], list[dict[str, Any]]] = lambda rows, test: []
     version: str = ""
 
 

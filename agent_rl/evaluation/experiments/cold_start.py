@@ -153,6 +153,7 @@ class ColdStart:
             if not known[EPISODES]:
                 problem = f"the world {settings.world} cannot solve any row in {self._files['train']}"
                 raise ConfigError("agent_rl.cold_start.rows", problem, "Name another world, or other data.train_files")
+            known[EPISODES] += self.world.more(known[EPISODES], known["test"])
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
         for split, rows in splits.items():

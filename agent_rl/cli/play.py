@@ -1,0 +1,150 @@
+"""The command `agent-rl play`."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent_rl.cli._arguments import Json, print_json
+from agent_rl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_rl.environments import EnvironmentSession, EnvironmentType
+
+__all__ = ["GROUP", "app"]
+
+GROUP = "check"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def play(
+    task: Annotated[str, typer.Argument(metavar="FILE.py", help="File of an environment, FILE.py:Class, or family:id")],
+    row: Annotated[int, typer.Option(help="Number of the row, from 0")] = 0,
+    split: Annotated[str, typer.Option(help="Split of the row: train or test")] = "train",
+    expert: Annotated[bool, typer.Option("--expert", help="Let the environment's solve act instead of you")] = False,
+    as_json: Json = False,
+) -> None:
+    r"""Act in an environment at the terminal, in place of a model.
+
+    \b
+      agent-rl play lockers.py
+      agent-rl play lockers.py --expert
+      agent-rl play lockers.py --row 3 < moves.txt
+
+    A line such as look_up(number=182) calls a tool; any other line is a message, as a model's turn without a call.
+    The end of the input ends the episode.
+
+    --json: `turns` (each with `text` and `answer`), and `reward`.
+    """
+    from agent_rl.environments.rows import environment_rows
+    from agent_rl.launch.task import load_task
+
+    kind = load_task(task)
+    rows = environment_rows(kind, split, seed=0)
+    if not 0 <= row < len(rows):
+        raise ConfigError("--row", f"there is no row {row}: the split {split} has {len(rows)}", "Name a smaller number")
+    lines = _expert_lines(kind, rows[row], as_json) if expert else _typed_lines(as_json)
+    turns, reward = asyncio.run(_play(kind, rows[row], lines, quiet=as_json))
+    if as_json:
+        print_json({"turns": turns, "reward": reward})
+    else:
+        print(f"reward {reward}")
+
+
+async def _play(
+    kind: EnvironmentType, row: dict[str, Any], lines: Iterable[str], *, quiet: bool
+) -> tuple[list[dict[str, Any]], Any]:
+    """Play the lines in an episode of a row; return each turn with its answer, and the reward."""
+    from agent_rl.environments.session import EnvironmentSession, row_values
+    from agent_rl.tools.inspection import signature
+    from agent_rl.trajectory import StopReason, Trajectory
+
+    show = (lambda *text, **_: None) if quiet else print
+    session = EnvironmentSession(kind, row_values(row), 60.0, Trajectory([], StopReason.ERROR))
+    turns = []
+    try:
+        start = await session.reset()
+        show(*(message["content"] for message in row["prompt"]), *([start] if start else []), sep="\n\n")
+        show("\nTools:", ", ".join(signature(spec) for spec in kind.specs) or "none")
+        for line in lines:
+            answer, goes_on = await _turn(session, line)
+            turns.append({"text": line, "answer": answer})
+            if answer is not None:
+                show(answer)
+            if not goes_on:
+                break
+        return turns, await session.reward()
+    finally:
+        await session.close()
+
+
+async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, bool]:
+    """Play one line; return the environment's answer, and whether the episode goes on."""
+    from agent_rl.errors import ObservationError
+
+    try:
+        call = _call(session.kind, line)
+        if call is None:
+            answer, _ = await session.step(line)
+            return answer, answer is not None
+        output = await session.call(*call)
+        return output.text, not session.done
+    except ObservationError as error:
+        return f"Error: {error}", True
+
+
+def _call(kind: EnvironmentType, line: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool and the arguments of a line such as `open(number=1, code=2)`; None for a message."""
+    from agent_rl.errors import InvalidArgumentsError
+
+    try:
+        node = ast.parse(line.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+    parameters = {spec.name: list(spec.parameters["properties"]) for spec in kind.specs}
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in parameters):
+        return None
+    try:
+        by_place = zip(parameters[node.func.id], map(ast.literal_eval, node.args), strict=False)
+        return node.func.id, dict(by_place) | {str(each.arg): ast.literal_eval(each.value) for each in node.keywords}
+    except ValueError as error:
+        raise InvalidArgumentsError(f"the arguments must be literals ({error})") from error
+
+
+def _typed_lines(quiet: bool) -> Iterable[str]:
+    """Yield the lines of the terminal or of the piped input."""
+    is_terminal = sys.stdin.isatty()
+    while True:
+        if is_terminal and not quiet:
+            print("> ", end="", flush=True)
+        if not (line := sys.stdin.readline()):
+            return
+        if line.strip():
+            if not is_terminal and not quiet:
+                print(f"> {line.rstrip()}")
+            yield line.rstrip("\n")
+
+
+def _expert_lines(kind: EnvironmentType, row: dict[str, Any], quiet: bool) -> Iterable[str]:
+    """Return the turns of the expert as lines."""
+    from agent_rl.environments.session import row_values
+    from agent_rl.environments.worked import expert_steps
+
+    steps, answer = expert_steps(kind, row_values(row))
+    turns = [(step.tool, step.arguments, step.message) for step in steps]
+    return _shown_lines([*turns, ("", {}, answer)], quiet)
+
+
+def _shown_lines(turns: Iterable[tuple[str, Mapping[str, Any], str]], quiet: bool) -> Iterable[str]:
+    for tool, arguments, message in turns:
+        line = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})" if tool else message
+        if not quiet:
+            print(f"> {line}")
+        yield line
