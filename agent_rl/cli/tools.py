@@ -1,4 +1,4 @@
-"""The commands `agent-rl tools list`, `check`, `call`, `expand` and `from-openapi`."""
+"""The commands `agent-rl tools list`, `check`, `call` and `expand`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "check"
 
-app = typer.Typer(
-    help="Check tool files, try their tools, convert OpenAPI files.", no_args_is_help=True, add_completion=False
-)
+app = typer.Typer(help="Check tool files and try their tools.", no_args_is_help=True, add_completion=False)
 
 
 @app.command("list")
@@ -97,34 +95,12 @@ def expand(file: Annotated[Path, typer.Argument(help="Tool file")], as_json: Jso
 
     --json: `tools`; the JSON is a valid tool file, too.
     """
+    import yaml
+
     from agent_rl.tools import load_tools
     from agent_rl.tools.inspection import expand
 
-    _print_yaml(expand(load_tools(file)), as_json)
-
-
-@app.command("from-openapi")
-def from_openapi(
-    spec: Annotated[Path, typer.Argument(help="OpenAPI 3 document, JSON or YAML")],
-    base_url: Annotated[str | None, typer.Option(help="Address of the service; default: the document's")] = None,
-    include: Annotated[
-        list[str] | None, typer.Option(help="Operations to include (wildcards); may be repeated")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Print the tool file for an HTTP API, converted from its OpenAPI document.
-
-    --json: `tools`; the JSON is a valid tool file, too.
-    """
-    from agent_rl.tools import openapi
-
-    conversion = openapi.from_openapi(openapi.read_openapi(spec), base_url=base_url, include=include or None)
-    _print_yaml(openapi.to_yaml(conversion), as_json)
-
-
-def _print_yaml(text: str, as_json: bool) -> None:
-    import yaml
-
+    text = expand(load_tools(file))
     if as_json:
         print_json(yaml.safe_load(text))
     else:

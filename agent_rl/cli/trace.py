@@ -24,8 +24,6 @@ GROUP = "look"
 
 app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=True, add_completion=False)
 
-ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-
 
 class ExportFormat(str, Enum):
     """The formats that a trace can be exported to."""
@@ -34,7 +32,6 @@ class ExportFormat(str, Enum):
     JSONL = "jsonl"
     CSV = "csv"
     SFT = "sft"
-    OTEL = "otel"
 
 
 _NAMES = {
@@ -61,9 +58,6 @@ def export(
     min_reward: Annotated[float | None, typer.Option(help="Only trajectories with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N trajectories")] = None,
     per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: only the best N trajectories of a prompt")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="otel: collector's address; default: OTEL_EXPORTER_OTLP_ENDPOINT")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     r"""Convert the trajectories of a trace for other programs.
@@ -71,31 +65,23 @@ def export(
     \b
       agent-rl trace export outputs/my_run --format jsonl
       agent-rl trace export outputs/my_run --format sft --min-reward 1 -o my.parquet
-      agent-rl trace export outputs/my_run --format otel \
-        --endpoint http://localhost:4318
 
     atif: a folder with one ATIF-v1.7 document per trajectory. jsonl and csv: one flat record per trajectory. sft: the
-    trajectories with the best rewards for supervised fine-tuning, as tokens with the mask of sampled ones. otel:
-    OpenTelemetry spans; OTEL_EXPORTER_OTLP_HEADERS sets headers for the collector.
+    trajectories with the best rewards for supervised fine-tuning, as tokens with the mask of sampled ones.
 
     --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
     """
     from agent_rl.trajectory.exports.selection import select
     from agent_rl.trajectory.trace.files import trace_of
 
-    restricted = (("--per-prompt", per_prompt, ExportFormat.SFT), ("--endpoint", endpoint, ExportFormat.OTEL))
-    for name, value, owner in restricted:
-        if value and owner is not form:
-            problem = f"the format {form.value} does not use it"
-            raise ConfigError(name, problem, f"Remove it, or set --format {owner.value}")
+    if per_prompt and form is not ExportFormat.SFT:
+        raise ConfigError("--per-prompt", f"the format {form.value} does not use it", "Remove it, or set --format sft")
     path = trace_of(source)
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)
-    target = out or path.with_name(f"{path.stem}.{_NAMES.get(form, '')}")
+    target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
     written: dict[str, Any] = {"out": str(target)}
-    if form is ExportFormat.OTEL:
-        written = _otel(path, chosen, endpoint)
-    elif form is ExportFormat.ATIF:
+    if form is ExportFormat.ATIF:
         written["trajectories"] = _atif(path, chosen, target)
     elif form is ExportFormat.SFT:
         options = {"per_prompt": per_prompt, "min_reward": min_reward, "split": only_split if split else "train"}
@@ -123,7 +109,7 @@ def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFo
 def _atif(path: Path, chosen: Iterable[Trajectory], target: Path) -> int:
     from agent_rl.trajectory.exports.atif import to_atif
 
-    model, count = _run(path).get("model"), 0
+    model, count = _model(path), 0
     target.mkdir(parents=True, exist_ok=True)
     for count, trajectory in enumerate(chosen, 1):
         name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in trajectory.id)[:100]
@@ -145,27 +131,13 @@ def _sft(
     return {"trajectories": count, "left_out": {reason: n for reason, n in choice.left_out.items() if n}}
 
 
-def _otel(path: Path, chosen: Iterable[Trajectory], endpoint: str | None) -> dict[str, Any]:
-    from agent_rl.trajectory.exports.spans import Sender, spans_of
-
-    collector = endpoint or os.environ.get(ENDPOINT)
-    if not collector:
-        raise ConfigError("--endpoint", "no collector was given", f"Add it, or set {ENDPOINT}")
-    run, sender, count = _run(path), Sender(endpoint), 0
-    for trajectory in chosen:
-        sender.send(spans_of(trajectory, run["name"], run.get("model")))
-        count += 1
-    sender.send(at_least=1)
-    return {"out": collector, "trajectories": count}
-
-
-def _run(path: Path) -> dict[str, Any]:
-    """Return the name of the run that wrote a trace, and its model if known."""
-    name, file = path.parent.resolve().name, path.with_name("run.json")
+def _model(path: Path) -> str | None:
+    """Return the model of the run that wrote a trace, if known."""
+    file = path.with_name("run.json")
     if not file.is_file():
-        return {"name": name}
-    config = json.loads(file.read_text())["configuration"]
-    return {"name": name, "model": config["actor_rollout_ref"]["model"]["path"]}
+        return None
+    model: str = json.loads(file.read_text())["configuration"]["actor_rollout_ref"]["model"]["path"]
+    return model
 
 
 def _replaced(target: Path, write: Callable[[Path], int]) -> int:

@@ -38,12 +38,6 @@ class Loud(Tool):
         print("the tool is called")
         return "quiet"
 """
-OPENAPI = """
-openapi: 3.1.0
-info: {title: t, version: "1"}
-servers: [{url: "http://localhost:9"}]
-paths: {/ping: {get: {operationId: ping, summary: Say hello., responses: {"200": {description: ok}}}}}
-"""
 COMMANDS = {
     "data show": ["rows.parquet", "-n", "2"],
     "new": ["tool", "scale"],
@@ -58,7 +52,6 @@ COMMANDS = {
     "tools check": ["loud.yaml"],
     "tools call": ["loud.yaml", "loud"],
     "tools expand": ["loud.yaml"],
-    "tools from-openapi": ["openapi.yaml"],
 }
 
 
@@ -96,7 +89,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "run/metrics.jsonl").write_text('{"step": 1, "data": {"critic/score/mean": 0.5}}\n')
     (folder / "loud.py").write_text(LOUD)
     (folder / "loud.yaml").write_text("tools: [{class_name: 'loud.py:Loud'}]")
-    (folder / "openapi.yaml").write_text(OPENAPI)
     return folder
 
 

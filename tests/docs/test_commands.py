@@ -97,9 +97,6 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         (folder / name).write_text(block(page, language, name))
     (folder / "problems.csv").write_text("question,answer\n" + "".join(f"{i}+1?,{i + 1}\n" for i in range(40)))
-    operation = {"operationId": "ping", "summary": "Say hello.", "responses": {"200": {"description": "ok"}}}
-    document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "servers": [{"url": "http://localhost:9"}]}
-    (folder / "openapi.json").write_text(json.dumps({**document, "paths": {"/ping": {"get": operation}}}))
     (folder / "databases").mkdir()
     with contextlib.closing(sqlite3.connect(folder / "databases/shop.sqlite")) as database:
         database.execute("create table items (price int)")

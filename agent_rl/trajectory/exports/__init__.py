@@ -1,1 +1,1 @@
-"""Exports traces for other programs (ATIF, flat records, fine-tuning data, spans), and imports GGUF models."""
+"""Exports traces for other programs (ATIF, flat records, fine-tuning data), and imports GGUF models."""

@@ -30,9 +30,7 @@ def test_some_of_them(folder, words, ids):
         (("no_such", "jsonl"), "no such file"),
         ((".", "jsonl"), "no trace.jsonl or trajectories.jsonl"),
         (("text", "jsonl"), "line 1"),
-        (("text", "csv", "--endpoint", "http://x"), "--endpoint: the format csv does not use it"),
         (("text", "atif", "--per-prompt", "2"), "--per-prompt: the format atif does not use it"),
-        (("text", "otel"), "--endpoint: no collector was given"),
     ],
 )
 def test_mistakes_of_the_user(tmp_path, monkeypatch, arguments, said):

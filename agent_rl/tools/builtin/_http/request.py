@@ -17,7 +17,7 @@ from pydantic import Field
 from agent_rl.errors import ConfigError, ToolError, did_you_mean
 from agent_rl.tools.base import ToolConfig
 
-__all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_request", "default_place"]
+__all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_request"]
 
 PLACES = ("path", "query", "header", "body", "whole_body")
 FRAMING_HEADERS = frozenset(
@@ -89,14 +89,14 @@ class HttpEndpoint(HttpRequest):
         for argument in self.places:
             if argument not in properties:
                 raise ConfigError(f"places.{argument}", "no such argument", did_you_mean(argument, properties))
-        places = {name: self.places.get(name) or default_place(name, self.method, self.path) for name in properties}
+        places = {name: self.places.get(name) or _default_place(name, self.method, self.path) for name in properties}
         fields = self.model_dump(include=set(HttpRequest.model_fields), exclude_unset=True)
         request = HttpRequest(**{**fields, "method": self.method, "places": places})
         check_request(request, taken)
         return request
 
 
-def default_place(argument: str, method: str, path: str) -> str:
+def _default_place(argument: str, method: str, path: str) -> str:
     """Return the place of an argument that `places` does not contain."""
     if argument in _PLACEHOLDER.findall(path):
         return "path"
