@@ -221,7 +221,7 @@ def test_a_hostile_image_is_named_and_not_shown(pictured: TestClient) -> None:
     for place in range(1, 1 + len(NOT_SHOWN)):
         assert client.get(f"/t/2/image/{place}").status_code == 404, NOT_SHOWN[place - 1]
     assert texts(page).count("An image is not shown: ") == len(NOT_SHOWN)
-    assert "it has 8000 by 8000 pixels" in page
+    assert "the image has too many pixels: 8000 by 8000" in page
     assert not CONTROL.search(page)
 
 

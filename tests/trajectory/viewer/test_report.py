@@ -158,5 +158,5 @@ def test_the_command_writes_page_and_charts_and_refuses_a_folder_without_metrics
     )  # fmt: skip
     assert facts["metrics"]["critic/score/mean"] == [[1, 0.1], [2, 0.2]]
     assert facts["validation"] == {"gsm8k/acc/mean@1": [[1, 0.25], [2, 0.25]]}
-    with pytest.raises(ConfigError, match=r"no metrics can be read there.*metrics\.jsonl"):
+    with pytest.raises(ConfigError, match=r"the folder has no readable metrics.*metrics\.jsonl"):
         CliRunner().invoke(app, [str(tmp_path)], catch_exceptions=False)
