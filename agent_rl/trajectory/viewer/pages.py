@@ -85,9 +85,9 @@ class Pages:
         except ValueError as error:
             raise HTTPException(422, visible(error)) from error
         trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
-        tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
+        tokenizer, notice = find_tokenizer(self.index.path_of(columns).parent), ""
         if tokenizer is None:
-            without = "The tokenizer of the run's model is not on this machine, so tokens are shown as numbers."
+            notice = "The tokenizer of the run's model is not on this machine, so tokens are shown as ids."
         sequences = []
         for place, sequence in enumerate(stored["sequences"] if stored else ()):
             about = [
@@ -97,7 +97,7 @@ class Pages:
             ]
             sequences.append({**shaded(sequence, tokenizer, "full" in request.query_params), "trained": about})
         return self._page(
-            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, without=without,
+            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, notice=notice,
             **self._around(request, number),
         )  # fmt: skip
 

@@ -62,7 +62,7 @@ def test_rows_are_the_training_sequences_and_what_has_images_is_left_out(tmp_pat
     assert (first["id"], json.loads(first["messages"]), first["tools"]) == ("p1_0", said, "[]")
 
 
-def test_a_trace_without_tokens_has_no_conversations(tmp_path):
+def test_a_trace_without_tokens_is_an_error(tmp_path):
     trace.append(tmp_path / "trace.jsonl", trajectory())
-    with pytest.raises(ConfigError, match="kept with the tokens"):
+    with pytest.raises(ConfigError, match="the trace has no tokens"):
         export(tmp_path, "sft")
