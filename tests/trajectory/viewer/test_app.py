@@ -90,7 +90,7 @@ def test_right_and_wrong_answers_are_marked_beside_the_ground_truth(client: Test
 
 
 def test_what_is_not_there_is_a_page(client: TestClient) -> None:
-    for address, problem in (("/nothing", "There is no page /nothing"), ("/t/99", "there is no trajectory 99")):
+    for address, problem in (("/nothing", "There is no page /nothing"), ("/t/99", "There is no trajectory 99")):
         answer = client.get(address)
         assert answer.status_code == 404
         assert problem in texts(answer.text)
