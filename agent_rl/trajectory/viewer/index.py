@@ -166,10 +166,8 @@ class TraceIndex:
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
         """Return the correctness of each prompt's samples in a step, for trajectories with these facets."""
         where, values = Query({**facets, "step": str(step)}).condition()
-        sql = (
-            f"SELECT prompt_key, correctness FROM trajectories t {where} AND correctness IS NOT NULL "
-            "ORDER BY prompt_key"
-        )
+        scored = f"{where} AND correctness IS NOT NULL"
+        sql = f"SELECT prompt_key, correctness FROM trajectories t {scored} ORDER BY prompt_key"
         groups = groupby(self._rows(sql, values), itemgetter("prompt_key"))
         return [[row["correctness"] for row in group] for _, group in groups]
 

@@ -247,11 +247,9 @@ def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
 
 def _compared(runs: Sequence[Run]) -> list[Chart]:
     """Return a chart of each metric that a run has, with one line per run."""
-    by_name = list(zip(_names(runs), runs, strict=True))
-    figures = [
-        Chart(title, {name: series(run.training, key) for name, run in by_name}) for key, title in COMPARED.items()
-    ]
-    return [chart for chart in figures if chart]
+    pairs = list(zip(_names(runs), runs, strict=True))
+    lines = {title: {name: series(run.training, key) for name, run in pairs} for key, title in COMPARED.items()}
+    return [chart for title, by_run in lines.items() if (chart := Chart(title, by_run))]
 
 
 def _svg(figures: Iterable[Chart]) -> Markup:
