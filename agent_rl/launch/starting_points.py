@@ -1,7 +1,7 @@
 """Starting points: a working task, tool, agent, reward or recipe with its test, copied from the files in `starts/`.
 
-Each folder of `starts/` but `task` is a complete recipe under the name `my_<kind>`, which the copy replaces. Its README lists the
-next commands.
+Each folder of `starts/`, except `task`, is a complete recipe under the name `my_<kind>`, which the copy replaces. Its
+README lists the next commands.
 """
 
 from __future__ import annotations
