@@ -78,7 +78,7 @@ class Environment:
         raise NotImplementedError
 
     def state_key(self) -> Any:
-        """Return a name of the present state, the same for equal states of the same row."""
+        """Return a name of the present state, as JSON data; the trace keeps it with the turn as `notes["state"]`."""
         raise NotImplementedError
 
     def say(self, message: str) -> str | None:

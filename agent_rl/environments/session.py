@@ -17,7 +17,7 @@ from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError, d
 from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools.base import ToolOutput
 from agent_rl.tools.functions import as_output, converted
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
 __all__ = ["ROW", "EnvironmentSession", "open_environment", "row_values"]
@@ -84,6 +84,7 @@ class EnvironmentSession:
             if self.done:
                 raise ToolError("the episode is over")
             output = as_output(await self.run(name, **converted(self.kind.arguments[name], arguments)))
+            await self._note_state()
             if (reward := self._turn_reward()) is not None:
                 output.reward = reward + (output.reward or 0.0)
             return output
@@ -96,6 +97,7 @@ class EnvironmentSession:
         text = await self.run("step", message)
         if text is not None and not isinstance(text, str):
             raise self._bug("step", TypeError(f"it returned {text!r}; it must return text, or None at the end"))
+        await self._note_state()
         return (None if self.done else text), self._turn_reward()
 
     async def reward(self) -> float | dict[str, float]:
@@ -118,6 +120,11 @@ class EnvironmentSession:
     async def close(self) -> None:
         """Release the thread; a method that hangs keeps it until it returns."""
         self._thread.close()
+
+    async def _note_state(self) -> None:
+        """Note the name of the state after the turn's last call, if the class defines `state_key`."""
+        if self.kind.has("state_key") and self.trajectory.turns:
+            self.trajectory.turns[-1].notes["state"] = plain("state_key", await self.run("state_key"))
 
     def _turn_reward(self) -> float | None:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0
