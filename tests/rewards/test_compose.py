@@ -399,7 +399,7 @@ def test_a_reward_service_gives_correctness(api, monkeypatch):
     [
         (
             {"correctness": {"scorer": "gsm8k"}, "reward_api": API},
-            r"correctness\.scorer: 'gsm8k' and reward_api are both",
+            r"correctness\.scorer: both 'gsm8k' and reward_api are set",
         ),
         ({"reward_api": "host:80"}, r"agent_rl\.reward\.reward_api\.config\.url: .*http"),
         ({"reward_api": {"url": API, "log": []}}, r"agent_rl\.reward\.reward_api\.config\.log: unknown .*'logs'"),
