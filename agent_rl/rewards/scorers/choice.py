@@ -77,9 +77,7 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
 
 
 def counted_choice(answer: str, number: int = 0) -> str | None:
-    """Return the letter of the choice that a text names as "the second option" or "option 2"; None for other texts.
-
-    A text that names two choices gives None.
+    """Return the letter of the only choice that a text names, as "the second option" or "option 2"; None otherwise.
 
     Args:
         answer: a short text.

@@ -1,4 +1,4 @@
-r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a mark, with pure functions that take linear time."""
+r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a mark. All functions are pure, in linear time."""
 
 from __future__ import annotations
 

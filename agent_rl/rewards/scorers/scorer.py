@@ -76,13 +76,9 @@ SCORERS: dict[str, Scorer] = {}
 def built_in(
     name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
 ) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package.
+    """Register the decorated function as a scorer of this package; the other arguments are fields of `Scorer`.
 
     Args:
-        name: the scorer's name in the configuration.
-        sources: see `Scorer`.
-        inline: see `Scorer`.
-        text: see `Scorer`.
         options: keyword arguments of the function; they let one function be registered under several names.
     """
 
