@@ -78,9 +78,9 @@ class Reward:
         self.sources.setdefault("*", default)
         self.components = list(shared.values())
         answers = [source.answers for source in sources if source.answers is not None]
-        self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
-        for each in answers:
-            each.custom, each.fusion = custom, fusion
+        self.scorers = list(dict.fromkeys(scoring.scorer for scoring in answers if scoring.scorer is not None))
+        for scoring in answers:
+            scoring.custom, scoring.fusion = custom, fusion
         terms = [term for source in sources for term in source.terms]
         self.needs_groups = any(term.needs_groups for term in terms)
         self._names = list(dict.fromkeys(term.name for term in terms))
@@ -113,7 +113,7 @@ class Reward:
         """
         if not group:
             return []
-        measurements = [Measurement(*each) for each in zip(group, verdicts or [None] * len(group), strict=True)]
+        measurements = [Measurement(*pair) for pair in zip(group, verdicts or [None] * len(group), strict=True)]
         source = self._source(group[0].data_source)
         for wave in source.waves:
             await together([term.measure(measurements) for term in wave])
@@ -185,7 +185,7 @@ def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None
     Raises:
         ConfigError: the scorer does not exist.
     """
-    key, name = SECTION, next((each for each in settings.per_data_source if fnmatchcase(data_source, each)), None)
+    key, name = SECTION, next((name for name in settings.per_data_source if fnmatchcase(data_source, name)), None)
     if name is not None:
         key = f"{SECTION}.per_data_source.{name}"
         settings = _overridden(settings, name, key)

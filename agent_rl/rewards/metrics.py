@@ -29,7 +29,7 @@ class Counted:
 
 def counted(trajectory: Trajectory) -> dict[str, float]:
     """Compute the metrics of one trajectory that do not depend on its reward."""
-    return {name: float(each.of(trajectory)) for name, each in COUNTED.items()} | {
+    return {name: float(metric.of(trajectory)) for name, metric in COUNTED.items()} | {
         f"stop_{reason.value}": float(trajectory.stop_reason is reason) for reason in SCORED_STOP_REASONS
     }
 

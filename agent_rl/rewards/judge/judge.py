@@ -95,7 +95,7 @@ class Judge(Component, kind="judge"):
         self._scale = _scale(config, template, key)
         self._criteria = load_rubric(config.rubric, f"{key}.rubric")
         self.panel = Panel(config, key, template)
-        self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
+        self.logs = (*LOGS, *(f"criterion_{criterion.name}" for criterion in self._criteria))
 
     async def reach(self) -> None:
         """Request the endpoint's list of models."""
@@ -111,19 +111,19 @@ class Judge(Component, kind="judge"):
         criteria, ballot = self._rubric_of(trajectory), Ballot()
         verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
         scores = [self._scores(verdict, criteria) for verdict in verdicts]
-        weights = [each.weight for each in criteria] or [1.0]
-        values = [sum(map(float.__mul__, weights, each)) / sum(weights) for each in scores]
+        weights = [criterion.weight for criterion in criteria] or [1.0]
+        values = [sum(map(float.__mul__, weights, vote)) / sum(weights) for vote in scores]
         logged = {name: float(getattr(ballot, name, 0)) for name in LOGS}
         logged |= {"votes": float(len(values)), "disagreement": max(values) - min(values)}
         for at, criterion in enumerate(self._criteria):
-            logged[f"criterion_{criterion.name}"] = mean(each[at] for each in scores)
+            logged[f"criterion_{criterion.name}"] = mean(vote[at] for vote in scores)
         notes = {"verdicts": [verdict.model_dump(mode="json") for verdict in verdicts]}
         return Value(aggregated(values, self.config.aggregate), logged, notes)
 
     def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question:
-        described = {each.name: each.description for each in criteria}
-        form = rubric_form(tuple(described), *self._scale) if criteria else score_form(*self._scale)
-        return Question(form, (trajectory,), self.config.max_chars, described)
+        descriptions = {criterion.name: criterion.description for criterion in criteria}
+        form = rubric_form(tuple(descriptions), *self._scale) if criteria else score_form(*self._scale)
+        return Question(form, (trajectory,), self.config.max_chars, descriptions)
 
     def _rubric_of(self, trajectory: Trajectory) -> list[Criterion]:
         if self.config.mode != "rubric" or self._criteria:
@@ -136,7 +136,7 @@ class Judge(Component, kind="judge"):
     def _scores(self, verdict: Any, criteria: Sequence[Criterion]) -> list[float]:
         """Return a verdict's score for each criterion, or its only score, scaled to the range 0 to 1."""
         low, high = self._scale
-        scores = [verdict.scores[each.name] for each in criteria] or [verdict.score]
+        scores = [verdict.scores[criterion.name] for criterion in criteria] or [verdict.score]
         return [(score - low) / (high - low) for score in scores]
 
 
@@ -171,7 +171,7 @@ def read_rubric(data: Any) -> list[Criterion]:
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'rubric'}: {first['msg']}") from None
-    name, count = Counter(each.name for each in criteria).most_common(1)[0]
+    name, count = Counter(criterion.name for criterion in criteria).most_common(1)[0]
     if count > 1:
         raise ValueError(f"the criterion {name!r} occurs twice")
     return criteria

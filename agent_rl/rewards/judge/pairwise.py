@@ -102,7 +102,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         await together([self._play(group, match) for match in matches])
         games = [(*match.pair, match.points) for match in matches if match.points is not None]
         values = bradley_terry(games, len(group))
-        return [_value([each for each in matches if at in each.pair], at, value) for at, value in enumerate(values)]
+        return [_value([match for match in matches if at in match.pair], at, value) for at, value in enumerate(values)]
 
     async def _play(self, group: Sequence[Trajectory], match: _Match) -> None:
         """Compare one pair, in both orders if the setting `swap` is on."""
@@ -119,7 +119,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
                 if isinstance(result, BaseException):
                     raise result
             points = [result for result in results if isinstance(result, float)]
-        match.contradicted = len({points[0], *(1.0 - each for each in points[1:])}) > 1
+        match.contradicted = len({points[0], *(1.0 - value for value in points[1:])}) > 1
         match.points = 0.5 if match.contradicted else points[0]
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:

@@ -127,8 +127,8 @@ class Panel:
             if not isinstance(problem, UnscoredError):
                 raise problem
         if len(verdicts) < self._quorum:
-            problem = f"{len(verdicts)} of {self.config.votes} votes succeeded, {self._quorum} are needed"
-            raise UnscoredError(f"{problem}: {problems[-1]}")
+            shortage = f"{len(verdicts)} of {self.config.votes} votes succeeded, {self._quorum} are needed"
+            raise UnscoredError(f"{shortage}: {problems[-1]}")
         return verdicts
 
     async def _vote(self, question: Question, number: int, ballot: Ballot) -> Any:

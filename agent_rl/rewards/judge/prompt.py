@@ -104,7 +104,7 @@ class ClassTemplate:
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
         """Return the judged answers by number, from 0."""
-        return {str(at): cut(_answer(each), question.max_chars) for at, each in enumerate(question.trajectories)}
+        return {str(at): cut(_answer(item), question.max_chars) for at, item in enumerate(question.trajectories)}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
         """Return the single message of the request."""
