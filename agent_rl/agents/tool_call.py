@@ -15,7 +15,7 @@ from agent_rl.agents.episode.policy import ChatMessage, Generation
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.tools import ToolSpec
-from agent_rl.trajectory import ToolResult
+from agent_rl.trajectory import ToolCall, ToolResult
 
 __all__ = ["AGENT", "AUTO", "FORMAT_KEY", "ToolCallFormat"]
 
@@ -71,8 +71,16 @@ class ToolCallFormat(Format):
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Return the calls of a turn, or its text as the answer."""
-        content, calls = self._syntax.read(text, tools)
+        content, calls = self.split(text, tools)
         return Step(calls=calls) if calls else Step(answer=content)
+
+    def split(self, text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
+        """Return the text around the calls of a turn, and the calls.
+
+        Raises:
+            MalformedActionError: a call cannot be read.
+        """
+        return self._syntax.read(text, tools)
 
     def reply(self, observation: str, results: Sequence[ToolResult]) -> list[ChatMessage]:
         """Return a tool message per result; a correction comes from the user."""

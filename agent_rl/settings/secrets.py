@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["SHORTEST_SECRET", "Redactor", "Secrets", "secret"]
+__all__ = ["SHORTEST_SECRET", "Redactor", "Secrets", "is_secret_variable", "secret"]
 
 SHORTEST_SECRET = 4
 """Length in characters of the shortest value that is recognised."""
@@ -50,6 +50,11 @@ _KEY_LIKE = re.compile(
     re.VERBOSE,
 )
 """Text that looks like a key of any service; a group marks the secret part."""
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether the name of an environment variable suggests a secret."""
+    return _SECRET_VARIABLE.search(name) is not None
 
 
 def secret(variable: str, *, key: str = "api_key_env") -> str:

@@ -33,6 +33,7 @@ from agent_rl.settings.episode import (
     TraceSettings,
 )
 from agent_rl.settings.errors import Place, validated
+from agent_rl.settings.gateway import GatewaySettings
 from agent_rl.settings.reward import RewardSettings
 from agent_rl.settings.section import Section
 
@@ -54,6 +55,7 @@ class AgentRLSettings(Section):
     `extra_info.environment` selects one."""
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
+    gateway: GatewaySettings = GatewaySettings()
     hooks: str | None = None
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False

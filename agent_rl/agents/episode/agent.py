@@ -8,7 +8,7 @@ from a user's script.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ __all__ = ["Agent"]
 
 MakeFormat: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits], Format]
 MakeUser: TypeAlias = Callable[[AgentRLSettings, Mapping[str, Any]], "User | None"]
+RunEpisode: TypeAlias = Callable[..., Awaitable[None]]
 WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Policy]
 
 
@@ -43,3 +44,5 @@ class Agent:
     """`(settings, limits, policy)`: returns a policy that wraps the argument; None: no wrapping."""
     hooks: Callable[[], Hooks] | None = None
     """Creates the hooks of an episode; None: the class in `agent_rl.hooks`."""
+    run: RunEpisode | None = None
+    """`(loop, row, policy, format, trajectory)`: runs the episode and fills the trajectory; None: `run_episode`."""

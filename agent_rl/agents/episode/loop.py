@@ -110,6 +110,15 @@ class EpisodeLoop(ABC):
         """Return the policy of the episode: the argument, or one that wraps it."""
         return policy
 
+    async def converse(self, row: Row, policy: Policy, format: Format, trajectory: Trajectory) -> None:
+        """Let the policy talk with its tools and its user, and fill the trajectory."""
+        user = self.user(row)
+        if self.environment is not None:
+            user = EnvironmentUser(self.environment, user)
+        async with self.session(row) as session:
+            prompt = list(row["raw_prompt"])
+            await run_episode(policy, format, session, prompt, self.budget(), self.hooks(), user, trajectory)
+
     async def run_row(self, row: Row, policy: Policy, format: Format) -> Trajectory:
         """Run the row's episode.
 
@@ -128,20 +137,7 @@ class EpisodeLoop(ABC):
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
         try:
             self.environment = open_environment(self.settings.environments, row, limit_s, trajectory)
-            user = self.user(row)
-            if self.environment is not None:
-                user = EnvironmentUser(self.environment, user)
-            async with self.session(row) as session:
-                await run_episode(
-                    self.conversation(policy),
-                    format,
-                    session,
-                    list(row["raw_prompt"]),
-                    self.budget(),
-                    self.hooks(),
-                    user,
-                    trajectory,
-                )
+            await self.converse(row, self.conversation(policy), format, trajectory)
         except UnscoredError as error:  # the row's tools cannot be opened
             trajectory.error = str(error)
         return trajectory
@@ -164,6 +160,8 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
         methods["user"] = lambda self, row: make_user(self.settings, row.get("extra_info") or {})
     if wrap := agent.wrap_policy:
         methods["conversation"] = lambda self, policy: wrap(self.settings, self.limits, policy)
+    if run := agent.run:
+        methods["converse"] = run
     if make_hooks := agent.hooks:
         methods["hooks"] = lambda self: make_hooks()
     name = "".join(part.capitalize() for part in agent.name.split("_")) + "Loop"

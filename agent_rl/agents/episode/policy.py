@@ -42,6 +42,8 @@ class Policy(ABC):
     """Number of response tokens of all conversations together."""
     earlier_tokens: Sequence[int] = ()
     """Response tokens of each conversation before this one."""
+    most: int | None = None
+    """Maximum number of sampled tokens of the next turn; None: as many as are left."""
     reserve: int = 0
     """Tokens to keep free at the end of the budget: `generate` stops before them, `extend` does not fill them."""
 
@@ -79,6 +81,22 @@ class Policy(ABC):
     @abstractmethod
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
+
+    def sibling(self, *, is_trained: bool = True) -> Policy:
+        """Return a fresh conversation with the same model.
+
+        Args:
+            is_trained: whether its training sequences follow those of this conversation; otherwise they are dropped.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has one conversation")
+
+    def forget_turn(self) -> None:  # noqa: B027 - only conversations that are trained have one
+        """Leave the last turn out of training."""
+
+    @property
+    def context_tokens(self) -> int:
+        """Number of tokens before the next turn."""
+        return self.prompt_tokens + self.response_tokens
 
     def take_notes(self) -> dict[str, Any]:
         """Return the policy's notes on the last extension, for `Turn.notes`."""

@@ -68,6 +68,10 @@ class ChatPolicy(Policy):
         self._pending = 0  # estimated tokens appended since the last answer
         self._per_character = 0.0  # mean tokens per character in the conversation so far
 
+    def sibling(self, *, is_trained: bool = True) -> ChatPolicy:
+        """Return a fresh conversation with the endpoint."""
+        return ChatPolicy(self._endpoint, self._usage, self._seed)
+
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
         self.messages, self._tools = [*map(_sendable, messages)], list(tools)
@@ -82,7 +86,7 @@ class ChatPolicy(Policy):
             ConfigError: the endpoint refuses the key or the model, and has never answered.
             UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
         """
-        left = self._left()
+        left = self._left() if self.most is None else min(self.most, self._left())
         if left <= 0:  # the observation has used up the budget
             return Generation("", 0, "length")
         try:

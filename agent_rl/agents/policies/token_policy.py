@@ -10,6 +10,7 @@ summary) starts a new training sequence, in which rendered tokens have mask 0.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -84,6 +85,12 @@ class TokenPolicy(Policy):
         self._channel = None if channel == tokenizer.unk_token_id else channel
         self._engine_stops, self._drop_thoughts = engine_stops, drop_thoughts
         self.media = media or Media()
+        self.extra_fields: dict[str, Any] = {}
+        self.preempted = -1
+        self._siblings: list[TokenPolicy] = []
+        self._clear()
+
+    def _clear(self) -> None:
         self._request_id = uuid4().hex
         self._messages: list[ChatMessage] = []
         self._tools: Sequence[dict[str, Any]] = []
@@ -91,17 +98,35 @@ class TokenPolicy(Policy):
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
         self._answered_images = 0  # images before the last sampled token
+        self._last_turn = 0  # place of the last turn's first token in the mask
+        self.prompt_tokens = 0
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
         self.mask: list[int] = []
-        self.logprobs: list[float] | None = [] if sampling_params.get("logprobs") else None
-        self.extra_fields: dict[str, Any] = {}
-        self.preempted = -1
+        self.logprobs: list[float] | None = [] if self._sampling_params.get("logprobs") else None
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
         """Number of sampled and observation tokens in all training sequences."""
-        return sum(self.earlier_tokens) + len(self.mask)
+        return sum(self.earlier_tokens) + len(self.mask) + sum(each.response_tokens for each in self._siblings)
+
+    @property
+    def context_tokens(self) -> int:
+        """Number of tokens before the next turn."""
+        return len(self.ids)
+
+    def sibling(self, *, is_trained: bool = True) -> TokenPolicy:
+        """Return a fresh conversation; if it is trained, its sequences follow those of this one."""
+        other = copy.copy(self)
+        other._siblings = []
+        other._clear()
+        if is_trained:
+            self._siblings.append(other)
+        return other
+
+    def forget_turn(self) -> None:
+        """Leave the last turn out of training: its tokens get the mask 0."""
+        self.mask[self._last_turn :] = [0] * (len(self.mask) - self._last_turn)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Render the prompt; called again, start a new training sequence.
@@ -124,6 +149,8 @@ class TokenPolicy(Policy):
     async def generate(self, stop: Sequence[str] = (), *, keep_stop: bool = False) -> Generation:
         """Sample one turn within the rest of `data.max_response_length`."""
         left = self._response_length - self.reserve - len(self.mask)
+        left = left if self.most is None else max(1, min(left, self.most))
+        self._last_turn = len(self.mask)
         params = {**self._sampling_params, "max_new_tokens": left}
         if stop and self._engine_stops:
             params["stop"] = list(stop)
@@ -182,11 +209,14 @@ class TokenPolicy(Policy):
         Raises:
             UnscoredError: when nothing was sampled.
         """
-        last = self._sequence()
-        sequences = [*self._earlier, last] if last is not None else self._earlier
-        if not sequences:
+        if not (sequences := self._sequences()):
             raise UnscoredError("no token was sampled")
         return sequences
+
+    def _sequences(self) -> list[TrainingSequence]:
+        last = self._sequence()
+        own = [*self._earlier, last] if last is not None else self._earlier
+        return [*own, *(sequence for other in self._siblings for sequence in other._sequences())]
 
     def record(self) -> Tokens:
         """Return the conversation and its training sequences as JSON data, for the trace.

@@ -1,0 +1,140 @@
+"""OpenAI's chat completions: requests, answers and events of a stream."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.sessions.request import ROLES, RequestError, TurnReply, TurnRequest, text_of
+
+__all__ = ["chat_answer", "chat_events", "chat_request", "sampling_differences"]
+
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": None}
+"""Sampling parameters of a request, which the run's replace, with their defaults."""
+REFUSED = ("response_format", "grammar", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
+
+
+def chat_request(body: Mapping[str, Any]) -> TurnRequest:
+    """Read the body of `POST /v1/chat/completions`.
+
+    Raises:
+        RequestError: a parameter cannot be honoured.
+    """
+    if (body.get("n") or 1) != 1:
+        raise RequestError("n must be 1: each sample of a row is an episode of its own")
+    for name in REFUSED:
+        if body.get(name) not in (None, {"type": "text"}):
+            raise RequestError(f"{name} is not supported: the policy is trained without a grammar")
+    stop = body.get("stop") or ()
+    choice = body.get("tool_choice") or "auto"
+    return TurnRequest(
+        messages=[_message(message) for message in _list(body, "messages")],
+        tools=[_tool(tool) for tool in body.get("tools") or ()],
+        model=str(body.get("model") or ""),
+        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
+        stop=[stop] if isinstance(stop, str) else list(stop),
+        without_tools=choice == "none",
+        forced=choice not in ("auto", "none"),
+        ignored=sampling_differences(body),
+    )
+
+
+def sampling_differences(body: Mapping[str, Any]) -> list[str]:
+    """Return the names of sampling parameters that a request sets."""
+    return [name for name, default in SAMPLING.items() if body.get(name, default) not in (None, default)]
+
+
+def chat_answer(reply: TurnReply, model: str) -> dict[str, Any]:
+    """Return the body of the answer."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
+    if reply.calls:
+        message["tool_calls"] = _calls(reply)
+    if reply.thoughts:
+        message["reasoning_content"] = reply.thoughts
+    choice = {"index": 0, "message": message, "finish_reason": reply.finish, "logprobs": None}
+    return {**_head(reply, model, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
+
+
+def chat_events(reply: TurnReply, model: str, body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the events of a stream that replays a finished turn."""
+    head = _head(reply, model, "chat.completion.chunk")
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return f"data: {json.dumps({**head, 'choices': [choice], **more})}\n\n"
+
+    yield chunk({"role": "assistant", "content": ""})
+    if reply.thoughts:
+        yield chunk({"reasoning_content": reply.thoughts})
+    if reply.text:
+        yield chunk({"content": reply.text})
+    for number, call in enumerate(_calls(reply)):
+        yield chunk({"tool_calls": [{"index": number, **call}]})
+    yield chunk({}, reply.finish)
+    if (body.get("stream_options") or {}).get("include_usage"):
+        yield f"data: {json.dumps({**head, 'choices': [], 'usage': _usage(reply)})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def _head(reply: TurnReply, model: str, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{reply.id}", "object": kind, "created": int(time.time()), "model": model}
+
+
+def _calls(reply: TurnReply) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+        }
+        for call in reply.calls
+    ]
+
+
+def _usage(reply: TurnReply) -> dict[str, int]:
+    prompt, completion = reply.prompt_tokens, reply.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _list(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    value = body.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise RequestError(f"{name} must be a list of objects")
+    return value
+
+
+def _message(message: Mapping[str, Any]) -> ChatMessage:
+    role = str(message.get("role"))
+    read: ChatMessage = {"role": ROLES.get(role, role), "content": text_of(message.get("content"))}
+    if calls := message.get("tool_calls"):
+        read["tool_calls"] = [_call(call) for call in calls]
+    for name in ("tool_call_id", "name"):
+        if message.get(name):
+            read[name] = message[name]
+    return read
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or {}
+    arguments = function.get("arguments") or {}
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            arguments = {"arguments": arguments}
+    return {
+        "id": call.get("id"),
+        "type": "function",
+        "function": {"name": function.get("name"), "arguments": arguments},
+    }
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if tool.get("type", "function") != "function" or not isinstance(function, Mapping) or not function.get("name"):
+        raise RequestError(f"a tool must be a function with a name, got {json.dumps(tool, default=str)[:200]}")
+    kept = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
+    return {"type": "function", "function": kept}

@@ -1,0 +1,201 @@
+"""The HTTP server of a process's sessions: the routes of OpenAI and Anthropic; a request's key names its session."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from agent_rl.agents.sessions.chat import chat_answer, chat_events, chat_request
+from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest
+from agent_rl.agents.sessions.session import Session
+from agent_rl.trajectory import plain_reward
+from agent_rl.work.concurrency import PerLoop
+
+__all__ = ["Gateway", "gateway"]
+
+KEEP_ALIVE_S = 10.0
+"""Seconds between comments in a stream while its turn is generated."""
+MAX_BYTES = 64 * 2**20
+"""Maximum size of a request."""
+
+
+@dataclass(frozen=True)
+class Api:
+    """The form of one API.
+
+    Attributes:
+        request: reads a body.
+        answer: returns the body of the answer for a turn and a model's name.
+        events: yields the events of a stream for a turn, a model's name and the request's body.
+        error: returns the body of an error.
+    """
+
+    request: Callable[[Mapping[str, Any]], TurnRequest]
+    answer: Callable[[TurnReply, str], dict[str, Any]]
+    events: Callable[[TurnReply, str, Mapping[str, Any]], Iterator[str]]
+    error: Callable[[RequestError], dict[str, Any]]
+
+
+def _openai_error(error: RequestError) -> dict[str, Any]:
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
+
+
+APIS = {"/v1/chat/completions": Api(chat_request, chat_answer, chat_events, _openai_error)}
+"""The APIs by route."""
+
+
+class Gateway:
+    """Serves the sessions of this process on one port.
+
+    Attributes:
+        sessions: the open sessions by key.
+        port: the port, after `start`.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.port = 0
+        self._server: uvicorn.Server | None = None
+        self._starting = asyncio.Lock()
+        routes = [Route(path, self._handler(api), methods=["POST"]) for path, api in APIS.items()]
+        routes += [
+            Route("/v1/models", self._models),
+            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
+            Route("/session/reward", self._reward, methods=["POST"]),
+        ]
+        self._app = Starlette(routes=routes)
+
+    async def start(self, host: str = "127.0.0.1") -> None:
+        """Listen, unless the server does already."""
+        async with self._starting:
+            if self._server is not None:
+                return
+            listener = socket.create_server((host, 0), backlog=2048)
+            self.port = listener.getsockname()[1]
+            config = uvicorn.Config(self._app, log_level="warning", access_log=False, lifespan="off", ws="none")
+            config.load()
+            server = uvicorn.Server(config)
+            server.lifespan = config.lifespan_class(config)
+            await server.startup([listener])  # not `serve`, which would take the process's signals
+            self._server, self._listener = server, listener
+            self._task = asyncio.ensure_future(server.main_loop())
+
+    async def stop(self) -> None:
+        """Close the port."""
+        if self._server is not None:
+            self._server.should_exit = True
+            await self._task
+            await self._server.shutdown([self._listener])
+            self._server = None
+
+    def _session(self, request: Request) -> Session:
+        authorization = request.headers.get("authorization", "")
+        key = request.headers.get("x-api-key") or authorization.removeprefix("Bearer ").strip()
+        if (session := self.sessions.get(key)) is None or session.is_closed:
+            raise RequestError("the key names no open episode", 401, "invalid_api_key")
+        return session
+
+    def _handler(self, api: Api) -> Callable[[Request], Any]:
+        async def handle(request: Request) -> Response:
+            try:
+                session, body = self._session(request), await _body(request)
+                task = session.reply(api.request(body), *_retry(request, body))
+                model = str(body.get("model") or "")
+                if body.get("stream"):
+                    return StreamingResponse(_stream(session, task, api, model, body), media_type="text/event-stream")
+                reply = await asyncio.shield(task)
+                if not await request.is_disconnected():
+                    session.mark_fetched(reply)
+                return JSONResponse(api.answer(reply, model))
+            except RequestError as error:
+                return JSONResponse(api.error(error), error.status)
+            except ClientDisconnect:
+                return Response(status_code=499)
+
+        return handle
+
+    async def _models(self, request: Request) -> Response:
+        try:
+            self._session(request)
+        except RequestError as error:
+            return JSONResponse(_openai_error(error), error.status)
+        model = {"id": "policy", "object": "model", "created": 0, "owned_by": "agent_rl"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def _count_tokens(self, request: Request) -> Response:
+        try:
+            session, body = self._session(request), await _body(request)
+            count = session.count_tokens(APIS["/v1/messages"].request(body))
+            return JSONResponse({"input_tokens": count})
+        except RequestError as error:
+            return JSONResponse(APIS["/v1/messages"].error(error), error.status)
+
+    async def _reward(self, request: Request) -> Response:
+        try:
+            session, body = self._session(request), await _body(request)
+            session.trajectory.verdict = plain_reward("reward", body.get("reward"))
+            return JSONResponse({"reward": session.trajectory.verdict})
+        except (RequestError, ValueError) as error:
+            wrong = error if isinstance(error, RequestError) else RequestError(str(error))
+            return JSONResponse(_openai_error(wrong), wrong.status)
+
+
+_gateways: PerLoop[Gateway] = PerLoop(Gateway)
+
+
+async def gateway(host: str = "127.0.0.1") -> Gateway:
+    """Return the server of this process and event loop, which starts at the first use."""
+    server = _gateways.get()
+    await server.start(host)
+    return server
+
+
+async def _stream(
+    session: Session, task: asyncio.Task[TurnReply], api: Api, model: str, body: Mapping[str, Any]
+) -> AsyncIterator[str]:
+    """Yield comments until the turn is finished, and then its events."""
+    while not task.done():
+        await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+        if not task.done():
+            yield ": generating\n\n"
+    try:
+        reply = task.result()
+    except RequestError as error:  # the status has been sent already
+        yield f"event: error\ndata: {json.dumps(api.error(error))}\n\n"
+        return
+    for event in api.events(reply, model, body):
+        yield event
+    session.mark_fetched(reply)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    raw = await request.body()
+    if len(raw) > MAX_BYTES:
+        raise RequestError(f"the request has {len(raw)} bytes, more than {MAX_BYTES}", 413)
+    try:
+        body = json.loads(raw)
+    except ValueError as error:
+        raise RequestError(f"the body is not JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise RequestError("the body must be an object")
+    return body
+
+
+def _retry(request: Request, body: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the key of a request, and whether it is a retry: SDKs count retries, and send 0 with the first attempt."""
+    if key := request.headers.get("idempotency-key"):
+        return key, True
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return f"{request.url.path} {digest}", request.headers.get("x-stainless-retry-count", "0") != "0"

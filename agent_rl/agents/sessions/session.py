@@ -1,0 +1,258 @@
+"""`Session`: the conversations of one episode with the policy, with exact tokens.
+
+Requests form a tree of messages. A request that continues a conversation appends to its tokens; any other one, such as
+a history that the client has rewritten, starts a new conversation, and with it a new training sequence. Each sampled
+token belongs to one conversation only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from agent_rl.agents.episode.format import spoken
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
+from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
+from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.errors import AgentRLError, MalformedActionError, UnscoredError
+from agent_rl.tools import ToolSpec
+from agent_rl.tools.declared import declared_functions
+from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
+
+__all__ = ["Session"]
+
+TOO_LONG = "context_length_exceeded"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Conversation:
+    policy: Policy
+    tools: Hashable
+    is_trained: bool
+    keys: list[Hashable] = field(default_factory=list)
+    """Keys of its messages, the policy's turns included."""
+    turns: list[Turn] = field(default_factory=list)
+    reply_id: str = ""
+    """Id of the last turn's reply."""
+    is_busy: bool = True
+    """Whether a turn is being generated, so that its messages are not known yet."""
+
+
+class Session:
+    """The requests of one episode.
+
+    Args:
+        policy: a fresh conversation; others with the same model come from `Policy.sibling`.
+        format: the syntax of native calls.
+        trajectory: the row's, which the session fills.
+        max_turns: maximum number of turns; None: no limit.
+        models: names of models whose turns are trained; empty: the name in the first request.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        format: ToolCallFormat,
+        trajectory: Trajectory,
+        *,
+        max_turns: int | None = None,
+        models: Sequence[str] = (),
+    ) -> None:
+        self.id = uuid4().hex
+        self.trajectory = trajectory
+        self.error: Exception | None = None
+        """The engine's failure, after which the episode cannot be scored."""
+        self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "unenforced_tool_choices": 0, "too_long": 0}
+        self._policy, self._format, self._max_turns, self._models = policy, format, max_turns, tuple(models)
+        self._first_policy_is_free = True
+        self._conversations: list[_Conversation] = []
+        self._replies: dict[str, asyncio.Task[TurnReply]] = {}
+        self._tasks: list[asyncio.Task[TurnReply]] = []
+        self._turns: dict[str, tuple[_Conversation, Turn]] = {}
+        self._unfetched: set[str] = set()
+        self._overridden: set[str] = set()
+        self.is_closed = False
+
+    def reply(self, request: TurnRequest, key: str, is_retry: bool) -> asyncio.Task[TurnReply]:
+        """Start the turn that answers a request; it is finished even if nobody waits for it.
+
+        Args:
+            request: the request.
+            key: the same for equal requests.
+            is_retry: whether the request gets the turn of an earlier one with this key, if there is one; otherwise
+                equal requests are two samples.
+
+        Raises:
+            RequestError: the session is over.
+        """
+        if self.is_closed:
+            raise RequestError("the episode of this key is over", 401)
+        self.counts["requests"] += 1
+        if is_retry and key in self._replies:
+            self.counts["retries"] += 1
+            return self._replies[key]
+        for name in set(request.ignored) - self._overridden:
+            self._overridden.add(name)
+            logger.warning("a program sets %s: the run's sampling parameters apply", name)
+        task = asyncio.ensure_future(self._answer(request))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if nobody waits
+        self._replies[key] = task
+        self._tasks.append(task)
+        return task
+
+    def count_tokens(self, request: TurnRequest) -> int:
+        """Return an estimate of a request's tokens: a third of its characters."""
+        return len(json.dumps([*request.messages, *request.tools], default=str)) // 3
+
+    def mark_fetched(self, reply: TurnReply) -> None:
+        """Note that the client has received a whole turn; the others are not trained."""
+        self._unfetched.discard(reply.id)
+
+    async def close(self) -> None:
+        """End the episode: wait for open turns, and leave out of training what no client has received."""
+        self.is_closed = True
+        if open_turns := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(open_turns)
+        for reply_id in self._unfetched:
+            conversation, turn = self._turns[reply_id]
+            conversation.policy.forget_turn()
+            turn.notes["unfetched"] = True
+        self.trajectory.info["gateway"] = {
+            **{name: count for name, count in self.counts.items() if count},
+            "conversations": sum(conversation.is_trained for conversation in self._conversations),
+            **({"unfetched": len(self._unfetched)} if self._unfetched else {}),
+        }
+
+    async def _answer(self, request: TurnRequest) -> TurnReply:
+        if not request.messages:
+            raise RequestError("messages is empty")
+        if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
+            self.trajectory.stop_reason = StopReason.MAX_TURNS
+            raise RequestError(f"the episode has at most {self._max_turns} turns", 429, "max_turns")
+        tools = () if request.without_tools else request.tools
+        specs = declared_functions([tool["function"] for tool in tools])
+        conversation, new = self._continued(request, tools)
+        started = time.monotonic()
+        try:
+            if not await self._fits(conversation, request, new, specs):
+                self.counts["too_long"] += 1
+                self.trajectory.stop_reason = StopReason.MAX_TOKENS
+                raise RequestError("the conversation is longer than the run allows", 400, TOO_LONG)
+            prompt_tokens = conversation.policy.context_tokens
+            conversation.policy.most = request.max_tokens
+            generated = await conversation.policy.generate(request.stop)
+        except RequestError:
+            raise
+        except AgentRLError as error:
+            self.error = error
+            raise RequestError(str(error), 503) from error
+        turn, reply = self._read(generated, specs, prompt_tokens)
+        turn.generation_seconds = time.monotonic() - started
+        if request.forced and not reply.calls:
+            self.counts["unenforced_tool_choices"] += 1
+        self._append(conversation, request, turn, reply)
+        return reply
+
+    def _continued(
+        self, request: TurnRequest, tools: Sequence[dict[str, Any]]
+    ) -> tuple[_Conversation, Sequence[ChatMessage]]:
+        """Return the conversation that a request continues, or a new one, and the messages that it appends."""
+        keys = [message_key(message) for message in request.messages]
+        tools_key = json.dumps(tools, sort_keys=True, default=str)
+        known = [
+            each
+            for each in self._conversations
+            if not each.is_busy and each.tools == tools_key and len(each.keys) < len(keys)
+            and each.keys == keys[: len(each.keys)]
+        ]  # fmt: skip
+        if known:
+            conversation = max(known, key=lambda each: len(each.keys))
+            conversation.is_busy = True
+            return conversation, request.messages[len(conversation.keys) :]
+        if not self._models:
+            self._models = (request.model,)
+        is_trained = request.model in self._models
+        if not is_trained:
+            self.counts["side_requests"] += 1
+        if is_trained and self._first_policy_is_free:
+            policy, self._first_policy_is_free = self._policy, False
+        else:
+            policy = self._policy.sibling(is_trained=is_trained)
+        conversation = _Conversation(policy, tools_key, is_trained)
+        self._conversations.append(conversation)
+        return conversation, request.messages
+
+    async def _fits(
+        self,
+        conversation: _Conversation,
+        request: TurnRequest,
+        new: Sequence[ChatMessage],
+        specs: Sequence[ToolSpec],
+    ) -> bool:
+        """Append the new messages; False if they leave no token for a turn."""
+        if conversation.turns:
+            fits = await conversation.policy.extend(new)
+            if fits:
+                self._unfetched.discard(conversation.reply_id)
+                conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
+                conversation.turns[-1].results = _results(conversation.turns[-1].calls, new)
+            else:
+                conversation.is_busy = False
+            return fits
+        try:
+            await conversation.policy.begin(list(request.messages), self._format.template_tools(specs))
+        except UnscoredError:
+            self._conversations.remove(conversation)
+            return False
+        if conversation.is_trained and not self.trajectory.turns:
+            self.trajectory.prompt = [Message.from_chat(message) for message in request.messages]
+        return True
+
+    def _read(self, generated: Generation, specs: list[ToolSpec], prompt_tokens: int) -> tuple[Turn, TurnReply]:
+        """Read a turn; calls that cannot be read stay text, as with other servers."""
+        turn = Turn(text=generated.text, tokens=generated.tokens)
+        text = spoken(generated.text)
+        try:
+            content, calls = self._format.split(text, specs) if specs else (text, [])
+        except MalformedActionError as error:
+            turn.malformed, content, calls = str(error), text, []
+        turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
+        if generated.finish == "length":
+            turn.notes["cut"] = True
+        finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
+        thoughts = generated.text.removesuffix(text).strip() if text and generated.text.endswith(text) else ""
+        return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt_tokens, generated.tokens)  # type: ignore[arg-type]
+
+    def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
+        calls = [as_message_call(call) for call in reply.calls]
+        assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
+        conversation.keys = [*(message_key(message) for message in request.messages), message_key(assistant)]
+        conversation.turns.append(turn)
+        conversation.reply_id, conversation.is_busy = reply.id, False
+        if not conversation.is_trained:
+            return
+        self._turns[reply.id] = conversation, turn
+        self._unfetched.add(reply.id)
+        self.trajectory.turns.append(turn)
+        self.trajectory.answer = None if turn.calls or "cut" in turn.notes else reply.text
+
+
+def as_message_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call as a part of a chat message."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:
+    """Return the results of a turn's calls that the client has sent."""
+    answers = [message for message in messages if message["role"] == "tool"]
+    return [
+        ToolResult(call.id, call.name, str(message["content"])) for call, message in zip(calls, answers, strict=False)
+    ]
