@@ -1,0 +1,99 @@
+"""Sessions over HTTP, with the SDK of OpenAI as the client and a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+from openai import AsyncOpenAI
+
+from agent_rl.agents.policies.token_policy import TokenPolicy
+from agent_rl.agents.sessions.server import Gateway
+from agent_rl.agents.sessions.session import Session
+from agent_rl.agents.tool_call import ToolCallFormat
+from agent_rl.trajectory import StopReason, Trajectory
+from tests.agents.server import Server
+
+pytestmark = pytest.mark.trainer
+
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {
+    "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}}}]  # fmt: skip
+CALL = 'I add.\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
+USER = {"role": "user", "content": "1 + 2?"}
+
+
+@pytest.fixture
+def play(tokenizer: Any, builder: Any) -> Callable[..., Session]:
+    """Runs a client's coroutine function in a session of an engine with these turns."""
+
+    def run(client: Callable[..., Any], *turns: str, **options: Any) -> Session:
+        async def main() -> Session:
+            format = ToolCallFormat()
+            limits = {"prompt_length": 256, "response_length": 512, "engine_stops": False}
+            server, params = Server(tokenizer, *turns), {"temperature": 1.0, "logprobs": True}
+            policy = TokenPolicy(server, builder, tokenizer, params, format=format, **limits)
+            session = Session(policy, format, Trajectory([], StopReason.ERROR), **options)
+            session.policy = policy
+            gateway = Gateway()
+            await gateway.start()
+            gateway.sessions[session.id] = session
+            async with AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key=session.id) as openai:
+                await client(openai)
+            await session.close()
+            await gateway.stop()
+            return session
+
+        return asyncio.run(main())
+
+    return run
+
+
+def test_an_ordinary_agent_has_one_sequence(play: Callable[..., Session]) -> None:
+    seen = []
+
+    async def client(openai: AsyncOpenAI) -> None:
+        messages: list[Any] = [USER]
+        while True:
+            done = await openai.chat.completions.create(model="policy", messages=messages, tools=TOOLS)
+            message = done.choices[0].message
+            seen.append(done)
+            messages.append(message.model_dump(exclude_none=True))
+            if not message.tool_calls:
+                return
+            for call in message.tool_calls:
+                arguments = json.loads(call.function.arguments)
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": str(sum(arguments.values()))})
+
+    session = play(client, CALL, "It is 3.")
+    assert [each.choices[0].finish_reason for each in seen] == ["tool_calls", "stop"]
+    assert seen[0].choices[0].message.content == "I add."
+    sequences = session.policy.sequences()
+    assert len(sequences) == 1
+    assert sum(sequences[0].mask) == sum(turn.tokens for turn in session.trajectory.turns)
+    assert session.trajectory.answer == "It is 3."
+    assert session.trajectory.turns[0].results[0].text == "3"
+    assert session.trajectory.info["gateway"] == {"requests": 2, "conversations": 1}
+
+
+def test_a_stream_replays_the_turn(play: Callable[..., Session]) -> None:
+    texts, calls = [], []
+
+    async def client(openai: AsyncOpenAI) -> None:
+        stream = await openai.chat.completions.create(
+            model="policy", messages=[USER], tools=TOOLS, stream=True, stream_options={"include_usage": True}
+        )
+        async for chunk in stream:
+            for choice in chunk.choices:
+                texts.append(choice.delta.content or "")
+                calls.extend(choice.delta.tool_calls or ())
+        assert chunk.usage.completion_tokens > 0
+
+    play(client, CALL)
+    assert "".join(texts) == "I add."
+    assert json.loads(calls[0].function.arguments) == {"a": 1, "b": 2}
