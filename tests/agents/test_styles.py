@@ -1,6 +1,7 @@
 """What holds for every kind of agent inside verl: the audit of its tokens finds nothing."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ SCRIPTS = {
     "plan_act_agent": [f"Plan:\n1. größer 日本\n{act()}", act("1/0"), ANSWER],
     "user_sim_agent": ["Message: Which?", act(), "Message: 42"],
     "folding_agent": [act(), act("1+1"), "It was 42.", ANSWER],
+    "gateway_agent": [CALL, "It is 42."],
 }
 
 
@@ -39,6 +41,7 @@ def test_audit_finds_nothing(run_loop, tokenizer, tmp_path, agent):
         "+agent_rl.trace.tokens=true",
         "+agent_rl.folding.reserve_tokens=60",
         "+agent_rl.folding.instructions=Notes",
+        f"+agent_rl.gateway.function={Path(__file__).parent}/gateway_program.py:run",
         f"data.max_response_length={130 if agent == 'folding_agent' else 512}",
         "data.max_prompt_length=2048",
     ]
