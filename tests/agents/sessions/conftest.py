@@ -19,11 +19,13 @@ def serve(tokenizer: Any, builder: Any) -> Callable[..., Any]:
     from agent_rl.trajectory import StopReason, Trajectory
     from tests.agents.server import Server
 
-    def run(client: Callable[..., Any], *turns: Any, prompt_length: int = 512, **options: Any) -> Any:
+    def run(
+        client: Callable[..., Any], *turns: Any, prompt_length: int = 512, response_length: int = 512, **options: Any
+    ) -> Any:
         async def main() -> Session:
             format = ToolCallFormat()
             server, params = Server(tokenizer, *turns), {"temperature": 1.0, "logprobs": True}
-            limits = {"prompt_length": prompt_length, "response_length": 512, "engine_stops": False}
+            limits = {"prompt_length": prompt_length, "response_length": response_length, "engine_stops": False}
             policy = TokenPolicy(server, builder, tokenizer, params, format=format, **limits)
             session = Session(policy, format, Trajectory([], StopReason.ERROR), **options)
             session.policy, session.engine = policy, server

@@ -24,7 +24,7 @@ THOUGHT = f"<think>\nOne and two.\n</think>\n\n{CALL}"
 
 def outputs_of(response: Any) -> list[dict[str, Any]]:
     return [
-        {"type": "function_call_output", "call_id": item.call_id, "output": str(sum(json.loads(item.arguments).values()))}
+        {**OUTPUT, "call_id": item.call_id, "output": str(sum(json.loads(item.arguments).values()))}
         for item in response.output
         if item.type == "function_call"
     ]  # fmt: skip
