@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
+from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.trajectory import ToolCall
 
@@ -17,6 +19,9 @@ __all__ = [
 
 ROLES = {"developer": "system"}
 """Roles of the APIs with the name that chat templates have for them."""
+
+WRITTEN_CALLS = "Calling tools:\n"
+"""What smolagents writes into the turns that it sends back, before their calls as a Python list."""
 
 
 class RequestError(Exception):
@@ -149,16 +154,31 @@ def text_of(content: Any) -> str:
     return "\n".join(texts)
 
 
-def message_key(message: Mapping[str, Any]) -> Hashable:
+def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashable:
     """Return what identifies a message, however a client writes it.
 
-    Ids of calls, the order of keys in arguments, 1.0 or 1, thoughts, and null or missing content make no difference.
+    Ids of calls, the order of keys in arguments, 1.0 or 1, and null or missing content make no difference; in a turn
+    neither do thoughts, calls that are written as text, and a stop string at the end.
     """
-    calls = tuple(
-        (call["function"]["name"], _canonical(call["function"]["arguments"]))
-        for call in message.get("tool_calls") or ()
-    )
-    return message["role"], str(message.get("content") or "").strip(), calls
+    text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()
+    if message["role"] == "assistant":
+        text = spoken(text)
+        if WRITTEN_CALLS in text and not calls:
+            text, calls = _written_calls(text)
+        for end in stop:
+            text = text.removesuffix(end).strip()
+    written = tuple((call["function"]["name"], _canonical(call["function"]["arguments"])) for call in calls)
+    return message["role"], text, written
+
+
+def _written_calls(text: str) -> tuple[str, Sequence[Any]]:
+    """Return a turn's text and calls; the calls of code are in the text already."""
+    before, _, listed = text.rpartition(WRITTEN_CALLS)
+    try:
+        calls = ast.literal_eval(listed)
+        return before.strip(), [call for call in calls if call["function"]["name"] != "python_interpreter"]
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):  # not smolagents' list
+        return text, ()
 
 
 def _canonical(arguments: Any) -> str:

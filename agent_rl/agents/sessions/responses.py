@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.agents.sessions.chat import sampling_differences
 from agent_rl.agents.sessions.request import (
@@ -76,7 +77,7 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
             output = {"role": "tool", "content": text_of(item.get("output")), "tool_call_id": item.get("call_id")}
             messages.append(output)
         elif kind == "function_call" or (kind == "message" and role == "assistant"):
-            text = text_of(item.get("content"))
+            text = spoken(text_of(item.get("content")))  # Pydantic AI sends thoughts as texts of their own
             if turn is None or (text and turn["content"]):
                 turn = {"role": "assistant", "content": ""}
                 messages.append(turn)

@@ -192,7 +192,7 @@ class Session:
 
     def _known(self, request: TurnRequest, tools: Sequence[dict[str, Any]]) -> _Conversation | None:
         """Return the longest conversation that the request continues."""
-        keys = [message_key(message) for message in request.messages]
+        keys = [message_key(message, request.stop) for message in request.messages]
         tools_key = _key_of(tools)
         known = [
             each
@@ -268,7 +268,7 @@ class Session:
         calls = [as_message_call(call) for call in reply.calls]
         assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
         conversation.messages = [*request.messages, assistant]
-        conversation.keys = [message_key(message) for message in conversation.messages]
+        conversation.keys = [message_key(message, request.stop) for message in conversation.messages]
         self._histories[reply.id] = conversation, len(conversation.messages), request.instructions
         conversation.turns.append(turn)
         conversation.reply_id, conversation.is_busy = reply.id, False

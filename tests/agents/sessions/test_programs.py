@@ -40,6 +40,7 @@ FINAL = call("final_answer", '{"answer": "It is 3."}')
         ("pydantic_agent", [ADD, ADD, ANSWER]),
         ("langgraph_agent", [ADD, ADD, ANSWER]),
         ("smolagents_agent", [ADD, ADD, FINAL]),
+        ("smolagents_code", ["I add.\n<code>\nprint(1 + 2)\n</code>", '<code>\nfinal_answer("It is 3.")\n</code>']),
     ],
 )
 @pytest.mark.parametrize("thought", ["", "<think>\nOne and two.\n</think>\n\n"])
@@ -60,7 +61,7 @@ def test_a_program_has_one_sequence(serve: Callable[..., Any], program: str, tur
         output.append(written.decode())
         assert process.returncode == 0, output[0]
 
-    session = serve(client, *(thought + turn for turn in turns), prompt_length=8192, response_length=2048)
+    session = serve(client, *(thought + turn for turn in turns), prompt_length=32_768, response_length=2048)
     assert output[0].splitlines()[-1] == "It is 3."
     assert session.trajectory.info["gateway"] == {"requests": len(turns), "conversations": 1}
     (sequence,) = session.policy.sequences()
