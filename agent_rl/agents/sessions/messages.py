@@ -117,6 +117,7 @@ def messages_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]:
     usage = {**answer["usage"], "output_tokens": 0}
     begun = {**answer, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
     yield _event("message_start", message=begun)
+    empty: dict[str, Any]
     for index, block in enumerate(answer["content"]):
         if block["type"] == "tool_use":
             empty, partial = {"input": {}}, json.dumps(block["input"], ensure_ascii=False)

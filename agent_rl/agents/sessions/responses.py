@@ -127,7 +127,7 @@ def responses_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]
 
 def _item_events(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the events of one item of the output."""
-    at = {"item_id": item["id"]}
+    at: dict[str, Any] = {"item_id": item["id"]}
     if item["type"] == "function_call":
         yield "response.output_item.added", {"item": {**item, "arguments": "", "status": "in_progress"}}
         yield "response.function_call_arguments.delta", {**at, "delta": item["arguments"]}
@@ -155,7 +155,7 @@ def _item_events(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _head(reply: TurnReply, body: Mapping[str, Any], status: str) -> dict[str, Any]:
     repeated = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
     head = {"id": f"{ID}{reply.id}", "object": "response", "created_at": int(time.time()), "status": status}
-    empty = {"error": None, "incomplete_details": None, "output": [], "usage": None}
+    empty: dict[str, Any] = {"error": None, "incomplete_details": None, "output": [], "usage": None}
     return {**head, **empty, "model": str(body.get("model") or ""), **repeated}
 
 
