@@ -19,6 +19,7 @@ __all__ = [
     "TextToolFormat",
     "dropped_thoughts",
     "spoken",
+    "thoughts_of",
     "with_images",
     "with_instructions",
 ]
@@ -215,6 +216,12 @@ def spoken(text: str) -> str:
     visible = "".join([before, *(part.partition(CLOSE)[2] for part in opened)])
     _, closed, rest = visible.partition(CLOSE)
     return (rest if closed else visible).strip()
+
+
+def thoughts_of(text: str) -> str:
+    """Return the thoughts of `text` without their tags; empty if there are none, or one is not closed."""
+    *thoughts, _ = _one_kind(text).split(CLOSE)
+    return "\n".join(thought.rpartition(OPEN)[2].strip() for thought in thoughts)
 
 
 def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bool:

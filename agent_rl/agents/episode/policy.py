@@ -5,6 +5,7 @@ In training it is verl's token server (`token_policy.TokenPolicy`), in tests a s
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Literal
 from agent_rl.errors import EngineError
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["Generation", "Policy", "ScriptedPolicy", "cut_at_stop"]
+__all__ = ["Generation", "Policy", "ScriptedPolicy", "cut_at_stop", "first_stop"]
 
 ChatMessage = dict[str, Any]
 """A chat message as chat templates take it: at least `role` and `content`."""
@@ -32,6 +33,8 @@ class Generation:
     """`length`: the token budget ended the message."""
     calls: list[ToolCall] | None = None
     """Tool calls, if the endpoint has parsed them itself; None: calls are in the text."""
+    stop: str | None = None
+    """The stop string that ended the message, if it is known."""
 
 
 class Policy(ABC):
@@ -90,6 +93,16 @@ class Policy(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has one conversation")
 
+    def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
+        """Return the number of tokens before the next turn after these messages: estimated from the characters.
+
+        Args:
+            messages: the prompt of a new conversation, or messages after those of this one.
+            tools: the tools of a new conversation; None: this one continues.
+        """
+        begun = self.context_tokens if tools is None else 0
+        return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
+
     def forget_turn(self) -> None:  # noqa: B027 - only conversations that are trained have one
         """Leave the last turn out of training."""
 
@@ -134,7 +147,8 @@ class ScriptedPolicy(Policy):
         self.response_tokens += min(len(words), left)
         text_shown = cut_at_stop(text, stop, keep_stop)
         self.messages.append({"role": "assistant", "content": text_shown})
-        return Generation(text_shown, min(len(words), left), "length" if left < len(words) else "stop")
+        finish: Literal["stop", "length"] = "length" if left < len(words) else "stop"
+        return Generation(text_shown, min(len(words), left), finish, stop=first_stop(text, stop))
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the messages unless they use up the budget."""
@@ -151,8 +165,11 @@ class ScriptedPolicy(Policy):
 
 def cut_at_stop(text: str, stop: Sequence[str], keep_stop: bool = False) -> str:
     """Cut the text before, or with `keep_stop` after, the first of the stop strings."""
-    matches = [(position, each) for each in stop if (position := text.find(each)) >= 0]
-    if not matches:
+    if (first := first_stop(text, stop)) is None:
         return text
-    position, first = min(matches, key=lambda each: each[0])
-    return text[: position + len(first) * keep_stop]
+    return text[: text.find(first) + len(first) * keep_stop]
+
+
+def first_stop(text: str, stop: Sequence[str]) -> str | None:
+    """Return the stop string that comes first in the text; None: the text contains none."""
+    return min((each for each in stop if each in text), key=text.find, default=None)

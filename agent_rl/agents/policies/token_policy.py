@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from agent_rl.agents.episode.format import Format, dropped_thoughts
-from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
+from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop, first_stop
 from agent_rl.agents.policies.media import Media, new_images, without_images
 from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.errors import EngineError, UnscoredError
@@ -124,6 +124,14 @@ class TokenPolicy(Policy):
             self._siblings.append(other)
         return other
 
+    def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
+        """Return the number of tokens before the next turn, from the builder; see `Policy.count_tokens`."""
+        if tools is not None:
+            return len(self.media.render(self._builder, list(messages), tools or None, self.media.images_of(messages)))
+        updated = [*self._messages, *messages]
+        merged = self._builder.merge_context_tokens(self._messages, updated, self.ids, tools=self._tools or None)
+        return len(merged.token_ids)
+
     def forget_turn(self) -> None:
         """Leave the last turn out of training: its tokens get the mask 0."""
         self.mask[self._last_turn :] = [0] * (len(self.mask) - self._last_turn)
@@ -177,12 +185,12 @@ class TokenPolicy(Policy):
         turn_ids, text, stopped = self._cut(sampled, stop, keep_stop)
         result = self._builder.merge_assistant_tokens(self.ids, turn_ids)
         self._apply(result, logprobs[: len(turn_ids)] if self.logprobs is not None else None)
-        finished = stopped or output.stop_reason != "length"
+        finished = stopped is not None or output.stop_reason != "length"
         if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
-            self._append(self._missing_end(turn_ids[-1], stopped or not finished))
+            self._append(self._missing_end(turn_ids[-1], stopped is not None or not finished))
         self._messages.append({"role": "assistant", "content": text})
         self._answered_images = len(self.images)
-        return Generation(text, len(turn_ids), "stop" if finished else "length")
+        return Generation(text, len(turn_ids), "stop" if finished else "length", stop=stopped)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the environment's messages with the template's text around them."""
@@ -276,14 +284,14 @@ class TokenPolicy(Policy):
         if self.logprobs is not None:
             self.logprobs.extend([0.0] * len(ids))
 
-    def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, bool]:
-        """Return the tokens up to the end of the first stop string, their text, and whether there was a stop string.
+    def _cut(self, sampled: list[int], stop: Sequence[str], keep_stop: bool) -> tuple[list[int], str, str | None]:
+        """Return the tokens up to the end of the first stop string, their text, and the stop string if there is one.
 
         If the stop string is kept, a sampled end-of-turn token after it is kept too.
         """
         text = self._text(sampled)
-        if not any(each in text for each in stop):
-            return sampled, text, False
+        if (first := first_stop(text, stop)) is None:
+            return sampled, text, None
         low, high = 1, len(sampled)  # whether a prefix contains a stop string is monotonic in its length
         while low < high:
             middle = (low + high) // 2
@@ -291,7 +299,7 @@ class TokenPolicy(Policy):
             low, high = (low, middle) if any(s in prefix for s in stop) else (middle + 1, high)
         if keep_stop and self._ends_turn(*sampled[low : low + 1]):
             low += 1
-        return sampled[:low], cut_at_stop(text, stop, keep_stop), True
+        return sampled[:low], cut_at_stop(text, stop, keep_stop), first
 
     def _text(self, sampled: list[int]) -> str:
         if not self._special_tokens:

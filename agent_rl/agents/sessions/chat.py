@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.sessions.request import ROLES, RequestError, TurnReply, TurnRequest, text_of
+from agent_rl.agents.sessions.request import (
+    ROLES,
+    RequestError,
+    TurnReply,
+    TurnRequest,
+    function_call,
+    function_tool,
+    objects,
+    text_of,
+)
 
 __all__ = ["chat_answer", "chat_events", "chat_request", "sampling_differences"]
 
-SAMPLING = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": None}
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": None,
+            "top_k": None}  # fmt: skip
 """Sampling parameters of a request, which the run's replace, with their defaults."""
 REFUSED = ("response_format", "grammar", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
 
@@ -31,8 +41,8 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
     stop = body.get("stop") or ()
     choice = body.get("tool_choice") or "auto"
     return TurnRequest(
-        messages=[_message(message) for message in _list(body, "messages")],
-        tools=[_tool(tool) for tool in body.get("tools") or ()],
+        messages=[_message(message) for message in objects(body.get("messages"), "messages")],
+        tools=[function_tool(tool, tool.get("function")) for tool in objects(body.get("tools") or [], "tools")],
         model=str(body.get("model") or ""),
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         stop=[stop] if isinstance(stop, str) else list(stop),
@@ -47,7 +57,7 @@ def sampling_differences(body: Mapping[str, Any]) -> list[str]:
     return [name for name, default in SAMPLING.items() if body.get(name, default) not in (None, default)]
 
 
-def chat_answer(reply: TurnReply, model: str) -> dict[str, Any]:
+def chat_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of the answer."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
     if reply.calls:
@@ -55,12 +65,12 @@ def chat_answer(reply: TurnReply, model: str) -> dict[str, Any]:
     if reply.thoughts:
         message["reasoning_content"] = reply.thoughts
     choice = {"index": 0, "message": message, "finish_reason": reply.finish, "logprobs": None}
-    return {**_head(reply, model, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
+    return {**_head(reply, body, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
 
 
-def chat_events(reply: TurnReply, model: str, body: Mapping[str, Any]) -> Iterator[str]:
+def chat_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the events of a stream that replays a finished turn."""
-    head = _head(reply, model, "chat.completion.chunk")
+    head = _head(reply, body, "chat.completion.chunk")
 
     def chunk(delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
@@ -79,7 +89,8 @@ def chat_events(reply: TurnReply, model: str, body: Mapping[str, Any]) -> Iterat
     yield "data: [DONE]\n\n"
 
 
-def _head(reply: TurnReply, model: str, kind: str) -> dict[str, Any]:
+def _head(reply: TurnReply, body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    model = str(body.get("model") or "")
     return {"id": f"chatcmpl-{reply.id}", "object": kind, "created": int(time.time()), "model": model}
 
 
@@ -99,42 +110,13 @@ def _usage(reply: TurnReply) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _list(body: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    value = body.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise RequestError(f"{name} must be a list of objects")
-    return value
-
-
 def _message(message: Mapping[str, Any]) -> ChatMessage:
     role = str(message.get("role"))
     read: ChatMessage = {"role": ROLES.get(role, role), "content": text_of(message.get("content"))}
     if calls := message.get("tool_calls"):
-        read["tool_calls"] = [_call(call) for call in calls]
+        functions = [(call.get("id"), call.get("function") or {}) for call in calls]
+        read["tool_calls"] = [function_call(key, each.get("name"), each.get("arguments")) for key, each in functions]
     for name in ("tool_call_id", "name"):
         if message.get(name):
             read[name] = message[name]
     return read
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function") or {}
-    arguments = function.get("arguments") or {}
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            arguments = {"arguments": arguments}
-    return {
-        "id": call.get("id"),
-        "type": "function",
-        "function": {"name": function.get("name"), "arguments": arguments},
-    }
-
-
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = tool.get("function")
-    if tool.get("type", "function") != "function" or not isinstance(function, Mapping) or not function.get("name"):
-        raise RequestError(f"a tool must be a function with a name, got {json.dumps(tool, default=str)[:200]}")
-    kept = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
-    return {"type": "function", "function": kept}

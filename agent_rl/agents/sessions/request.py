@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import uuid4
 
+from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["RequestError", "TurnReply", "TurnRequest", "message_key", "text_of"]
+__all__ = [
+    "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects", "text_of",
+]  # fmt: skip
 
 ROLES = {"developer": "system"}
 """Roles of the APIs with the name that chat templates have for them."""
+
+WRITTEN_CALLS = "Calling tools:\n"
+"""What smolagents writes into the turns that it sends back, before their calls as a Python list."""
 
 
 class RequestError(Exception):
@@ -37,7 +44,7 @@ class TurnRequest:
 
     Attributes:
         messages: the whole conversation in the form of chat completions, with the roles of chat templates; arguments of
-            calls are objects.
+            calls are objects. With `continues`, only what follows the earlier reply.
         tools: function schemas, `{"type": "function", "function": {...}}`.
         model: the name of the model in the request.
         max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
@@ -45,6 +52,8 @@ class TurnRequest:
         without_tools: whether the turn may not call tools (`tool_choice` none).
         forced: whether the client demands a call, which cannot be enforced.
         ignored: names of sampling parameters that differ from the run's, which apply instead.
+        continues: id of the reply whose conversation comes before the messages; empty: none.
+        instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
     """
 
     messages: Sequence[ChatMessage]
@@ -55,6 +64,8 @@ class TurnRequest:
     without_tools: bool = False
     forced: bool = False
     ignored: Sequence[str] = ()
+    continues: str = ""
+    instructions: int = 0
 
 
 @dataclass(slots=True)
@@ -68,6 +79,7 @@ class TurnReply:
         finish: why the turn ended.
         prompt_tokens: tokens before the turn.
         completion_tokens: sampled tokens.
+        stop: the stop string of the request that ended the turn.
     """
 
     text: str
@@ -76,7 +88,50 @@ class TurnReply:
     finish: Literal["stop", "length", "tool_calls"]
     prompt_tokens: int
     completion_tokens: int
+    stop: str | None = None
     id: str = field(default_factory=lambda: uuid4().hex)
+
+
+def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
+    """Return a list of objects.
+
+    Raises:
+        RequestError: the value is not one.
+    """
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise RequestError(f"{name} must be a list of objects")
+    return value
+
+
+def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Return a call as a part of a chat message; arguments that are JSON text become an object."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except ValueError:
+            arguments = {"arguments": arguments}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments or {}}}
+
+
+def function_tool(tool: Mapping[str, Any], function: Any, schema: str = "parameters") -> dict[str, Any]:
+    """Return a tool as chat templates take it.
+
+    Args:
+        tool: the tool as the client sent it.
+        function: the part of it with name, description and schema.
+        schema: the key of the schema of its arguments.
+
+    Raises:
+        RequestError: the tool is not a function with a name.
+    """
+    is_function = tool.get("type") in (None, "function", "custom" if schema == "input_schema" else None)
+    if not is_function or not isinstance(function, Mapping) or not function.get("name"):
+        raise RequestError(f"a tool must be a function with a name, got {json.dumps(tool, default=str)[:200]}")
+    kept = {"name": "name", "description": "description", "parameters": schema}
+    return {
+        "type": "function",
+        "function": {name: function[key] for name, key in kept.items() if function.get(key) is not None},
+    }
 
 
 def text_of(content: Any) -> str:
@@ -99,13 +154,39 @@ def text_of(content: Any) -> str:
     return "\n".join(texts)
 
 
-def message_key(message: Mapping[str, Any]) -> Hashable:
+def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashable:
     """Return what identifies a message, however a client writes it.
 
-    Ids of calls, the order of keys in arguments, thoughts, and null or missing content make no difference.
+    Ids of calls, the order of keys in arguments, 1.0 or 1, and null or missing content make no difference; in a turn
+    neither do thoughts, calls that are written as text, and a stop string at the end.
     """
-    calls = tuple(
-        (call["function"]["name"], json.dumps(call["function"]["arguments"], sort_keys=True, default=str))
-        for call in message.get("tool_calls") or ()
-    )
-    return message["role"], str(message.get("content") or "").strip(), calls
+    text, calls = str(message.get("content") or "").strip(), message.get("tool_calls") or ()
+    if message["role"] == "assistant":
+        text = spoken(text)
+        if WRITTEN_CALLS in text and not calls:
+            text, calls = _written_calls(text)
+        for end in stop:
+            text = text.removesuffix(end).strip()
+    written = tuple((call["function"]["name"], _canonical(call["function"]["arguments"])) for call in calls)
+    return message["role"], text, written
+
+
+def _written_calls(text: str) -> tuple[str, Sequence[Any]]:
+    """Return a turn's text and calls; the calls of code are in the text already."""
+    before, _, listed = text.rpartition(WRITTEN_CALLS)
+    try:
+        calls = ast.literal_eval(listed)
+        return before.strip(), [call for call in calls if call["function"]["name"] != "python_interpreter"]
+    except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):  # not smolagents' list
+        return text, ()
+
+
+def _canonical(arguments: Any) -> str:
+    """Return the same text for equal arguments: JavaScript writes 1.0 as 1."""
+    text = json.dumps(arguments, default=str)
+    return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number

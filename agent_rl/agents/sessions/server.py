@@ -17,7 +17,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agent_rl.agents.sessions.chat import chat_answer, chat_events, chat_request
+from agent_rl.agents.sessions.messages import messages_answer, messages_error, messages_events, messages_request
 from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest
+from agent_rl.agents.sessions.responses import responses_answer, responses_events, responses_request
 from agent_rl.agents.sessions.session import Session
 from agent_rl.trajectory import plain_reward
 from agent_rl.work.concurrency import PerLoop
@@ -36,14 +38,14 @@ class Api:
 
     Attributes:
         request: reads a body.
-        answer: returns the body of the answer for a turn and a model's name.
-        events: yields the events of a stream for a turn, a model's name and the request's body.
+        answer: returns the body of the answer for a turn and the request's body.
+        events: yields the events of a stream for a turn and the request's body.
         error: returns the body of an error.
     """
 
     request: Callable[[Mapping[str, Any]], TurnRequest]
-    answer: Callable[[TurnReply, str], dict[str, Any]]
-    events: Callable[[TurnReply, str, Mapping[str, Any]], Iterator[str]]
+    answer: Callable[[TurnReply, Mapping[str, Any]], dict[str, Any]]
+    events: Callable[[TurnReply, Mapping[str, Any]], Iterator[str]]
     error: Callable[[RequestError], dict[str, Any]]
 
 
@@ -52,7 +54,11 @@ def _openai_error(error: RequestError) -> dict[str, Any]:
     return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
 
 
-APIS = {"/v1/chat/completions": Api(chat_request, chat_answer, chat_events, _openai_error)}
+APIS = {
+    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events, _openai_error),
+    "/v1/responses": Api(responses_request, responses_answer, responses_events, _openai_error),
+    "/v1/messages": Api(messages_request, messages_answer, messages_events, messages_error),
+}
 """The APIs by route."""
 
 
@@ -112,13 +118,14 @@ class Gateway:
             try:
                 session, body = self._session(request), await _body(request)
                 task = session.reply(api.request(body), *_retry(request, body))
-                model = str(body.get("model") or "")
                 if body.get("stream"):
-                    return StreamingResponse(_stream(session, task, api, model, body), media_type="text/event-stream")
+                    await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+                    if not task.done() or task.exception() is None:  # an early failure is answered with its status
+                        return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
                 reply = await asyncio.shield(task)
                 if not await request.is_disconnected():
                     session.mark_fetched(reply)
-                return JSONResponse(api.answer(reply, model))
+                return JSONResponse(api.answer(reply, body))
             except RequestError as error:
                 return JSONResponse(api.error(error), error.status)
             except ClientDisconnect:
@@ -137,10 +144,10 @@ class Gateway:
     async def _count_tokens(self, request: Request) -> Response:
         try:
             session, body = self._session(request), await _body(request)
-            count = session.count_tokens(APIS["/v1/messages"].request(body))
+            count = await session.count_tokens(messages_request(body))
             return JSONResponse({"input_tokens": count})
         except RequestError as error:
-            return JSONResponse(APIS["/v1/messages"].error(error), error.status)
+            return JSONResponse(messages_error(error), error.status)
 
     async def _reward(self, request: Request) -> Response:
         try:
@@ -163,7 +170,7 @@ async def gateway(host: str = "127.0.0.1") -> Gateway:
 
 
 async def _stream(
-    session: Session, task: asyncio.Task[TurnReply], api: Api, model: str, body: Mapping[str, Any]
+    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any]
 ) -> AsyncIterator[str]:
     """Yield comments until the turn is finished, and then its events."""
     while not task.done():
@@ -175,7 +182,7 @@ async def _stream(
     except RequestError as error:  # the status has been sent already
         yield f"event: error\ndata: {json.dumps(api.error(error))}\n\n"
         return
-    for event in api.events(reply, model, body):
+    for event in api.events(reply, body):
         yield event
     session.mark_fetched(reply)
 

@@ -12,11 +12,11 @@ import json
 import logging
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from agent_rl.agents.episode.format import spoken
+from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
@@ -39,6 +39,8 @@ class _Conversation:
     is_trained: bool
     keys: list[Hashable] = field(default_factory=list)
     """Keys of its messages, the policy's turns included."""
+    messages: list[ChatMessage] = field(default_factory=list)
+    """The same messages."""
     turns: list[Turn] = field(default_factory=list)
     reply_id: str = ""
     """Id of the last turn's reply."""
@@ -77,6 +79,9 @@ class Session:
         self._replies: dict[str, asyncio.Task[TurnReply]] = {}
         self._tasks: list[asyncio.Task[TurnReply]] = []
         self._turns: dict[str, tuple[_Conversation, Turn]] = {}
+        self._histories: dict[str, tuple[_Conversation, int, int]] = {}
+        """Conversation of each reply, how many messages it has up to the reply, and how many of them a request that
+        continues the reply does not get."""
         self._unfetched: set[str] = set()
         self._overridden: set[str] = set()
         self.is_closed = False
@@ -108,9 +113,17 @@ class Session:
         self._tasks.append(task)
         return task
 
-    def count_tokens(self, request: TurnRequest) -> int:
-        """Return an estimate of a request's tokens: a third of its characters."""
-        return len(json.dumps([*request.messages, *request.tools], default=str)) // 3
+    async def count_tokens(self, request: TurnRequest) -> int:
+        """Return the number of tokens before the turn that would answer a request.
+
+        Raises:
+            RequestError: the request continues an unknown reply.
+        """
+        request, tools = self._whole(request), self._tools(request)
+        if (conversation := self._known(request, tools)) is not None:
+            return conversation.policy.count_tokens(request.messages[len(conversation.keys) :])
+        template_tools = self._format.template_tools(declared_functions([tool["function"] for tool in tools]))
+        return self._policy.count_tokens(request.messages, template_tools)
 
     def mark_fetched(self, reply: TurnReply) -> None:
         """Note that the client has received a whole turn; the others are not trained."""
@@ -132,12 +145,13 @@ class Session:
         }
 
     async def _answer(self, request: TurnRequest) -> TurnReply:
+        request = self._whole(request)
         if not request.messages:
-            raise RequestError("messages is empty")
+            raise RequestError("the request has no messages")
         if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
             self.trajectory.stop_reason = StopReason.MAX_TURNS
             raise RequestError(f"the episode has at most {self._max_turns} turns", 429, "max_turns")
-        tools = () if request.without_tools else request.tools
+        tools = self._tools(request)
         specs = declared_functions([tool["function"] for tool in tools])
         conversation, new = self._continued(request, tools)
         started = time.monotonic()
@@ -161,20 +175,38 @@ class Session:
         self._append(conversation, request, turn, reply)
         return reply
 
-    def _continued(
-        self, request: TurnRequest, tools: Sequence[dict[str, Any]]
-    ) -> tuple[_Conversation, Sequence[ChatMessage]]:
-        """Return the conversation that a request continues, or a new one, and the messages that it appends."""
-        keys = [message_key(message) for message in request.messages]
-        tools_key = json.dumps(tools, sort_keys=True, default=str)
+    @staticmethod
+    def _tools(request: TurnRequest) -> Sequence[dict[str, Any]]:
+        return () if request.without_tools else request.tools
+
+    def _whole(self, request: TurnRequest) -> TurnRequest:
+        """Return the request with the messages of the reply that it continues."""
+        if not request.continues:
+            return request
+        if request.continues not in self._histories:
+            text = f"Previous response with id 'resp_{request.continues}' not found."
+            raise RequestError(text, 400, "previous_response_not_found")
+        conversation, end, start = self._histories[request.continues]
+        own, new = request.messages[: request.instructions], request.messages[request.instructions :]
+        return replace(request, messages=[*own, *conversation.messages[start:end], *new])
+
+    def _known(self, request: TurnRequest, tools: Sequence[dict[str, Any]]) -> _Conversation | None:
+        """Return the longest conversation that the request continues."""
+        keys = [message_key(message, request.stop) for message in request.messages]
+        tools_key = _key_of(tools)
         known = [
             each
             for each in self._conversations
             if not each.is_busy and each.tools == tools_key and len(each.keys) < len(keys)
             and each.keys == keys[: len(each.keys)]
         ]  # fmt: skip
-        if known:
-            conversation = max(known, key=lambda each: len(each.keys))
+        return max(known, key=lambda each: len(each.keys), default=None)
+
+    def _continued(
+        self, request: TurnRequest, tools: Sequence[dict[str, Any]]
+    ) -> tuple[_Conversation, Sequence[ChatMessage]]:
+        """Return the conversation that a request continues, or a new one, and the messages that it appends."""
+        if (conversation := self._known(request, tools)) is not None:
             conversation.is_busy = True
             return conversation, request.messages[len(conversation.keys) :]
         if not self._models:
@@ -186,7 +218,7 @@ class Session:
             policy, self._first_policy_is_free = self._policy, False
         else:
             policy = self._policy.sibling(is_trained=is_trained)
-        conversation = _Conversation(policy, tools_key, is_trained)
+        conversation = _Conversation(policy, _key_of(tools), is_trained)
         self._conversations.append(conversation)
         return conversation, request.messages
 
@@ -228,13 +260,16 @@ class Session:
         if generated.finish == "length":
             turn.notes["cut"] = True
         finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
-        thoughts = generated.text.removesuffix(text).strip() if text and generated.text.endswith(text) else ""
-        return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt_tokens, generated.tokens)  # type: ignore[arg-type]
+        thoughts = thoughts_of(generated.text)
+        prompt, sampled, stop = prompt_tokens, generated.tokens, generated.stop
+        return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
 
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
         calls = [as_message_call(call) for call in reply.calls]
         assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
-        conversation.keys = [*(message_key(message) for message in request.messages), message_key(assistant)]
+        conversation.messages = [*request.messages, assistant]
+        conversation.keys = [message_key(message, request.stop) for message in conversation.messages]
+        self._histories[reply.id] = conversation, len(conversation.messages), request.instructions
         conversation.turns.append(turn)
         conversation.reply_id, conversation.is_busy = reply.id, False
         if not conversation.is_trained:
@@ -243,6 +278,10 @@ class Session:
         self._unfetched.add(reply.id)
         self.trajectory.turns.append(turn)
         self.trajectory.answer = None if turn.calls or "cut" in turn.notes else reply.text
+
+
+def _key_of(tools: Sequence[dict[str, Any]]) -> str:
+    return json.dumps(tools, sort_keys=True, default=str)
 
 
 def as_message_call(call: ToolCall) -> dict[str, Any]:

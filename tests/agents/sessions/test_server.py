@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,45 +12,15 @@ pytest.importorskip("verl")
 
 from openai import AsyncOpenAI
 
-from agent_rl.agents.policies.token_policy import TokenPolicy
-from agent_rl.agents.sessions.server import Gateway
-from agent_rl.agents.sessions.session import Session
-from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.trajectory import StopReason, Trajectory
-from tests.agents.server import Server
+if TYPE_CHECKING:
+    from agent_rl.agents.sessions.session import Session
 
 pytestmark = pytest.mark.trainer
 
-TOOLS = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {
-    "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}}}]  # fmt: skip
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {"type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}}}]  # fmt: skip
 CALL = 'I add.\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
 USER = {"role": "user", "content": "1 + 2?"}
-
-
-@pytest.fixture
-def play(tokenizer: Any, builder: Any) -> Callable[..., Session]:
-    """Runs a client's coroutine function in a session of an engine with these turns."""
-
-    def run(client: Callable[..., Any], *turns: str, **options: Any) -> Session:
-        async def main() -> Session:
-            format = ToolCallFormat()
-            limits = {"prompt_length": 256, "response_length": 512, "engine_stops": False}
-            server, params = Server(tokenizer, *turns), {"temperature": 1.0, "logprobs": True}
-            policy = TokenPolicy(server, builder, tokenizer, params, format=format, **limits)
-            session = Session(policy, format, Trajectory([], StopReason.ERROR), **options)
-            session.policy = policy
-            gateway = Gateway()
-            await gateway.start()
-            gateway.sessions[session.id] = session
-            async with AsyncOpenAI(base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key=session.id) as openai:
-                await client(openai)
-            await session.close()
-            await gateway.stop()
-            return session
-
-        return asyncio.run(main())
-
-    return run
 
 
 def test_an_ordinary_agent_has_one_sequence(play: Callable[..., Session]) -> None:

@@ -1,0 +1,163 @@
+"""Anthropic's messages: requests, answers, events of a stream and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.agents.sessions.chat import sampling_differences
+from agent_rl.agents.sessions.request import (
+    RequestError,
+    TurnReply,
+    TurnRequest,
+    function_call,
+    function_tool,
+    objects,
+    text_of,
+)
+
+__all__ = ["messages_answer", "messages_error", "messages_events", "messages_request"]
+
+CHANGES = "x-anthropic-billing-header"
+"""Start of a part of Claude Code's system prompt that differs in each request."""
+ERRORS = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error",
+}  # fmt: skip
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+ERROR = "Error: "
+"""Start of the text of a tool's result with `is_error`."""
+
+
+def messages_request(body: Mapping[str, Any]) -> TurnRequest:
+    """Read the body of `POST /v1/messages`, or of `POST /v1/messages/count_tokens`.
+
+    Raises:
+        RequestError: a parameter cannot be honoured.
+    """
+    choice = (body.get("tool_choice") or {}).get("type", "auto")
+    if body.get("output_format") or (body.get("output_config") or {}).get("format"):
+        raise RequestError("structured outputs are not supported: the policy is trained without a grammar")
+    system = text_of([block for block in _blocks(body.get("system")) if not text_of([block]).startswith(CHANGES)])
+    messages = [{"role": "system", "content": system}] if system else []
+    given = objects(body.get("messages"), "messages")
+    for role, group in groupby(given, lambda message: str(message.get("role"))):
+        blocks = [block for message in group for block in _blocks(message.get("content"))]
+        messages += _turn(blocks) if role == "assistant" else _observation(role, blocks)
+    if given and given[-1].get("role") == "assistant":
+        raise RequestError("prefill is not supported: the conversation must end with a user message")
+    return TurnRequest(
+        messages=messages,
+        tools=[function_tool(tool, tool, "input_schema") for tool in objects(body.get("tools") or [], "tools")],
+        model=str(body.get("model") or ""),
+        max_tokens=body.get("max_tokens"),
+        stop=[text for text in body.get("stop_sequences") or () if text],
+        without_tools=choice == "none",
+        forced=choice not in ("auto", "none"),
+        ignored=sampling_differences(body),
+    )
+
+
+def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
+    if content is None or isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return objects(content, "content")
+
+
+def _turn(blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
+    """Return a turn of the policy."""
+    calls = [
+        function_call(block.get("id"), block.get("name"), block.get("input"))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    text = text_of([block for block in blocks if block.get("type") != "tool_use"])
+    return [{"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}]
+
+
+def _observation(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
+    """Return the results of tools, and after them the text next to them as one message."""
+    messages: list[ChatMessage] = []
+    others = []
+    for block in blocks:
+        if block.get("type") != "tool_result":
+            others.append(block)
+            continue
+        text = text_of(block.get("content"))
+        if block.get("is_error") and not text.startswith(ERROR):
+            text = ERROR + text
+        messages.append({"role": "tool", "content": text, "tool_call_id": block.get("tool_use_id")})
+    if others or not messages:
+        messages.append({"role": role, "content": text_of(others)})
+    return messages
+
+
+def messages_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of the answer."""
+    usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.completion_tokens}
+    return {
+        "id": f"msg_{reply.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": str(body.get("model") or ""),
+        "content": _content(reply, body),
+        "stop_reason": "stop_sequence" if _stop(reply) else STOP_REASONS[reply.finish],
+        "stop_sequence": _stop(reply),
+        "usage": {**usage, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+    }
+
+
+def messages_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the events of a stream that replays a finished turn."""
+    answer = messages_answer(reply, body)
+    ended = {name: answer[name] for name in ("stop_reason", "stop_sequence")}
+    usage = {**answer["usage"], "output_tokens": 0}
+    begun = {**answer, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    yield _event("message_start", message=begun)
+    empty: dict[str, Any]
+    for index, block in enumerate(answer["content"]):
+        if block["type"] == "tool_use":
+            empty, partial = {"input": {}}, json.dumps(block["input"], ensure_ascii=False)
+            deltas = [{"type": "input_json_delta", "partial_json": partial}]
+        elif block["type"] == "thinking":
+            empty = {"thinking": ""}
+            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+        else:
+            empty, deltas = {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        yield _event("content_block_start", index=index, content_block={**block, **empty})
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    yield _event("message_delta", delta=ended, usage=answer["usage"])
+    yield _event("message_stop")
+
+
+def messages_error(error: RequestError) -> dict[str, Any]:
+    """Return the body of an error."""
+    kind = ERRORS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    text = f"prompt is too long: {error}" if error.code == "context_length_exceeded" else str(error)
+    return {"type": "error", "error": {"type": kind, "message": text}}
+
+
+def _stop(reply: TurnReply) -> str | None:
+    return reply.stop if reply.finish == "stop" else None
+
+
+def _content(reply: TurnReply, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the blocks of a turn, with its thoughts if the client reads them."""
+    content: list[dict[str, Any]] = []
+    if reply.thoughts and (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
+        content.append({"type": "thinking", "thinking": reply.thoughts, "signature": reply.id})
+    if reply.text or not reply.calls:
+        content.append({"type": "text", "text": reply.text})
+    for call in reply.calls:
+        content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments})
+    return content
+
+
+def _event(kind: str, **more: Any) -> str:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"
