@@ -26,8 +26,8 @@ class _Problem(Environment):
         for entry in problems(self.id, split, seed):
             yield {"prompt": entry["question"], "entry": entry}
 
-    def reset(self, entry: Mapping[str, Any], **row: Any) -> None:
-        self.entry = entry
+    def reset(self, **row: Any) -> None:
+        self.entry = row["entry"]
 
     async def get_reward(self) -> float:  # type: ignore[override]
         return await score_reasoning_gym(self.answer or "", None, {"entry": self.entry})

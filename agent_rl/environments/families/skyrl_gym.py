@@ -39,9 +39,10 @@ class _SkyRL(Environment):
             question = f"{entry['question']} {_FORMS[self.id]}"
             yield {"prompt": question, "reward_spec": truth, "reward_model": truth, "extra_info": {}}
 
-    def reset(self, prompt: Any, **row: Any) -> None:
+    def reset(self, **row: Any) -> None:
         import skyrl_gym
 
+        prompt = row.pop("prompt")
         self.world = skyrl_gym.make(self.id, env_config={}, extras=row)
         self.world.init([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
         self.total = 0.0

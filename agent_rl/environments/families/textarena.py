@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import seeded_rows
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.settings.user_code import one_line
 
 __all__ = ["environment"]
 
@@ -44,14 +43,12 @@ class _Game(Environment):
     def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
         return seeded_rows(f"Play {self.id.partition('-v')[0]}.", split, seed)
 
-    def reset(self, seed: int, **row: Any) -> str:
+    def reset(self, **row: Any) -> str:
         _NUMBERS.source = self.random
-        self.game = _new_game(self.id, seed)
+        self.game = _new_game(self.id, row["seed"])
         return self._news()
 
     def step(self, message: str) -> str | None:
-        if self.done:
-            return None
         _NUMBERS.source = self.random
         self.done, _ = self.game.step(message)
         return None if self.done else self._news()
@@ -103,7 +100,8 @@ def environment(id: str) -> type[Environment]:
     try:
         state = type(_new_game(id, 0).state).__name__
     except Exception as error:  # an author of a game may raise anything; the user reads it
-        raise ConfigError(f"textarena:{id}", f"one player cannot begin the game: {one_line(error)}", remedy) from error
+        text = " ".join(str(error).split()).strip("* ")[:150]
+        raise ConfigError(f"textarena:{id}", f"one player cannot begin the game: {text}", remedy) from error
     finally:
         _NUMBERS.source = random
     if state != "SinglePlayerState":
