@@ -105,7 +105,7 @@ def environment(id: str) -> type[Environment]:
     names, task = next((known for kind, known in _KNOWN.items() if id.startswith(kind)), ("", f"Act in {id}."))
     if isinstance(own_names, EnumMeta):
         names = " ".join(map(str.lower, own_names.__members__))
-    actions = tuple(names.split()[: space.n]) or tuple(range(space.n))
+    actions: tuple[Any, ...] = tuple(names.split()[: space.n]) or tuple(range(space.n))
 
     def act(self: _World, action: Any) -> str:
         return _World.act(self, action)
