@@ -1,7 +1,7 @@
 """Plays a row of an environment through `EnvironmentSession`, as an episode does."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_rl.environments import EnvironmentSession, load_environment
@@ -9,7 +9,12 @@ from agent_rl.environments.rows import environment_rows
 from agent_rl.environments.session import row_values
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["Played", "play", "session", "values"]
+__all__ = ["Action", "Played", "Rollouts", "episode", "play", "session", "values"]
+
+Action = str | tuple[str, dict[str, Any]]
+"""A message, or the call of a tool."""
+Rollouts = Mapping[str, Callable[[dict[str, Any]], tuple[list[Action], float]]]
+"""For each environment of a family: the actions that solve a row, and the reward that the package gives for them."""
 
 
 class Played(NamedTuple):
@@ -28,23 +33,21 @@ def session(target: str, row: dict[str, Any]) -> EnvironmentSession:
     return EnvironmentSession(load_environment("name", target), row, 60.0, Trajectory([], StopReason.ERROR))
 
 
-def play(target: str, row: dict[str, Any], actions: Sequence[Any], tool: str = "") -> Played:
-    """Do all actions, as messages or as calls of a tool."""
+async def episode(target: str, row: dict[str, Any], actions: Sequence[Action]) -> Played:
+    opened = session(target, row)
+    try:
+        texts = [await opened.reset()]
+        for action in actions:
+            if isinstance(action, str):
+                texts.append((await opened.step(action))[0])
+            else:
+                texts.append((await opened.call(*action)).text)
+        reward = await opened.reward()
+        assert isinstance(reward, float)
+        return Played(texts, reward, opened.done)
+    finally:
+        await opened.close()
 
-    async def episode() -> Played:
-        opened = session(target, row)
-        try:
-            texts = [await opened.reset()]
-            for action in actions:
-                if tool:
-                    texts.append((await opened.call(tool, {"action": action})).text)
-                else:
-                    text, _ = await opened.step(action)
-                    texts.append(text)
-            reward = await opened.reward()
-            assert isinstance(reward, float)
-            return Played(texts, reward, opened.done)
-        finally:
-            await opened.close()
 
-    return asyncio.run(episode())
+def play(target: str, row: dict[str, Any], actions: Sequence[Action]) -> Played:
+    return asyncio.run(episode(target, row, actions))

@@ -11,7 +11,7 @@ import pytest
 from agent_rl.environments import load_environment
 from agent_rl.environments.families.gymnasium import environment
 from agent_rl.errors import ConfigError, InvalidArgumentsError
-from tests.environments.families.playing import play, values
+from tests.environments.families.playing import Action, Rollouts, play, values
 
 pytestmark = pytest.mark.slow
 
@@ -68,18 +68,25 @@ def wrong(world: Any) -> Iterator[int]:
         yield number % int(world.action_space.n)
 
 
-def directly(id: str, seed: int, player: Callable[[Any], Iterator[int]]) -> tuple[list[Any], float, bool]:
-    """Act in the package; return the names of the actions, the sum of the rewards and whether it has ended."""
+def directly(id: str, seed: int, player: Callable[[Any], Iterator[int]]) -> tuple[list[Action], float, bool]:
+    """Act in the package; return the calls, the sum of the rewards and whether it has ended."""
     world, names = gymnasium.make(id), environment(id).actions  # type: ignore[attr-defined]
     world.reset(seed=seed)
-    actions, total, done = [], 0.0, False
+    actions: list[Action] = []
+    total, done = 0.0, False
     for action in player(world):
-        actions.append(names[action])
+        actions.append(("act", {"action": names[action]}))
         _, reward, terminated, truncated, _ = world.step(action)
         total += float(reward)
         if done := terminated or truncated:
             break
     return actions, total, done
+
+
+ROLLOUTS: Rollouts = {
+    id: lambda row, id=id, player=player: directly(id, row["seed"], player)[:2]  # type: ignore[misc]
+    for id, player in WORLDS.items()
+}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:pygame")
@@ -88,8 +95,8 @@ def directly(id: str, seed: int, player: Callable[[Any], Iterator[int]]) -> tupl
 def test_reward_is_the_worlds_own(id: str, player: str) -> None:
     row = values(f"gymnasium:{id}", "test", 2)
     actions, reward, done = directly(id, row["seed"], WORLDS[id] if player == "gold" else wrong)
-    played = play(f"gymnasium:{id}", row, actions, tool="act")
-    assert played == play(f"gymnasium:{id}", row, actions, tool="act")
+    played = play(f"gymnasium:{id}", row, actions)
+    assert played == play(f"gymnasium:{id}", row, actions)
     assert played.reward == pytest.approx(reward)
     assert played.done == done
     assert done or player == "wrong"
@@ -102,20 +109,24 @@ def test_gold_is_better_than_wrong() -> None:
         assert gold > other, id
 
 
-def text(id: str, actions: list[Any]) -> str:
-    shown = play(f"gymnasium:{id}", values(f"gymnasium:{id}"), actions, tool="act").texts[-1]
+def act(*actions: Any) -> list[Action]:
+    return [("act", {"action": action}) for action in actions]
+
+
+def text(id: str, *actions: Any) -> str:
+    shown = play(f"gymnasium:{id}", values(f"gymnasium:{id}"), act(*actions)).texts[-1]
     assert shown is not None
     return shown
 
 
 def test_observations_are_text() -> None:
-    assert text("FrozenLake-v1", []) == "[S]FFF\nFHFH\nFFFH\nHFFG"
-    assert text("CliffWalking-v1", ["up"]).splitlines()[2].startswith("x  o")
-    assert "[ ]" in text("Taxi-v4", [])
-    assert text("Taxi-v4", []).endswith("The passenger is at B and wants to go to Y.")
-    assert text("Blackjack-v1", []) == "Your cards count 11. The dealer's open card counts 10."
-    assert text("CartPole-v1", [1]).startswith("Observation: [")
-    seen = text("BabyAI-GoToRedBall-v0", []).splitlines()
+    assert text("FrozenLake-v1") == "[S]FFF\nFHFH\nFFFH\nHFFG"
+    assert text("CliffWalking-v1", "up").splitlines()[2].startswith("x  o")
+    assert "[ ]" in text("Taxi-v4")
+    assert text("Taxi-v4").endswith("The passenger is at B and wants to go to Y.")
+    assert text("Blackjack-v1") == "Your cards count 11. The dealer's open card counts 10."
+    assert text("CartPole-v1", 1).startswith("Observation: [")
+    seen = text("BabyAI-GoToRedBall-v0").splitlines()
     assert seen[0] == "Mission: go to the red ball."
     assert {"You see a red ball, 4 ahead, 3 to the right.", "You see a grey wall, 2 to the left."} < set(seen)
 
@@ -124,7 +135,7 @@ def test_observations_are_text() -> None:
 def test_doors_and_what_the_agent_carries_are_described(id: str) -> None:
     row, texts = values(f"gymnasium:{id}"), set()
     for action in ("left", "right"):
-        shown = play(f"gymnasium:{id}", row, [action, "pickup"] * 4, tool="act").texts
+        shown = play(f"gymnasium:{id}", row, act(*[action, "pickup"] * 4)).texts
         texts |= {line for each in shown for line in (each or "").splitlines()}
     assert any(line.startswith("You see a locked ") for line in texts), texts
 
@@ -134,7 +145,7 @@ def test_the_tool_names_its_actions() -> None:
     names = ["south", "north", "east", "west", "pickup", "dropoff"]
     assert spec.parameters["properties"]["action"]["enum"] == names
     with pytest.raises(InvalidArgumentsError, match="'south'"):
-        play("gymnasium:Taxi-v4", values("gymnasium:Taxi-v4"), ["up"], tool="act")
+        play("gymnasium:Taxi-v4", values("gymnasium:Taxi-v4"), act("up"))
 
 
 @pytest.mark.parametrize(

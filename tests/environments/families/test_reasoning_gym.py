@@ -1,28 +1,45 @@
 """Generators of reasoning-gym: the reward is that of their verifier."""
 
+import asyncio
+from typing import Any
+
 import pytest
 from reasoning_gym import get_score_answer_fn
 
 from agent_rl.environments import load_environment
 from agent_rl.environments.families.reasoning_gym import problems
 from agent_rl.errors import ConfigError
-from tests.environments.families.playing import play, values
+from tests.environments.families.playing import Action, Rollouts, episode, values
 
 pytestmark = pytest.mark.slow
 
 GENERATORS = ["basic_arithmetic", "chain_sum", "gcd", "leg_counting", "letter_counting", "number_sorting"]
 
 
-@pytest.mark.parametrize("name", GENERATORS)
-def test_reward_is_the_verifiers(name: str) -> None:
-    row = values(f"reasoning_gym:{name}", "test", 1)
-    score = get_score_answer_fn(name)
-    gold = str(row["entry"]["answer"])
-    rewards = {answer: play(f"reasoning_gym:{name}", row, [answer]).reward for answer in (gold, "wrong", "")}
-    assert rewards == {answer: score(answer, row["entry"]) for answer in rewards}
-    assert rewards[gold] == 1.0
-    assert play(f"reasoning_gym:{name}", row, []).reward == 0.0
-    assert play(f"reasoning_gym:{name}", row, [f"It is <answer>{gold}</answer>"]).reward == 1.0
+def gold(name: str, row: dict[str, Any]) -> tuple[list[Action], float]:
+    answer = str(row["entry"]["answer"])
+    return [answer], get_score_answer_fn(name)(answer, row["entry"])
+
+
+ROLLOUTS: Rollouts = {name: lambda row, name=name: gold(name, row) for name in GENERATORS}  # type: ignore[misc]
+
+
+async def rewards(name: str) -> None:
+    row, target = values(f"reasoning_gym:{name}", "test", 1), f"reasoning_gym:{name}"
+    ((answer,), _), score = gold(name, row), get_score_answer_fn(name)
+    found = {each: (await episode(target, row, [each])).reward for each in (answer, "wrong", "")}
+    assert found == {each: score(each, row["entry"]) for each in found}, name
+    assert found[answer] == 1.0
+    assert (await episode(target, row, [])).reward == 0.0
+    assert (await episode(target, row, [f"It is <answer>{answer}</answer>"])).reward == 1.0
+
+
+def test_reward_is_the_verifiers() -> None:
+    async def all_of_them() -> None:  # with one sandbox
+        for name in GENERATORS:
+            await rewards(name)
+
+    asyncio.run(all_of_them())
 
 
 def test_splits_share_no_question_and_the_seed_decides() -> None:

@@ -1,5 +1,6 @@
 """Environments of skyrl-gym: the reward is the sum of their own rewards."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,19 @@ import skyrl_gym
 from agent_rl.environments import load_environment
 from agent_rl.environments.families.skyrl_gym import environment
 from agent_rl.errors import ConfigError
-from tests.environments.families.playing import play, values
+from tests.environments.families.playing import Action, Rollouts, play, values
 
 pytestmark = pytest.mark.slow
 
-GOLD = {"gsm8k": ["#### {}"], "gsm8k_multi_turn": ["#### no", "So #### 7", "#### {}"], "aime": ["Answer: {}"]}
+GOLD: dict[str, list[str]] = {
+    "gsm8k": ["#### {}"],
+    "gsm8k_multi_turn": ["#### no", "So #### 7", "#### {}"],
+    "aime": ["Answer: {}"],
+}
 WRONG = ["#### 123456789\nAnswer: 123456789"] * 5
 
 
-def directly(id: str, row: dict[str, Any], messages: list[str]) -> tuple[float, int]:
+def directly(id: str, row: dict[str, Any], messages: Sequence[Action]) -> tuple[float, int]:
     """Play in the package; return the sum of the rewards and the number of turns."""
     extras = {key: row[key] for key in ("reward_spec", "reward_model", "extra_info")}
     world = skyrl_gym.make(id, env_config={}, extras=extras)
@@ -31,12 +36,21 @@ def directly(id: str, row: dict[str, Any], messages: list[str]) -> tuple[float, 
     return total, len(messages)
 
 
+def gold(id: str, row: dict[str, Any]) -> list[Action]:
+    return [message.format(row["reward_spec"]["ground_truth"]) for message in GOLD[id]]
+
+
+ROLLOUTS: Rollouts = {
+    id: lambda row, id=id: (gold(id, row), directly(id, row, gold(id, row))[0])  # type: ignore[misc]
+    for id in GOLD
+}
+
+
 @pytest.mark.parametrize("rollout", ["gold", "wrong", "empty"])
 @pytest.mark.parametrize("id", GOLD)
 def test_reward_is_the_worlds_own(id: str, rollout: str) -> None:
     row = values(f"skyrl_gym:{id}", "test", 1)
-    gold = [message.format(row["reward_spec"]["ground_truth"]) for message in GOLD[id]]
-    messages = {"gold": gold, "wrong": WRONG, "empty": [""]}[rollout]
+    messages = {"gold": gold(id, row), "wrong": WRONG, "empty": [""]}[rollout]
     reward, turns = directly(id, row, messages)
     played = play(f"skyrl_gym:{id}", row, messages[:turns])
     assert played.reward == pytest.approx(reward)

@@ -12,12 +12,13 @@ import textarena
 from agent_rl.environments import load_environment
 from agent_rl.environments.worked import expert_steps
 from agent_rl.errors import ConfigError
-from tests.environments.families.playing import play, session, values
+from tests.environments.families.playing import Action, Rollouts, play, session, values
 
 pytestmark = pytest.mark.slow
 
 
 def guesses(game: Any) -> Iterator[str]:
+    yield f"[{game.game_number % 20 + 1}]"
     yield f"[{game.game_number}]"
 
 
@@ -48,7 +49,9 @@ def lake(game: Any) -> Iterator[str]:
 
 
 def code(game: Any) -> Iterator[str]:
-    yield f"[{' '.join(map(str, game.state.game_state['secret_code']))}]"
+    secret = game.state.game_state["secret_code"]
+    for guess in (secret[::-1], secret):
+        yield f"[{' '.join(map(str, guess))}]"
 
 
 def sudoku(game: Any) -> Iterator[str]:
@@ -86,11 +89,11 @@ GAMES: dict[str, Callable[[Any], Iterator[str]]] = {
 SOLVED = set(GAMES) - {"2048-v0-ultra-easy", "Blackjack-v0"}
 
 
-def directly(id: str, seed: int, player: Callable[[Any], Iterator[str]]) -> tuple[list[str], float]:
+def directly(id: str, seed: int, player: Callable[[Any], Iterator[str]]) -> tuple[list[Action], float]:
     """Play in the package; return the moves until the end and the reward."""
     game = textarena.make(id)
     game.reset(num_players=1, seed=seed)
-    done, moves = False, []
+    moves: list[Action] = []
     for move in player(game):
         moves.append(move)
         done, _ = game.step(move)
@@ -98,6 +101,12 @@ def directly(id: str, seed: int, player: Callable[[Any], Iterator[str]]) -> tupl
             break
     rewards, _ = game.close()
     return moves, float((rewards or {0: 0.0})[0])
+
+
+ROLLOUTS: Rollouts = {
+    id: lambda row, id=id, player=player: directly(id, row["seed"], player)  # type: ignore[misc]
+    for id, player in GAMES.items()
+}
 
 
 @pytest.mark.parametrize("id", GAMES)
