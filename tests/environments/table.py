@@ -31,20 +31,26 @@ PACKAGES = {"reasoning_gym": "reasoning-gym", "skyrl_gym": "skyrl-gym"}
 def main() -> None:
     print(HEAD)
     for family in family_names():
-        package = PACKAGES.get(family, family)
-        tests = import_module(f"tests.environments.families.test_{family}")
-        for line in lines(family, f"{package} {version(package)}", tests.ROLLOUTS):
-            print(line)
+        rollouts = getattr(import_module(f"tests.environments.families.test_{family}"), "ROLLOUTS", {})
+        print(*lines(family, PACKAGES.get(family, family), rollouts), sep="\n", end="\n" if rollouts else "")
 
 
 def lines(family: str, package: str, rollouts: Rollouts) -> Iterator[str]:
     for id, rollout in sorted(rollouts.items()):
         target = f"{family}:{id}"
-        kind, row = load_environment("name", target), values(target, "test")
+        kind, row = load_environment("name", target), values(target, "test", 1)
         actions, own = rollout(row)
         played = play(target, row, actions)
         state = "yes" if len(actions) > 1 else "no"
-        cells = [f"`{target}`", package, means(kind), f"{len(actions)}", state, f"{played.reward:.2f}", f"{own:.2f}"]
+        cells = [
+            f"`{target}`",
+            f"{package} {version(package)}",
+            means(kind),
+            f"{len(actions)}",
+            state,
+            f"{played.reward:.2f}",
+            f"{own:.2f}",
+        ]
         yield f"| {' | '.join(cells)} | {'yes' if played.reward == own else 'NO'} |"
 
 

@@ -36,8 +36,6 @@ _KNOWN = {
         "want to go, in as few steps as you can. No way leads through | and -.",
     ),
     "Blackjack": ("stick hit", "Get closer to 21 than the dealer, who draws up to 17, and not over it."),
-    "BabyAI": ("", "Do what your mission says. You see what is in front of you."),
-    "MiniGrid": ("", "Do what your mission says. You see what is in front of you."),
 }
 """The actions of each kind of world in the order of their numbers, and the task."""
 
@@ -102,7 +100,9 @@ def environment(id: str) -> type[Environment]:
     if not isinstance(space, gymnasium.spaces.Discrete):
         problem = f"its actions are {space}, which an agent cannot choose by name"
         raise ConfigError(f"gymnasium:{id}", problem, "Choose one with discrete actions, for example FrozenLake-v1")
-    names, task = next((known for kind, known in _KNOWN.items() if id.startswith(kind)), ("", f"Act in {id}."))
+    names, task = next(
+        (known for kind, known in _KNOWN.items() if id.startswith(kind)), ("", f"Act in the world {id}.")
+    )
     if isinstance(own_names, EnumMeta):
         names = " ".join(map(str.lower, own_names.__members__))
     actions: tuple[Any, ...] = tuple(names.split()[: space.n]) or tuple(range(space.n))
