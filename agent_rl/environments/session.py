@@ -92,7 +92,7 @@ class EnvironmentSession:
     async def step(self, message: str) -> tuple[str | None, float | None]:
         """Answer a turn without a call; return the world's text, None at the end, and the reward of the turn."""
         self.instance.answer = message
-        if not self.kind.has("step"):
+        if self.done or not self.kind.has("step"):
             return None, None
         text = await self.run("step", message)
         if text is not None and not isinstance(text, str):
