@@ -77,7 +77,7 @@ def _values(kind: EnvironmentType, split: str, seed: int) -> Iterable[Mapping[st
         try:
             return list(kind.cls().rows(split, seed))
         except Exception as error:
-            raise UserCodeError.of(f"{kind.cls.__name__}.rows", error, code=kind.cls) from error
+            raise UserCodeError.of(f"{kind.cls.__name__}.rows", error, code=kind.cls.rows) from error
     file = Path(inspect.getfile(kind.cls)).parent / kind.cls.data
     rows = [dict(raw.value) for raw in read_raw(file)]
     return [row for number, row in enumerate(rows) if split == (row.get("split") or SPLITS[number % HELD_OUT == 7])]

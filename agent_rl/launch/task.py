@@ -36,7 +36,8 @@ HEADER = "# Written by agent-rl for {}; the next command with this file writes i
 
 def is_task(recipe: str) -> bool:
     """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
-    return all(".py" in each or each.partition(":")[0] in family_names() for each in recipe.split(","))
+    files = [each.partition(":")[0] for each in recipe.split(",")]
+    return all(file.endswith(".py") or file in family_names() for file in files)
 
 
 @cache
