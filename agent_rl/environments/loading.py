@@ -83,7 +83,7 @@ class EnvironmentType:
         place = Place(f"{self.cls.__qualname__}.{name}")
         if not inspect.getdoc(method):
             near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
-            remedy = f"Did you mean {near[0]}? A tool says in one line what it does" if near else "Say what it does"
+            remedy = f"Did you mean {near[0]}? Otherwise say what it does" if near else "Say in it what the tool does"
             raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
         check_function(method, place)
         about = describe(method, place, parameters=True)
@@ -159,11 +159,11 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
         yield f"{where} has no docstring, which is the system message", "Say in it what the agent must do"
     if cls.get_reward is Environment.get_reward:
-        near = difflib.get_close_matches("get_reward", tool_names(cls), n=1, cutoff=0.8)
-        remedy = f"Rename {near[0]}" if near else "Define get_reward(self), which returns a number or named parts"
-        yield f"{where} has no get_reward", remedy
+        remedy = "Define get_reward(self), which returns a number or named parts"
+        yield f"{where} has no get_reward", _misspelled("get_reward", cls) or remedy
     if cls.rows is Environment.rows and cls.data is None:
-        yield f"{where} has no rows", "Define rows(self, split, seed), or set data = 'FILE.parquet'"
+        remedy = "Define rows(self, split, seed), or set data = 'FILE.parquet'"
+        yield f"{where} has no rows", _misspelled("rows", cls) or remedy
     if not tool_names(cls) and cls.step is Environment.step:
         yield f"{where} has no tool", "Define a public method with type hints and a docstring, or step(self, message)"
     for base in filter(is_users, cls.__mro__):
@@ -178,6 +178,12 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
                 problem = f"{function.__qualname__} ({defined_at(function)}): the default of {default.name!r} is shared"
                 yield problem, f"Write {default.name}=None, and make the value in the method"
         yield from _blocking(function)
+
+
+def _misspelled(name: str, cls: type) -> str:
+    """Return the remedy if a method probably should have this name."""
+    near = difflib.get_close_matches(name, tool_names(cls), n=1, cutoff=0.8)
+    return f"Rename {near[0]}, if it is meant to be that" if near else ""
 
 
 def _functions(cls: type) -> Iterator[Callable[..., Any]]:

@@ -51,7 +51,9 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int, agent: str = 
         except ValueError as error:
             raise ConfigError(place, str(error), "Use text, numbers, lists and dicts") from error
         prompt = values["prompt"]
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        if not (isinstance(messages, list) and messages and all(isinstance(each, Mapping) for each in messages)):
+            raise ConfigError(place, f"its prompt is {prompt!r}", "Write text, or a list of chat messages")
         if kind.system and messages[0]["role"] != "system":
             messages = [{"role": "system", "content": kind.system}, *messages]
         rows.append(

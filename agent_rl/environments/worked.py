@@ -26,7 +26,7 @@ from agent_rl.errors import AgentRLError, ConfigError, ObservationError
 from agent_rl.settings.user_code import UserCodeError, defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["WORLD", "Step", "expert_steps", "habit_shares", "worked_world"]
+__all__ = ["WORLD", "Step", "expert_steps", "habit_shares", "require_expert", "worked_world"]
 
 WORLD = "environment"
 """The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
@@ -59,9 +59,7 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
         ConfigError: the class has no `solve`.
         UserCodeError: `solve` raises.
     """
-    if not kind.has("solve"):
-        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
-        raise ConfigError(kind.name, problem, "Define solve(self), or give a model with --model")
+    require_expert(kind)
     steps: list[Step] = []
     methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
     recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _said(steps)})
@@ -82,6 +80,17 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
         raise
     except Exception as error:
         raise UserCodeError.of(f"{kind.cls.__name__}.solve", error, code=kind.cls.solve) from error
+
+
+def require_expert(kind: EnvironmentType) -> None:
+    """Refuse an environment without an expert.
+
+    Raises:
+        ConfigError: the class has no `solve`.
+    """
+    if not kind.has("solve"):
+        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
+        raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
 
 
 def _recorded(kind: EnvironmentType, name: str, steps: list[Step]) -> Callable[..., Any]:

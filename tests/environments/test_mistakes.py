@@ -56,24 +56,26 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (f"Safe (FILE:{CLASS}) has no get_reward", "Define get_reward(self)"),
     ),
     "misspelled_reward": (
-        "get_reward", "get_rewards", (f"Safe (FILE:{CLASS}) has no get_reward", "Rename get_rewards")
+        "get_reward", "get_rewards", (f"Safe (FILE:{CLASS}) has no get_reward", "Rename get_rewards, if")
     ),
     "misspelled_reset": (
         "reset", "rests", (f"Safe.rests: the tool (FILE:{RESET}) has no docstring", "Did you mean reset?")
     ),
-    "misspelled_rows": ("rows", "rowes", (f"Safe (FILE:{CLASS}) has no rows", "Rename rowes")),
+    "misspelled_rows": ("rows", "rowes", (f"Safe (FILE:{CLASS}) has no rows", "Rename rowes, if")),
     "no_docstring": (
         '    """Open the safe."""\n', "", (f"Safe (FILE:{CLASS}) has no docstring", "Say in it what the agent must do")
     ),
     "tool_without_docstring": (
         '        """Open the safe with its code."""\n', "",
-        (f"Safe.open: the tool (FILE:{OPEN}) has no docstring", "Say what it does"),
+        (f"Safe.open: the tool (FILE:{OPEN}) has no docstring", "Say in it what the tool does"),
     ),
     "tool_without_types": (
-        "code: int", "code", (f"open (FILE:{OPEN}): the parameter 'code' has no type hint", "Write for example `code: str`")
+        "code: int", "code",
+        (f"open (FILE:{OPEN}): the parameter 'code' has no type hint", "Write for example `code: str`")
     ),
     "type_without_schema": (
-        "code: int", "code: asyncio.Lock", (f"open (FILE:{OPEN}): a type hint that has no JSON schema", "Use types of JSON")
+        "code: int", "code: asyncio.Lock",
+        (f"open (FILE:{OPEN}): a type hint that has no JSON schema", "Use types of JSON")
     ),
     "tool_returns_nothing": (
         'return "It is open." if self.is_open else "It stays shut."', "pass",
@@ -96,15 +98,15 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "blocking_call": (
         '    def open(self, code: int) -> str:\n        """Open the safe with its code."""\n',
-        '    async def open(self, code: int) -> str:\n        """Open the safe with its code."""\n        time.sleep(1)\n',
+        '    async def open(self, code: int) -> str:\n        """Open it with its code."""\n        time.sleep(1)\n',
         (f"Safe.open (FILE:{OPEN + 2}) calls time.sleep in an async method", "Await asyncio.sleep"),
     ),
     "question_at_the_terminal": (
-        "self.is_open = code", "code = int(input())\n        self.is_open = code",
+        "self.is_open = code ==", "code = int(input())\n        self.is_open = code ==",
         (f"Safe.open (FILE:{OPEN + 2}) calls input", "Remove the call"),
     ),
     "alarm": (
-        "self.is_open = code", "signal.alarm(3)\n        self.is_open = code",
+        "self.is_open = code ==", "signal.alarm(3)\n        self.is_open = code ==",
         (f"Safe.open (FILE:{OPEN + 2}) calls signal.alarm, which fails outside the main thread", "tool_timeout_s"),
     ),
     "row_without_a_column": (
@@ -121,7 +123,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "prompt_that_is_not_text": (
         'f"Open safe {number} ({split})."', "number",
-        (f"Safe.rows (FILE:{ROWS}), train row 0: its prompt is 0", "Write text or chat messages"),
+        (f"Safe.rows (FILE:{ROWS}), train row 0: its prompt is 0", "Write text, or a list of chat messages"),
     ),
     "no_test_rows": (
         "range(64)", "range(64 if split == 'train' else 0)",
@@ -153,7 +155,9 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "self.open(self.code)", "self.open(7)",
         (f"Safe.solve (FILE:{SOLVE}): solve has a mean reward of 0.00", "Correct solve or get_reward"),
     ),
-    "expert_raises": ("self.open(self.code)", "self.opens()", (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError",)),
+    "expert_raises": (
+        "self.open(self.code)", "self.opens()", (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError",)
+    ),
     "not_an_environment": ("Safe(Environment)", "Safe", ("FILE has no subclass of agent_rl.Environment", "Derive")),
     "two_classes": (
         "class Safe", 'class Box(Environment):\n    """Open the box."""\n\n\nclass Safe',
@@ -204,7 +208,7 @@ def test_a_mistake_is_reported_with_its_line_and_its_remedy(name: str, folder: P
         ("safes.py", ("safes.py: there is no such file", "agent-rl new task safes")),
         ("safe.py:Save", ("has no 'Save'", "Did you mean 'Safe'?")),
         ("safe.py:random", ("is not a subclass of agent_rl.Environment", "Name the class of the task")),
-        ("nosuchfamily:Maze", ("nosuchfamily: there is no family of environments", "Known: ")),
+        ("nosuchfamily:Maze", ("there is no family of environments 'nosuchfamily'", "Known: ")),
     ],
 )
 def test_a_task_that_does_not_exist(task: str, parts: tuple[str, ...], folder: Path) -> None:
@@ -212,3 +216,22 @@ def test_a_task_that_does_not_exist(task: str, parts: tuple[str, ...], folder: P
     said = message("train", task, "--dry-run")
     for part in parts:
         assert part in said
+
+
+def test_a_tool_of_the_tool_file_with_the_name_of_a_method(folder: Path) -> None:
+    file, tools = folder / "safe.py", folder / "tools.yaml"
+    file.write_text(WORKS)
+    function = 'def open(code: int) -> str:\n    """Open."""\n    return str(code)\n'
+    (folder / "mine.py").write_text(function)
+    tools.write_text("tools:\n  - function: mine.py:open\n")
+    key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+    said = message("train", str(file), "--dry-run", f"{key}={tools}")
+    assert said == f"{key}: {tools} and Safe.open ({file}:{OPEN}) both define the tool 'open'. Rename one of them"
+
+
+def test_without_an_expert_a_cpu_needs_a_model(folder: Path) -> None:
+    file = folder / "safe.py"
+    file.write_text(WORKS[: WORKS.index("    def solve")])
+    said = message("train", str(file), "--dry-run")
+    assert f"Safe (FILE:{CLASS}) has no solve, from which a small model could learn".replace("FILE", str(file)) in said
+    assert "Define solve(self), or give a model with --model" in said
