@@ -132,7 +132,7 @@ class EnvironmentSession:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0
         return reward or None
 
-    async def run(self, name: str, *values: Any, **arguments: Any) -> Any:
+    async def run(self, name: str, /, *values: Any, **arguments: Any) -> Any:
         """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
         if self._dropped:
             raise UnscoredError(self._dropped)
