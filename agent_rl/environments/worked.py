@@ -22,7 +22,7 @@ from typing import Any
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
 from agent_rl.environments.loading import EnvironmentType, load_environment, tool_names
 from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
-from agent_rl.errors import AgentRLError, ConfigError, ObservationError
+from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
 from agent_rl.settings.user_code import UserCodeError, defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
@@ -76,8 +76,10 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
     try:
         answer = asyncio.run(run())
         return tuple(steps), answer
-    except ConfigError:
+    except FatalError:
         raise
+    except UnscoredError as error:  # a bug of the class, with its line, or a timeout
+        raise UserCodeError(str(error)) from error
     except Exception as error:
         raise UserCodeError.of(f"{kind.cls.__name__}.solve", error, code=kind.cls.solve) from error
 

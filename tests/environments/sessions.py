@@ -55,7 +55,9 @@ def say(text: str) -> str:
     return f"Thought: x\nFinal Answer: {text}"
 
 
-def episode(target: str, values: Mapping[str, Any], *turns: str, agent: str = "react_agent", **sections: Any) -> Trajectory:
+def episode(
+    target: str, values: Mapping[str, Any], *turns: str, agent: str = "react_agent", **sections: Any
+) -> Trajectory:
     """An episode of an agent with scripted turns.
 
     Args:
@@ -72,5 +74,7 @@ def episode(target: str, values: Mapping[str, Any], *turns: str, agent: str = "r
     }
     settings = AgentRLSettings.model_validate({"environments": {"world": target}, **sections})
     loop = make_loop(agent, EpisodeSetup(settings))
-    trajectory: Trajectory = asyncio.run(loop.run_row(row, loop.conversation(ScriptedPolicy(list(turns))), loop.format()))
+    trajectory: Trajectory = asyncio.run(
+        loop.run_row(row, loop.conversation(ScriptedPolicy(list(turns))), loop.format())
+    )
     return trajectory

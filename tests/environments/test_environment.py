@@ -13,7 +13,19 @@ def test_the_public_name_is_the_class() -> None:
 
 
 def test_no_method_of_the_base_class_is_a_tool() -> None:
-    names = {"rows", "reset", "step", "get_reward", "solve", "state_key", "say", "reward_turn", "done", "answer", "data"}
+    names = {
+        "rows",
+        "reset",
+        "step",
+        "get_reward",
+        "solve",
+        "state_key",
+        "say",
+        "reward_turn",
+        "done",
+        "answer",
+        "data",
+    }
     assert names <= OWN
 
 

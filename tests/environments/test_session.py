@@ -232,12 +232,17 @@ def test_any_other_exception_is_a_bug_with_its_line(where: str, error: Exception
 
 def test_an_outage_is_no_bug() -> None:
     with pytest.raises(ConnectionError):
-        run(session(Breaking, {"error": ConnectionError("refused"), "where": "look"}), lambda world: world.call("look", {}))
+        run(
+            session(Breaking, {"error": ConnectionError("refused"), "where": "look"}),
+            lambda world: world.call("look", {}),
+        )
 
 
 def test_what_a_method_must_not_return_names_the_method() -> None:
     line = Breaking.nothing.__code__.co_firstlineno
-    with pytest.raises(BrokenCallError, match=rf"Breaking\.nothing failed at .*test_session\.py:{line}.*text for the policy"):
+    with pytest.raises(
+        BrokenCallError, match=rf"Breaking\.nothing failed at .*test_session\.py:{line}.*text for the policy"
+    ):
         run(session(Breaking, {"where": "x"}), lambda world: world.call("nothing", {}))
     with pytest.raises(BrokenCallError, match=r"Breaking\.step .*it returned 5; it must return text"):
         run(session(Breaking), lambda world: world.step("number"))
