@@ -22,8 +22,8 @@ from typing import Any
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
 from agent_rl.environments.loading import EnvironmentType, load_environment, tool_names
 from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
-from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
-from agent_rl.settings.user_code import UserCodeError, defined_at
+from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
+from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["WORLD", "Step", "expert_steps", "habit_shares", "require_expert", "worked_world"]
@@ -56,8 +56,7 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
     """Run the expert on a row, and return its steps and its answer.
 
     Raises:
-        ConfigError: the class has no `solve`.
-        UserCodeError: `solve` raises.
+        ConfigError: the class has no `solve`, or `solve` raises; names the line.
     """
     require_expert(kind)
     steps: list[Step] = []
@@ -76,12 +75,8 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
     try:
         answer = asyncio.run(run())
         return tuple(steps), answer
-    except FatalError:
-        raise
     except UnscoredError as error:  # a bug of the class, with its line, or a timeout
-        raise UserCodeError(str(error)) from error
-    except Exception as error:
-        raise UserCodeError.of(f"{kind.cls.__name__}.solve", error, code=kind.cls.solve) from error
+        raise ConfigError(kind.target, str(error), "The expert must solve every row: correct the method") from error
 
 
 def require_expert(kind: EnvironmentType) -> None:

@@ -420,6 +420,6 @@ def test_a_row_names_its_environment() -> None:
     assert world.kind is not None
     assert world.kind.cls is lockers().cls
     assert open_environment(names, {"extra_info": {}}, 5.0, trajectory) is None
-    with pytest.raises(ConfigError, match="there is no environment 'locker'. Did you mean 'lockers'"):
+    with pytest.raises(ConfigError, match=r"there is no environment 'locker'\. Did you mean 'lockers'"):
         open_environment(names, {"extra_info": {NAME: "locker"}}, 5.0, trajectory)
     assert row_values({"extra_info": None}) == {}

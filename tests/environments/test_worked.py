@@ -23,7 +23,6 @@ from agent_rl.environments.worked import (
     worked_world,
 )
 from agent_rl.errors import ConfigError, ToolError
-from agent_rl.settings.user_code import UserCodeError
 from tests.environments.sessions import LOCKERS, lockers
 
 
@@ -102,7 +101,7 @@ def test_an_expert_that_raises_names_its_line() -> None:
     def solve(self: Kitchen) -> None:
         self.serve(1000)
 
-    with pytest.raises(UserCodeError, match=r"Kitchen\.solve failed at .*test_worked\.py:\d+: ToolError: wrong dish"):
+    with pytest.raises(ConfigError, match=r"Kitchen\.solve failed at .*test_worked\.py:\d+: ToolError: wrong dish"):
         expert_steps(kind_of(Kitchen, solve=solve), {"dish": 3})
 
 
@@ -110,7 +109,7 @@ def test_an_expert_says_nothing_where_nobody_answers() -> None:
     def solve(self: Any) -> None:
         self.say("hello")
 
-    with pytest.raises(UserCodeError, match=r"Lockers\.solve failed at .*the class has no step"):
+    with pytest.raises(ConfigError, match=r"Lockers\.solve failed at .*the class has no step"):
         expert_steps(kind_of(lockers().cls, solve=solve), {"number": 1, "code": 2})
 
 
