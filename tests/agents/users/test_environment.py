@@ -172,7 +172,9 @@ def test_a_simulated_user_talks_where_the_environment_does_not() -> None:
 
 def test_members_of_a_group_draw_the_same_random_numbers() -> None:
     target = f"{__file__}:Lottery"
-    texts = [episode(target, {"prompt": "Draw.", "number": number}, act("draw")).results[0].text for number in (1, 1, 2)]
+    texts = [
+        episode(target, {"prompt": "Draw.", "number": number}, act("draw")).results[0].text for number in (1, 1, 2)
+    ]
     assert texts[0] == texts[1] != texts[2]
 
 
