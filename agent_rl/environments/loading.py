@@ -29,10 +29,12 @@ from agent_rl.tools.functions import argument_model, check_function, describe
 __all__ = ["OWN", "EnvironmentType", "load_environment", "tool_names"]
 
 KEY = "agent_rl.environments"
-OWN = frozenset(name for name in vars(Environment) if not name.startswith("_"))
+OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
 """The arguments with which the methods are called."""
+TAKEN = OWN - CALLS.keys() - {"reset"}
+"""Names that a method must not have."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,12 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
         except TypeError as error:
             problem = f"{cls.__qualname__}.{name} ({defined_at(method)}) cannot be called: {error}"
             yield problem, f"Write def {name}({', '.join(['self', *arguments])})"
+    for function in filter(is_users, _functions(cls)):
+        if function.__name__ in TAKEN:
+            problem = (
+                f"{function.__qualname__} ({defined_at(function)}) hides {function.__name__} of agent_rl.Environment"
+            )
+            yield problem, "Give the method another name"
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
         yield f"{where} has no docstring, which is the system message", "Say in it what the agent must do"
     if cls.get_reward is Environment.get_reward:

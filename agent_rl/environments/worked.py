@@ -26,7 +26,7 @@ from agent_rl.errors import AgentRLError, ConfigError, ObservationError, Unscore
 from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["WORLD", "Step", "expert_steps", "habit_shares", "require_expert", "worked_world"]
+__all__ = ["WORLD", "ExpertTurn", "expert_steps", "habit_shares", "require_expert", "worked_world"]
 
 WORLD = "environment"
 """The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
@@ -38,7 +38,7 @@ LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Step:
+class ExpertTurn:
     """A turn of the expert: a call of a tool, or a message if `tool` is empty."""
 
     tool: str
@@ -48,18 +48,18 @@ class Step:
 
 @dataclass(frozen=True)
 class _Episode:
-    steps: tuple[Step, ...]
+    steps: tuple[ExpertTurn, ...]
     answer: str
 
 
-def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[Step, ...], str]:
+def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[ExpertTurn, ...], str]:
     """Run the expert on a row, and return its steps and its answer.
 
     Raises:
         ConfigError: the class has no `solve`, or `solve` raises; names the line.
     """
     require_expert(kind)
-    steps: list[Step] = []
+    steps: list[ExpertTurn] = []
     methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
     recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _said(steps)})
 
@@ -90,14 +90,14 @@ def require_expert(kind: EnvironmentType) -> None:
         raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
 
 
-def _recorded(kind: EnvironmentType, name: str, steps: list[Step]) -> Callable[..., Any]:
+def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Callable[..., Any]:
     @contextmanager
     def recording(self: Any, values: Any, arguments: Any) -> Iterator[Callable[..., Any]]:
         call = getattr(super(type(self), self), name)
         bound = inspect.signature(call).bind(*values, **arguments)
         inside = getattr(self, "_inside_tool", False)
         if not inside:  # a tool may call another one: only the outer call is a turn
-            steps.append(Step(name, copy.deepcopy(dict(bound.arguments))))
+            steps.append(ExpertTurn(name, copy.deepcopy(dict(bound.arguments))))
         self._inside_tool = True
         try:
             yield call
@@ -115,9 +115,9 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[Step]) -> Callable[.
     return async_method if inspect.iscoroutinefunction(getattr(kind.cls, name)) else method
 
 
-def _said(steps: list[Step]) -> Callable[..., Any]:
+def _said(steps: list[ExpertTurn]) -> Callable[..., Any]:
     def say(self: Any, message: str) -> Any:
-        steps.append(Step("", {}, message))
+        steps.append(ExpertTurn("", {}, message))
         self.answer = message
         return self.step(message)
 
@@ -214,7 +214,7 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
         try:
             await session.reset()
             turns = 0.0
-            for step in (*episode.steps, Step("", {}, episode.answer)):
+            for step in (*episode.steps, ExpertTurn("", {}, episode.answer)):
                 if session.done or trajectory.answer is not None:
                     break
                 if step.tool:

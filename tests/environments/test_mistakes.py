@@ -163,6 +163,10 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "class Safe", 'class Box(Environment):\n    """Open the box."""\n\n\nclass Safe',
         ("FILE has several environments: Box, Safe", "Name one: FILE:Box"),
     ),
+    "name_of_an_attribute": (
+        "def open", "def answer",
+        (f"Safe.answer (FILE:{OPEN}) hides answer of agent_rl.Environment", "Give the method another name"),
+    ),
     "no_tool": (
         "def open", "def _open", (f"Safe (FILE:{CLASS}) has no tool", "Define a public method")
     ),

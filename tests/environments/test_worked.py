@@ -15,7 +15,7 @@ from agent_rl.environments import EnvironmentType
 from agent_rl.environments.rows import environment_rows
 from agent_rl.environments.session import row_values
 from agent_rl.environments.worked import (
-    Step,
+    ExpertTurn,
     _with_other_digits,
     expert_steps,
     habit_shares,
@@ -83,17 +83,17 @@ def rows_of(kind: EnvironmentType, split: str = "train") -> list[dict[str, Any]]
 def test_each_outer_call_of_the_expert_is_a_step_with_its_arguments_by_name() -> None:
     steps, answer = expert_steps(kind_of(Kitchen), {"dish": 3})
     assert steps == (
-        Step("cut", {"what": "onion", "pieces": [1]}),
-        Step("boil", {"what": "rice"}),
-        Step("", {}, "hungry?"),
-        Step("serve", {"dish": 3}),
+        ExpertTurn("cut", {"what": "onion", "pieces": [1]}),
+        ExpertTurn("boil", {"what": "rice"}),
+        ExpertTurn("", {}, "hungry?"),
+        ExpertTurn("serve", {"dish": 3}),
     )
     assert answer == "enjoy"
 
 
 def test_the_expert_of_the_documentation() -> None:
     steps, answer = expert_steps(lockers(), {"number": 182, "code": 5515})
-    assert steps == (Step("look_up", {"number": 182}), Step("open", {"number": 182, "code": 5515}))
+    assert steps == (ExpertTurn("look_up", {"number": 182}), ExpertTurn("open", {"number": 182, "code": 5515}))
     assert answer == "done"
 
 
