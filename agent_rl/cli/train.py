@@ -77,13 +77,15 @@ def train(
     from agent_rl.cpu import switch as cpu
     from agent_rl.evaluation.experiments.cold_start import ColdStart
     from agent_rl.launch.stopping import STOPPED
-    from agent_rl.launch.task import is_task
+    from agent_rl.launch.task import is_task, require_experts
     from agent_rl.launch.training import train as run
 
     keys = _keys(recipe, overrides or [], model)
+    if starts_small := is_task(recipe) and model is None and cpu.is_selected():
+        require_experts(recipe)
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
-    if is_task(recipe) and model is None and cpu.is_selected():
+    if starts_small:
         ColdStart(recipe, keys).make()
     with _display(verbose, as_json) as display:
         stopped = run(recipe, keys, script, nodes_timeout_s=nodes_timeout_s, display=display)

@@ -26,13 +26,15 @@ from agent_rl.settings.user_code import defined_at, is_users
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.functions import argument_model, check_function, describe
 
-__all__ = ["EnvironmentType", "load_environment"]
+__all__ = ["OWN", "EnvironmentType", "load_environment", "tool_names"]
 
 KEY = "agent_rl.environments"
-OWN = frozenset(name for name in vars(Environment) if not name.startswith("_"))
+OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
 """The arguments with which the methods are called."""
+TAKEN = OWN - CALLS.keys() - {"reset"}
+"""Names that a method must not have."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,16 @@ class EnvironmentType:
     @property
     def rewards_turns(self) -> bool:
         """Whether a method of the class mentions `reward_turn`."""
-        return any("reward_turn" in code.co_names for code in _codes(self.cls))
+        return any("reward_turn" in function.__code__.co_names for function in _functions(self.cls))
 
     def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
         place = Place(f"{self.cls.__qualname__}.{name}")
+        if not inspect.getdoc(method):
+            near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
+            remedy = f"Did you mean {near[0]}? Otherwise say what it does" if near else "Say in it what the tool does"
+            raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
         check_function(method, place)
         about = describe(method, place, parameters=True)
-        if not about["description"]:
-            near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.8)
-            remedy = f"Did you mean {near[0]}? A tool says in one line what it does" if near else "Say what it does"
-            raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
         return ToolSpec(cls=MethodTool, config={"method": name}, **about)
 
 
@@ -114,7 +116,9 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
         raise place.error(problem, remedy)
     if ".py" in target:
         target = f"{inspect.getfile(cls)}:{cls.__name__}"
-    return EnvironmentType(name, target, cls)
+    kind = EnvironmentType(name, target, cls)
+    kind.specs  # noqa: B018 - a tool that cannot be described is an error here, not in the first episode
+    return kind
 
 
 def tool_names(cls: type) -> list[str]:
@@ -154,20 +158,29 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
         except TypeError as error:
             problem = f"{cls.__qualname__}.{name} ({defined_at(method)}) cannot be called: {error}"
             yield problem, f"Write def {name}({', '.join(['self', *arguments])})"
+    for function in filter(is_users, _functions(cls)):
+        if function.__name__ in TAKEN:
+            problem = (
+                f"{function.__qualname__} ({defined_at(function)}) hides {function.__name__} of agent_rl.Environment"
+            )
+            yield problem, "Give the method another name"
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
         yield f"{where} has no docstring, which is the system message", "Say in it what the agent must do"
     if cls.get_reward is Environment.get_reward:
-        yield f"{where} has no get_reward", "Define get_reward(self), which returns a number or named parts"
+        remedy = "Define get_reward(self), which returns a number or named parts"
+        yield f"{where} has no get_reward", _misspelled("get_reward", cls) or remedy
     if cls.rows is Environment.rows and cls.data is None:
-        yield f"{where} has no rows", "Define rows(self, split, seed), or set data = 'FILE.parquet'"
+        remedy = "Define rows(self, split, seed), or set data = 'FILE.parquet'"
+        yield f"{where} has no rows", _misspelled("rows", cls) or remedy
     if not tool_names(cls) and cls.step is Environment.step:
         yield f"{where} has no tool", "Define a public method with type hints and a docstring, or step(self, message)"
-    for base in cls.__mro__:
-        for name, value in vars(base).items() if is_users(base) else ():
+    for base in filter(is_users, cls.__mro__):
+        for name, value in vars(base).items():
             if isinstance(value, list | dict | set) and not name.startswith("__") and not name.isupper():
+                shared = f"{base.__qualname__}.{name} ({defined_at(base)}) is a {type(value).__name__}"
                 remedy = f"Set self.{name} in reset; write a constant in capitals"
-                yield f"{base.__qualname__}.{name} is a {type(value).__name__} that all trajectories share", remedy
-    for function in _functions(cls):
+                yield f"{shared} that all trajectories share", remedy
+    for function in filter(is_users, _functions(cls)):
         for default in inspect.signature(function).parameters.values():
             if isinstance(default.default, list | dict | set):
                 problem = f"{function.__qualname__} ({defined_at(function)}): the default of {default.name!r} is shared"
@@ -175,18 +188,19 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
         yield from _blocking(function)
 
 
+def _misspelled(name: str, cls: type) -> str:
+    """Return the remedy if a method probably should have this name."""
+    near = difflib.get_close_matches(name, tool_names(cls), n=1, cutoff=0.8)
+    return f"Rename {near[0]}, if it is meant to be that" if near else ""
+
+
 def _functions(cls: type) -> Iterator[Callable[..., Any]]:
     for base in cls.__mro__:
-        if is_users(base):
+        if base not in (object, Environment):
             for value in vars(base).values():
                 function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
                 if inspect.isfunction(function):
                     yield inspect.unwrap(function)
-
-
-def _codes(cls: type) -> Iterator[Any]:
-    for function in _functions(cls):
-        yield function.__code__
 
 
 def _blocking(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
@@ -199,7 +213,8 @@ def _blocking(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
         if not isinstance(node, ast.Call):
             continue
         call = ast.unparse(node.func)
-        line = f"{function.__qualname__} ({defined_at(function)})"
+        file, _, first = defined_at(function).rpartition(":")
+        line = f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1})"
         if call in ("signal.alarm", "signal.signal", "signal.setitimer"):
             yield f"{line} calls {call}, which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s"
         if call == "time.sleep" and inspect.iscoroutinefunction(function):

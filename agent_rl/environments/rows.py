@@ -50,8 +50,10 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
         except ValueError as error:
             raise ConfigError(place, str(error), "Use text, numbers, lists and dicts") from error
         prompt = values["prompt"]
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-        if kind.system and messages[0]["role"] != "system":
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        if not (isinstance(messages, list) and messages and all(isinstance(each, Mapping) for each in messages)):
+            raise ConfigError(place, f"its prompt is {prompt!r}", "Write text, or a list of chat messages")
+        if kind.system and messages[0].get("role") != "system":
             messages = [{"role": "system", "content": kind.system}, *messages]
         row = make_row(
             prompt=messages,
@@ -75,9 +77,13 @@ def _values(kind: EnvironmentType, split: str, seed: int) -> Iterable[Mapping[st
         try:
             return list(kind.cls().rows(split, seed))
         except Exception as error:
-            raise UserCodeError.of(f"{kind.cls.__name__}.rows", error, code=kind.cls) from error
+            raise UserCodeError.of(f"{kind.cls.__name__}.rows", error, code=kind.cls.rows) from error
     file = Path(inspect.getfile(kind.cls)).parent / kind.cls.data
-    rows = [dict(raw.value) for raw in read_raw(file)]
+    try:
+        rows = [dict(raw.value) for raw in read_raw(file)]
+    except ConfigError as error:
+        where = f"{kind.cls.__qualname__}.data ({defined_at(kind.cls)})"
+        raise ConfigError(where, f"{error.key}: {error.problem}", error.remedy) from error
     return [row for number, row in enumerate(rows) if split == (row.get("split") or SPLITS[number % HELD_OUT == 7])]
 
 

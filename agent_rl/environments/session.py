@@ -9,10 +9,11 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agent_rl.environments.environment import Environment
-from agent_rl.environments.loading import EnvironmentType, load_environment
+from agent_rl.environments.loading import OWN, EnvironmentType, load_environment
 from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools.base import ToolOutput
@@ -37,7 +38,6 @@ class EnvironmentSession:
         row: the row's values, the arguments of `reset`.
         limit_s: seconds that one method may take.
         trajectory: the trajectory, which the instance may read.
-        seed: the seed of `random`; None: it depends on the row's values.
 
     Raises:
         BrokenCallError: the class's `__init__` raises.
@@ -83,10 +83,14 @@ class EnvironmentSession:
         async with self._turn:
             if self.done:
                 raise ToolError("the episode is over")
-            output = as_output(await self.run(name, **converted(self.kind.arguments[name], arguments)))
+            result = await self.run(name, **converted(self.kind.arguments[name], arguments))
+            try:
+                output = as_output(result)
+            except (TypeError, ValueError) as error:
+                raise self._bug(name, error) from error
             await self._note_state()
             if (reward := self._turn_reward()) is not None:
-                output.reward = reward + (output.reward or 0.0)
+                output = replace(output, reward=reward + (output.reward or 0.0))
             return output
 
     async def step(self, message: str) -> tuple[str | None, float | None]:
@@ -106,9 +110,14 @@ class EnvironmentSession:
             self.instance.answer = self.trajectory.answer
         value = await self.run("get_reward")
         parts = value if isinstance(value, Mapping) else {"": value}
+        if not parts:
+            raise self._bug("get_reward", TypeError("it returned no parts"))
         for name, part in parts.items():
-            number = part.item() if hasattr(part, "item") else part
-            if not isinstance(number, int | float) or not math.isfinite(number):
+            try:
+                is_number = math.isfinite(part) and not isinstance(part, str)
+            except (TypeError, ValueError, RuntimeError):  # an array of several numbers
+                is_number = False
+            if not is_number:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
                 raise self._bug("get_reward", TypeError(f"{what}, not a finite number"))
         if (known := _parts.setdefault(self.kind.cls, frozenset(parts))) != parts.keys():
@@ -130,7 +139,7 @@ class EnvironmentSession:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0
         return reward or None
 
-    async def run(self, name: str, *values: Any, **arguments: Any) -> Any:
+    async def run(self, name: str, /, *values: Any, **arguments: Any) -> Any:
         """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
         if self._dropped:
             raise UnscoredError(self._dropped)
@@ -140,12 +149,10 @@ class EnvironmentSession:
             result = await within(self.limit_s, self._awaited(method, values, arguments))
         except OutOfTime:
             raise UnscoredError(self._dropped) from None
-        except (ToolError, UnscoredError, FatalError):
-            self._dropped = None
-            raise
         except Exception as error:
             self._dropped = None
-            if is_outage(error):
+            is_observation = isinstance(error, ToolError) and name not in OWN
+            if is_observation or isinstance(error, FatalError) or is_outage(error):
                 raise
             raise self._bug(name, error) from error
         self._dropped = None

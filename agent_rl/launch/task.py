@@ -22,12 +22,12 @@ from agent_rl.environments import EnvironmentSession, EnvironmentType, load_envi
 from agent_rl.environments.families import family_names
 from agent_rl.environments.rows import SPLITS, environment_rows
 from agent_rl.environments.session import row_values
-from agent_rl.environments.worked import WORLD, habit_shares
+from agent_rl.environments.worked import WORLD, habit_shares, require_expert
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["is_task", "load_task", "task_recipe"]
+__all__ = ["is_task", "load_task", "require_experts", "task_recipe"]
 
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
@@ -39,7 +39,8 @@ HEADER = "# Written by agent-rl for {}; the next command with this file writes i
 
 def is_task(recipe: str) -> bool:
     """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
-    return all(".py" in each or each.partition(":")[0] in family_names() for each in recipe.split(","))
+    files = [each.partition(":")[0] for each in recipe.split(",")]
+    return all(file.endswith(".py") or file in family_names() for file in files)
 
 
 @cache
@@ -54,6 +55,9 @@ def task_recipe(targets: str) -> Path:
         UserCodeError: a method of a class raises.
     """
     kinds = [load_task(target) for target in targets.split(",")]
+    names = [kind.name for kind in kinds]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(targets, f"two environments have the name {twice[0]}", "Rename a file")
     rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
     of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
     rewards = {kind.name: _reward(kind, _try_out(kind, of_kind[kind])) for kind in kinds}
@@ -76,6 +80,16 @@ def _run_name(kinds: Sequence[EnvironmentType]) -> str:
     if len(name) <= MAX_NAME:
         return name
     return f"{kinds[0].name}_and_{len(kinds) - 1}_more_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def require_experts(targets: str) -> None:
+    """Refuse environments without an expert, whose small model could not be made.
+
+    Raises:
+        ConfigError: a class has no `solve`, or cannot be loaded.
+    """
+    for target in targets.split(","):
+        require_expert(load_task(target))
 
 
 def load_task(target: str) -> EnvironmentType:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -96,7 +97,8 @@ class ToolSession:
             limit_s, created = spec.timeout_s or default_timeout_s, _create_kwargs(tools_kwargs or {}, spec.name)
             self._slots[spec.name] = Slot(spec, limit_s, self._scope, created, _cache(spec, settings))
         if len(self._slots) < len(specs):
-            raise FatalError(f"two tools have the same name: {', '.join(spec.name for spec in specs)}")
+            twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
+            raise FatalError(f"two tools have the name {', '.join(twice)}: rename one of them")
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
