@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
+from agent_rl.data.contract import IMAGE
 from agent_rl.data.sources import read_raw
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.loading import HELD_OUT, EnvironmentType, blocking_calls
@@ -246,7 +247,7 @@ class TrlSession(EnvironmentSession):
             result.status = ToolStatus.ERROR if function else ToolStatus.UNKNOWN_TOOL
         if not isinstance(value, list) or not all(isinstance(block, dict) for block in value):
             return ToolOutput(str(value))
-        text = "".join(block.get("text", "") for block in value)
+        text = "".join(IMAGE if block.get("type") == "image" else block.get("text", "") for block in value)
         return ToolOutput(text, images=[block["image"] for block in value if block.get("type") == "image"])
 
     async def step(self, message: str) -> tuple[str | None, float | None]:

@@ -23,6 +23,12 @@ class CameraEnv:
         image = Image.new("RGB", (56, 56), "blue" if direction == "left" else "green")
         return [{"type": "image", "image": image}, {"type": "text", "text": f"You look {direction}."}]
 
+    def compare(self) -> list:
+        """Show both directions."""
+        left, right = Image.new("RGB", (28, 28), "blue"), Image.new("RGB", (28, 28), "green")
+        pictures = [{"type": "image", "image": left}, {"type": "image", "image": right}]
+        return [{"type": "text", "text": "Left and right: "}, *pictures, {"type": "text", "text": "That is all."}]
+
     def describe(self) -> list:
         """Describe the scene."""
         return [{"type": "text", "text": "A room."}]
@@ -37,6 +43,7 @@ SCRIPT = [
     [
         '<tool_call>\n{"name": "look", "arguments": {"direction": "left"}}\n</tool_call>',
         '<tool_call>\n{"name": "describe", "arguments": {}}\n</tool_call>',
+        '<tool_call>\n{"name": "compare", "arguments": {}}\n</tool_call>',
         "A blue wall.",
     ]
 ]

@@ -70,7 +70,7 @@ def trainer_class():
 
         def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-            self.record["samples"] = [
+            samples = [
                 {
                     "messages": as_data([*prompt, *completion]),
                     "rewards": {
@@ -81,6 +81,8 @@ def trainer_class():
                 }
                 for prompt, completion, row in zip(prompts, completions, rewards.tolist(), strict=True)
             ]
+            self.record["samples"] = samples[::SAMPLES]
+            assert samples == [sample for sample in self.record["samples"] for _ in range(SAMPLES)]
             self.record["schemas"] = {
                 str(name): [get_json_schema(tool) for tool in tools] for name, tools in self._env_tools.items()
             }
@@ -177,11 +179,11 @@ def main():
     import transformers
     import trl
 
-    record = {"trl": trl.__version__, "transformers": transformers.__version__, "idioms": {}}
+    lines = [f'"versions": {json.dumps({"trl": trl.__version__, "transformers": transformers.__version__})}']
     for idiom in IDIOMS:
         with tempfile.TemporaryDirectory() as folder:
-            record["idioms"][idiom] = run(idiom, Path(folder))
-    out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            lines.append(f'"{idiom}": {json.dumps(run(idiom, Path(folder)))}')
+    out.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
