@@ -203,7 +203,7 @@ def open_environment(
 def state_of(instance: Any) -> dict[str, bytes]:
     """Return the pickled attributes of an instance; those that cannot be pickled are not compared."""
     state = {}
-    for name, value in vars(instance).items():
+    for name, value in getattr(instance, "__dict__", {}).items():
         if name not in ("random", "trajectory"):
             try:
                 state[name] = pickle.dumps(value)

@@ -12,8 +12,6 @@ from agent_rl.agents.registry import make_loop
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.environments import load_environment
 from agent_rl.environments.rows import environment_rows
-from agent_rl.environments.trl import ADDED
-from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
 from tests.environments.trl.reference import IDIOMS, RECORDED, as_data
 

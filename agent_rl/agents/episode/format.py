@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent_rl.agents.episode.policy import ChatMessage, Generation
-from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.data.contract import IMAGE
+from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 

@@ -30,9 +30,7 @@ class Die:
 
 
 def rolled(environments, environment, **kwargs):
-    return [
-        0.5 * each.rolls if name == "die" else None for each, name in zip(environments, environment, strict=True)
-    ]
+    return [0.5 * each.rolls if name == "die" else None for each, name in zip(environments, environment, strict=True)]
 
 
 environment_factory = {"coin": Coin, "die": Die}

@@ -93,8 +93,14 @@ def trainer_class():
 
 def make_model(folder, vision):
     """Return a random model, and a tokenizer or processor with a chat template that TRL knows."""
-    from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor, Qwen2Config
-    from transformers import Qwen2ForCausalLM
+    from transformers import (
+        CLIPVisionConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+        Qwen2Config,
+        Qwen2ForCausalLM,
+    )
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from trl.chat_template_utils import qwen3_chat_template, qwen3_vl_chat_template
 
