@@ -17,7 +17,7 @@ from agent_rl.environments.session import EnvironmentSession, state_of
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
-from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Trajectory, plain
+from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Trajectory, plain, plain_reward
 from agent_rl.work.concurrency import OneThread, together
 
 if TYPE_CHECKING:
@@ -115,8 +115,9 @@ class TrlSession(EnvironmentSession):
             observation = [{"type": "text", "text": observation}]
         try:
             return content + observation
-        except TypeError as error:
-            raise self._bug("reset", error) from error
+        except TypeError:
+            problem = f"it returned {observation!r:.80}; it must return text, a list of blocks, or None"
+            raise self._bug("reset", TypeError(problem)) from None
 
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
         """Answer a call of the policy; whatever a tool raises is an observation."""
@@ -159,13 +160,15 @@ class TrlSession(EnvironmentSession):
         ]
         parts: dict[str, float] = {}
         for name, function, arguments in sorted(calls, key=lambda call: _is_async(call[1])):
-            result = await self.run_function(name, function, **arguments)
+            called = name if arguments else "get_reward"
+            result = await self.run_function(called, function, **arguments)
             try:
                 (value,) = result if arguments else (result,)
                 if value is not None and not math.isnan(value):
-                    parts[name] = float(plain(f"the reward {name}", float(value)))
-            except (TypeError, ValueError) as error:
-                raise self._bug(name, error) from error
+                    parts[name] = plain_reward("the reward", float(value)) or 0.0
+            except (TypeError, ValueError):
+                expected = "a list with one number or None" if arguments else "a number or None"
+                raise self._bug(called, TypeError(f"it returned {result!r:.80}, not {expected}")) from None
         return {**parts, DIFFERS: self._differs} if parts else {}
 
     def _lists(self) -> dict[str, Any]:

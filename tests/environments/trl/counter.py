@@ -1,4 +1,4 @@
-"""The class of TRL's documentation: a counter; `reset` draws where it begins. Its tools are inherited and static too."""
+"""The class of TRL's documentation: a counter. Its tools are inherited and static too."""
 
 from datasets import Dataset
 
