@@ -97,7 +97,7 @@ CONTENTS = {
     ],
     "Reference": [
         f"docs/reference/{page}"
-        for page in ("settings", "commands", "metrics", "built_in", "python", "receipts", "gpu_node")
+        for page in ("settings", "commands", "metrics", "built_in", "environments", "python", "receipts", "gpu_node")
     ],
     "More": [
         "docs/symptoms",

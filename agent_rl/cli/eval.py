@@ -29,7 +29,10 @@ app = typer.Typer(add_completion=False)
 def evaluate(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN] KEY=VALUE", help="Run's folder, or an environment's file; settings: sampling.temperature=0, ..."),
+        typer.Argument(
+            metavar="[RUN] KEY=VALUE",
+            help="Run's folder, or a task's file; settings: sampling.temperature=0, ...",
+        ),
     ] = None,
     model: Annotated[
         str | None,

@@ -51,19 +51,17 @@ def experiment(
 
     from agent_rl.evaluation.experiments.experiment import Experiment, comparison
     from agent_rl.evaluation.experiments.receipt import check as stale_receipts
-    from agent_rl.launch.recipes import recipe_folder
+    from agent_rl.launch.recipes import results_folder
 
     if check:
-        folders = (
-            [recipe_folder(recipe)] if recipe else sorted(path.parent for path in Path("recipes").glob("*/results"))
-        )
-        stale = [problem for folder in folders for problem in stale_receipts(folder)]
+        folders = [results_folder(recipe)] if recipe else sorted(Path("recipes").glob("*/results"))
+        stale = [problem for folder in folders for problem in stale_receipts(folder.parent)]
         print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes fit"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
         raise ConfigError("RECIPE", "no recipe was given", "Give one, or --check")
     run = Experiment(recipe, seeds, words or [])
-    receipt = run.run(out or (run.folder / "results" if words else recipe_folder(recipe) / "results"))
+    receipt = run.run(out or (run.folder / "results" if words else results_folder(recipe)))
     if as_json:
         print_json(receipt)
     else:

@@ -24,18 +24,19 @@ def _kinds(incomplete: str) -> list[str]:
 
 @app.command()
 def new(
-    kind: Annotated[str, typer.Argument(help="Kind: tool, agent, reward or recipe", autocompletion=_kinds)],
+    kind: Annotated[str, typer.Argument(help="Kind: task, tool, agent, reward or recipe", autocompletion=_kinds)],
     name: Annotated[str, typer.Argument(help="Name, for example unit_converter")],
     to: Annotated[Path | None, typer.Option(help="Folder to create; default: the name")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Write a working tool, agent, reward or recipe with its test.
+    r"""Write a working task, tool, agent, reward or recipe with its test.
 
     \b
+      agent-rl new task unit_converter
       agent-rl new tool unit_converter
       agent-rl new agent terse --to agents/terse
 
-    The folder is a recipe that trains without changes, for two steps on a CPU. The next commands are printed.
+    The folder trains without changes on a CPU, for two steps unless it is a task. The next commands are printed.
 
     --json: `files`, `next` (a list of commands).
     """

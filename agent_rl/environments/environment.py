@@ -52,7 +52,7 @@ class Environment:
         """
         raise NotImplementedError
 
-    def reset(self, **row: Any) -> str | None:
+    def reset(self, *_: Any, **row: Any) -> str | None:
         """Begin a trajectory; the arguments are copies of the row's values.
 
         All samples of a row must begin in the same state. Text that it returns follows the prompt, after an empty line.
@@ -78,7 +78,7 @@ class Environment:
         raise NotImplementedError
 
     def state_key(self) -> Any:
-        """Return a name of the present state, the same for equal states of the same row."""
+        """Return a name of the present state, as JSON data; the trace keeps it with the turn as `notes["state"]`."""
         raise NotImplementedError
 
     def say(self, message: str) -> str | None:

@@ -23,14 +23,13 @@ HELD_OUT = 8
 """Every eighth row of a file without a column `split` is a test row."""
 
 
-def environment_rows(kind: EnvironmentType, split: str, seed: int, agent: str = "react_agent") -> list[dict[str, Any]]:
-    """Return the rows of a split, from the method `rows` or the file `data`.
+def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[str, Any]]:
+    """Return the rows of a split, from the method `rows` or the file `data`; the run's default agent is theirs.
 
     Args:
         kind: the environment.
         split: `train` or `test`.
         seed: seed of generated rows.
-        agent: name of the agent.
 
     Raises:
         ConfigError: there are no rows, or a row cannot be used; names the row and the line of the method.
@@ -56,19 +55,18 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int, agent: str = 
             raise ConfigError(place, f"its prompt is {prompt!r}", "Write text, or a list of chat messages")
         if kind.system and messages[0].get("role") != "system":
             messages = [{"role": "system", "content": kind.system}, *messages]
-        rows.append(
-            make_row(
-                prompt=messages,
-                data_source=kind.name,
-                ground_truth=None,
-                style="environment",
-                ability="environment",
-                split=split,
-                index=index,
-                agent_name=agent,
-                extra_info={NAME: kind.name, ROW: text},
-            )
+        row = make_row(
+            prompt=messages,
+            data_source=kind.name,
+            ground_truth=None,
+            style="environment",
+            ability="environment",
+            split=split,
+            index=index,
+            extra_info={NAME: kind.name, ROW: text},
         )
+        del row["agent_name"]
+        rows.append(row)
     if not rows:
         raise ConfigError(where, f"there are no rows of the split {split!r}", "Yield at least one row for each split")
     return rows

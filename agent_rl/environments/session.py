@@ -18,7 +18,7 @@ from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError, d
 from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools.base import ToolOutput
 from agent_rl.tools.functions import as_output, converted
-from agent_rl.trajectory import Trajectory
+from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
 __all__ = ["ROW", "EnvironmentSession", "open_environment", "row_values"]
@@ -88,6 +88,7 @@ class EnvironmentSession:
                 output = as_output(result)
             except (TypeError, ValueError) as error:
                 raise self._bug(name, error) from error
+            await self._note_state()
             if (reward := self._turn_reward()) is not None:
                 output = replace(output, reward=reward + (output.reward or 0.0))
             return output
@@ -95,11 +96,12 @@ class EnvironmentSession:
     async def step(self, message: str) -> tuple[str | None, float | None]:
         """Answer a turn without a call; return the world's text, None at the end, and the reward of the turn."""
         self.instance.answer = message
-        if not self.kind.has("step"):
+        if self.done or not self.kind.has("step"):
             return None, None
         text = await self.run("step", message)
         if text is not None and not isinstance(text, str):
             raise self._bug("step", TypeError(f"it returned {text!r}; it must return text, or None at the end"))
+        await self._note_state()
         return (None if self.done else text), self._turn_reward()
 
     async def reward(self) -> float | dict[str, float]:
@@ -127,6 +129,11 @@ class EnvironmentSession:
     async def close(self) -> None:
         """Release the thread; a method that hangs keeps it until it returns."""
         self._thread.close()
+
+    async def _note_state(self) -> None:
+        """Note the name of the state after the turn's last call, if the class defines `state_key`."""
+        if self.kind.has("state_key") and self.trajectory.turns:
+            self.trajectory.turns[-1].notes["state"] = plain("state_key", await self.run("state_key"))
 
     def _turn_reward(self) -> float | None:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0

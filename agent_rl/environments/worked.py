@@ -156,6 +156,7 @@ def worked_world(names: Mapping[str, str]) -> World:
         "other_argument": habit(other_argument, "Something like it."),
         "at_once": habit(lambda solved, rng, row: replace(solved, steps=()), "No need."),
         "unreadable": _unreadable,
+        "random": habit(lambda solved, rng, row: replace(solved, steps=_random_steps(solved, rng)), "Try it."),
     }
     digest = hashlib.sha256()
     for name, target in sorted(names.items()):
@@ -293,6 +294,16 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
         return solved
     changed = replace(step, arguments={**step.arguments, name: rng.choice(values)})
     return replace(solved, steps=(*solved.steps[:place], changed, *solved.steps[place + 1 :]))
+
+
+def _random_steps(solved: _Episode, rng: random.Random) -> tuple[Step, ...]:
+    """Return the expert's steps in any order and number, with digits at random."""
+    steps = []
+    while solved.steps and rng.random() < 0.7:
+        step = rng.choice(solved.steps)
+        arguments = json.dumps(dict(step.arguments)).translate({ord(d): rng.choice("123456789") for d in "123456789"})
+        steps.append(replace(step, arguments=json.loads(arguments)))
+    return tuple(steps)
 
 
 def _turns(episode: _Episode, thought: str, agent: str) -> Turns:

@@ -30,6 +30,7 @@ __all__ = [
     "found_files",
     "model_remedy",
     "recipe_folder",
+    "results_folder",
     "rows_remedy",
     "share_folder",
 ]
@@ -83,6 +84,12 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
     problem = "there is no config.yaml" if folder.is_dir() else "there is no such folder, and no recipe of this name"
     remedy = f"Give a folder with config.yaml, or the name of a recipe. {did_you_mean(name, described())}"
     raise ConfigError(str(recipe), problem, remedy)
+
+
+def results_folder(recipe: str) -> Path:
+    """Return the folder of a recipe's receipt: `results/` in the recipe's folder, or next to an environment's file."""
+    home = Path(recipe.partition(".py")[0]).resolve().parent if is_task(recipe) else recipe_folder(recipe)
+    return home / "results"
 
 
 def found_files(folder: Path) -> dict[str, str]:

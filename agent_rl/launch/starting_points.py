@@ -1,7 +1,7 @@
-"""Starting points: a working tool, agent, reward or recipe with its test, copied from the files in `starts/`.
+"""Starting points: a working task, tool, agent, reward or recipe with its test, copied from the files in `starts/`.
 
-Each folder of `starts/` is a complete recipe under the name `my_<kind>`, which the copy replaces. Its README lists the
-next commands.
+Each folder of `starts/`, except `task`, is a complete recipe under the name `my_<kind>`, which the copy replaces. Its
+README lists the next commands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
 
     Args:
         kind: one of `KINDS`.
-        name: the name of the tool, agent, reward or recipe, a Python identifier.
+        name: the name of the task, tool, agent, reward or recipe, a Python identifier.
         folder: the new folder.
 
     Returns:
@@ -51,8 +51,8 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
         text = text.replace(f"my_{kind}", name).replace(f"My{kind.title()}", name.title().replace("_", ""))
         path.unlink()
         (folder / path.name.replace(f"my_{kind}", name)).write_text(text, encoding="utf-8")
-    (folder / "size").mkdir()
-    for size in ("0.5b", "cpu"):
+    for size in ("0.5b", "cpu") if (folder / "config.yaml").exists() else ():
+        (folder / "size").mkdir(exist_ok=True)
         text = (share_folder() / SIZES / f"{size}.yaml").read_text(encoding="utf-8")
         text = text.replace("save_freq: -1", "save_freq: 2 # the last step: agent-rl eval evaluates it")
         (folder / f"size/{size}.yaml").write_text(text, encoding="utf-8")

@@ -7,6 +7,7 @@ The recipe names the class, has its rows and reward, and two sizes for a CPU: `c
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import pickle
 import re
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ __all__ = ["is_task", "load_task", "require_experts", "task_recipe"]
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
 """Seconds that each method may take in the trial before a run."""
+MAX_NAME = 120
+"""Characters of a run's name; a file system allows 255 for a folder."""
 HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
 
 
@@ -58,7 +61,7 @@ def task_recipe(targets: str) -> Path:
     rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
     of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
     rewards = {kind.name: _reward(kind, _try_out(kind, of_kind[kind])) for kind in kinds}
-    folder = OUTPUTS / "_".join(kind.name for kind in kinds) / "recipe"
+    folder = OUTPUTS / _run_name(kinds) / "recipe"
     (folder / "size").mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         write_parquet(rows[split], folder / f"{split}.parquet")
@@ -69,6 +72,14 @@ def task_recipe(targets: str) -> Path:
         text = package + HEADER.format(targets) + yaml.safe_dump(content, sort_keys=False, width=110)
         (folder / file).write_text(text, encoding="utf-8")
     return folder.resolve()
+
+
+def _run_name(kinds: Sequence[EnvironmentType]) -> str:
+    """Return the names of the environments; of many, the first and a digest of all."""
+    name = "_".join(kind.name for kind in kinds)
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{kinds[0].name}_and_{len(kinds) - 1}_more_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def require_experts(targets: str) -> None:
@@ -160,7 +171,7 @@ def _config(kinds: Sequence[EnvironmentType], rewards: Mapping[str, Any]) -> dic
         "hydra": {"searchpath": ["pkg://verl.trainer.config", "pkg://agent_rl.config"]},
         "defaults": ["agent", "_self_", {"size": "0.5b"}],
         "data": {"train_files": "train.parquet", "val_files": "test.parquet"},
-        "trainer": {"experiment_name": "_".join(kind.name for kind in kinds)},
+        "trainer": {"experiment_name": _run_name(kinds)},
         "agent_rl": {
             "environments": {kind.name: kind.target for kind in kinds},
             "reward": rewards[kinds[0].name] if same else {"per_data_source": dict(rewards)},

@@ -1,6 +1,6 @@
-"""Every outgoing call: HTTP with retries and limits, and one client for OpenAI-compatible endpoints.
+"""Outgoing HTTP calls, with retries and limits, and a client for OpenAI-compatible endpoints.
 
-It must not know the content of a request, or the purpose of its reply.
+Code in this package must not depend on what a request contains or what its reply is used for.
 """
 
 from agent_rl.remote.chat_client import ChatClient, Completion, EndpointConfig

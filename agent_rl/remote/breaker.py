@@ -1,4 +1,4 @@
-"""`CircuitBreaker`: stops requests to a service that keeps failing, and tries the service again after a pause."""
+"""`CircuitBreaker`: stops sending requests to a service that keeps failing, and tries it again after a pause."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ logger = logging.getLogger(__name__)
 
 
 class BreakerConfig(BaseModel):
-    """When a circuit opens. A request counts once, with all its retries."""
+    """When a circuit opens. A request counts once, no matter how often it is retried."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     failures: int | None = Field(default=10, ge=1)
-    """Failed requests in a row; null: any number."""
+    """Number of consecutive failed requests that opens the circuit; null: it never opens."""
     cooldown_s: float = Field(default=30.0, gt=0)
-    """Seconds that a circuit stays open before one request probes the service."""
+    """Seconds that a circuit stays open before a single request probes the service."""
 
 
 class CircuitBreaker:
-    """Shared by all requests of a process to one service.
+    """Counts the failures of one service; all requests of a process to that service share it.
 
     Args:
-        config: when to open.
+        config: when the circuit opens, and for how long.
         host: name of the service, for messages.
-        clock: monotonic time in seconds.
+        clock: returns a monotonic time in seconds.
     """
 
     def __init__(self, config: BreakerConfig, host: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.config, self.host = config, host
         self._clock = clock
         self._lock = threading.Lock()
-        self._in_a_row = 0
-        self._opened: float | None = None
+        self._failure_count = 0
+        self._open_at: float | None = None
         self._probing = False
         self._reason = ""
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """One request: an `UnscoredError` is a failure of the service; any other exception says nothing about it.
+        """Wrap one request. An `UnscoredError` counts as a failure of the service; other exceptions do not count.
 
         Raises:
-            RemoteError: the circuit is open; the request must not be sent.
+            RemoteError: the circuit is open, so the request must not be sent.
         """
         with self._lock:
-            probe = self._opened is not None
-            if self._opened is not None and (self._probing or self._clock() - self._opened < self.config.cooldown_s):
-                problem = f"the circuit is open after failures, the last: {self._reason}"
+            probe = self._open_at is not None
+            if self._open_at is not None and (self._probing or self._clock() - self._open_at < self.config.cooldown_s):
+                problem = f"the circuit is open after repeated failures; the last one was: {self._reason}"
                 raise RemoteError(self.host, problem, attempts=0)
             self._probing = probe
         try:
@@ -65,7 +65,7 @@ class CircuitBreaker:
         except UnscoredError as error:
             self._count(probe, str(error))
             raise
-        except BaseException:  # cancelled, or an error of the caller: no failure of the service
+        except BaseException:  # the request was cancelled or the caller failed, not the service
             with self._lock:
                 self._probing = self._probing and not probe
             raise
@@ -73,14 +73,14 @@ class CircuitBreaker:
 
     def _count(self, probe: bool, problem: str | None) -> None:
         with self._lock:
-            if self._opened is not None and not probe:
-                return  # it was sent before the circuit opened
+            if self._open_at is not None and not probe:
+                return  # this request was sent before the circuit opened
             self._probing = False
-            self._in_a_row = 0 if problem is None else self._in_a_row + 1
+            self._failure_count = 0 if problem is None else self._failure_count + 1
             failures = self.config.failures
-            if problem is not None and (probe or (failures is not None and self._in_a_row >= failures)):
-                self._opened, self._reason = self._clock(), problem
+            if problem is not None and (probe or (failures is not None and self._failure_count >= failures)):
+                self._open_at, self._reason = self._clock(), problem
                 logger.warning("%s: circuit open for %g s: %s", self.host, self.config.cooldown_s, problem)
             elif probe:
-                self._opened = None
-                logger.warning("%s: circuit closed, the service answers again", self.host)
+                self._open_at = None
+                logger.warning("%s: circuit closed: the service answers again", self.host)

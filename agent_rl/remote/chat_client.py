@@ -3,10 +3,10 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use it. It stops requests while the circuit is open, and checks
-their answers; `Remote` retries and limits them. An endpoint that refuses the key or the model before it has ever
-answered is a `ConfigError`; every other failure is a `RemoteError`, which leaves the trajectory unscored. The package
-`openai` limits neither rate nor size, and would retry a second time.
+Judges, simulated users, reward models and evaluation use it. It sends no requests while the circuit is open, and checks
+the answers; `Remote` retries the requests and limits them. If an endpoint refuses the key or the model before it has
+answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the trajectory
+unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ __all__ = [
 T = TypeVar("T")
 JsonMode = Literal["json_schema", "json_object", "none"]
 JSON_MODES: tuple[JsonMode, ...] = ("json_schema", "json_object", "none")
-_REFUSED = {
-    401: ("api_key_env", "the endpoint wants an API key", "Name the environment variable that holds it in api_key_env"),
-    403: ("api_key_env", "the endpoint refuses this API key", "Correct the key in the variable of api_key_env"),
-    404: ("url", "the endpoint has no such address or model", "Correct the names of endpoint and model"),
+_REFUSALS = {
+    401: ("api_key_env", "the endpoint requires an API key", "Set api_key_env to the variable that holds the key"),
+    403: ("api_key_env", "the endpoint refuses this API key", "Correct the key in the variable that api_key_env names"),
+    404: ("url", "the endpoint has no such address or model", "Correct the endpoint's address or the model's name"),
 }
 _BAD_REQUEST = (400, 413, 422)
-"""Statuses that say nothing about the endpoint: this request is wrong."""
+"""Statuses that blame the request, not the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
-"""How servers say that a conversation does not fit; OpenAI's code is context_length_exceeded."""
-_CHARACTERS_PER_TOKEN = 4  # where the server reports no usage
+"""Matches servers' messages that a conversation is too long; OpenAI's error code is context_length_exceeded."""
+_CHARACTERS_PER_TOKEN = 4  # for estimates when the server reports no usage
 
 
 class EndpointConfig(RemoteLimits):
-    """Address and limits of a model's endpoint, with the keys of `agent_rl.remote.http.RemoteLimits`."""
+    """Address of a model's endpoint, and the limits of `agent_rl.remote.http.RemoteLimits`."""
 
     url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
-    """The address before `/chat/completions`; `/v1` is added where it has no path."""
+    """The part of the address before `/chat/completions`; if it has no path, `/v1` is appended."""
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the API key; null: none is sent."""
+    """Name of the environment variable that holds the API key; null: no key is sent."""
     breaker: BreakerConfig = BreakerConfig(failures=None)
 
 
 class UnusableReplyError(RemoteError):
-    """The endpoint answered, but the answer has no usable content; another seed may help."""
+    """The endpoint answered, but the answer has no usable content. Another seed may help."""
 
 
 class TooLongError(RemoteError):
@@ -76,13 +76,13 @@ class Completion:
     """One reply of the model."""
 
     message: Mapping[str, Any]
-    """As the endpoint wrote it: `content` is a text or missing."""
+    """The message as the endpoint returned it: `content` is a string, null or missing."""
     finish: str | None = None
     matched_stop: Any = None
-    """The stop string or token that ended it, where the server says so (vLLM and SGLang do)."""
+    """The stop string or token that ended the reply, if the server reports it (vLLM and SGLang do)."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     tokens: int = 0
-    """Of prompt and reply, estimated where the server reports none."""
+    """Number of tokens in the prompt and the reply; an estimate if the server does not report it."""
 
     @property
     def text(self) -> str:
@@ -91,12 +91,12 @@ class Completion:
 
 
 class ChatClient:
-    """The client that all users of an endpoint in a process share; as an async context manager it keeps connections.
+    """Sends requests to one endpoint; used as an async context manager, it keeps its connections open.
 
     Args:
         config: the endpoint.
-        key: the configuration key of `config`, for errors; empty: the endpoint was named on a command line.
-        json_modes: how to ask for JSON by a schema; a mode that the server refuses is not tried again.
+        key: the configuration key of `config`, for errors; empty if the endpoint was given on the command line.
+        json_modes: ways to request JSON that follows a schema, in order; a mode that fails is not tried again.
 
     Raises:
         ConfigError: the API key is not in the environment.
@@ -113,7 +113,7 @@ class ChatClient:
         base = config.url.rstrip("/")
         self.url = base if "/" in base.partition("://")[2] else f"{base}/v1"
         self.host = self.url.split("/")[2].rpartition("@")[2]
-        headers = bearer(config.api_key_env, self._named("api_key_env"))
+        headers = bearer(config.api_key_env, self._setting("api_key_env"))
         self._remote = Remote(self.url, headers=headers, limits=config)
         self._slots = PerLoop(lambda: asyncio.Semaphore(config.max_concurrent))
         self._breaker = CircuitBreaker(config.breaker, self.host)
@@ -128,10 +128,10 @@ class ChatClient:
         await self._remote.__aexit__()
 
     async def check(self) -> None:
-        """Ask for the list of models, where the endpoint has one.
+        """Request the endpoint's list of models, and check that the model is on it; not every endpoint has a list.
 
         Raises:
-            ConfigError: the endpoint does not answer, the key is refused, or the model is not on the list.
+            ConfigError: the endpoint does not answer or refuses the key, or its list does not have the model.
         """
         response = await self.reach("/models")
         if response.status in (401, 403):
@@ -142,10 +142,10 @@ class ChatClient:
             names = []
         if names and self.config.model not in names:
             problem = f"{self.address} has no model {self.config.model!r}"
-            raise ConfigError(self._named("model"), problem, did_you_mean(self.config.model, names))
+            raise ConfigError(self._setting("model"), problem, did_you_mean(self.config.model, names))
 
     async def reach(self, path: str) -> Response:
-        """The answer to a first request.
+        """Send a GET request as a first test of the endpoint, and return the answer.
 
         Raises:
             ConfigError: the endpoint does not answer.
@@ -154,20 +154,20 @@ class ChatClient:
             return await self._remote.request("GET", path)
         except RemoteError as error:
             problem = f"{self.address} does not answer ({error.problem})"
-            raise ConfigError(self._named("url"), problem, "Start the server") from None
+            raise ConfigError(self._setting("url"), problem, "Start the server") from None
 
     async def chat(self, body: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Completion:
-        """Ask for one reply.
+        """Request one reply from the model.
 
         Args:
-            body: fields of the request, to which the model's name is added; those that are None are left out.
+            body: fields of the request; the model's name is added, and fields that are None are removed.
             schema: JSON schema of the reply, enforced as far as the server supports it.
 
         Raises:
             TooLongError: the conversation does not fit the model's context.
             UnusableReplyError: the answer has no message.
-            RemoteError: no answer, or the circuit is open.
-            ConfigError: no request will be answered.
+            RemoteError: there was no answer, or the circuit is open.
+            ConfigError: the endpoint will not answer any request.
         """
         body = {"model": self.config.model, **body}
         async with self._slots.get():
@@ -177,40 +177,40 @@ class ChatClient:
             while True:
                 try:
                     completion = await self._complete(
-                        {"response_format": _asked(self._json_modes[mode], schema), **body}
+                        {"response_format": _response_format(self._json_modes[mode], schema), **body}
                     )
                 except RemoteError as error:
                     refused = error.status in _BAD_REQUEST and not isinstance(error, TooLongError)
                     if not refused or mode + 1 == len(self._json_modes):
                         raise
-                    mode += 1  # it may be the JSON mode that is refused
+                    mode += 1  # the JSON mode may be the cause
                 else:
                     self._json_mode = max(self._json_mode, mode)
                     return completion
 
     async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
-        """Send a request that is not a chat.
+        """Send a request other than a chat completion.
 
         Args:
-            path: below the endpoint's address, or a whole URL.
-            body: sent as JSON.
-            read: returns the wanted part of the answer; it raises a LookupError, TypeError or AttributeError if that is
-                missing, and a ValueError with the problem if it is unusable.
-            missing: name of the wanted part, for errors.
+            path: appended to the endpoint's address, or an absolute URL.
+            body: the request body, sent as JSON.
+            read: extracts the result from the answer; it raises a LookupError, TypeError or AttributeError if the
+                result is missing, and a ValueError that describes the problem if it is unusable.
+            missing: name of the result, for errors.
 
         Raises:
-            RemoteError: as `chat`.
-            ConfigError: as `chat`.
+            RemoteError: see `chat`.
+            ConfigError: see `chat`.
         """
         async with self._slots.get():
             return await self._send(path, body, read, missing)
 
     @property
     def address(self) -> str:
-        """The URL without user name and password, for messages."""
+        """The endpoint's URL without user name and password, for messages."""
         return re.sub(r"//[^/@]*@", "//", self.url)
 
-    def _named(self, name: str) -> str:
+    def _setting(self, name: str) -> str:
         if self._key:
             return f"{self._key}.{name}"
         return "endpoint" if name == "url" else name
@@ -222,7 +222,7 @@ class ChatClient:
     async def _send(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
         with self._breaker.watch():
             response = await self._remote.request("POST", path, json=body)
-            if response.status in _REFUSED and not self._answered:
+            if response.status in _REFUSALS and not self._answered:
                 raise self._refusal(response)
             if response.ok:
                 return self._read(response, read, missing)
@@ -244,19 +244,19 @@ class ChatClient:
         return result
 
     def _refusal(self, response: Response) -> ConfigError:
-        name, problem, remedy = _REFUSED[response.status]
-        return ConfigError(self._named(name), f"{self.address}: {problem} ({self._remote.problem(response)})", remedy)
+        name, problem, remedy = _REFUSALS[response.status]
+        return ConfigError(self._setting(name), f"{self.address}: {problem} ({self._remote.problem(response)})", remedy)
 
 
-def _asked(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The request's `response_format`."""
+def _response_format(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the request's `response_format` for a JSON mode."""
     if mode == "json_schema":
         return {"type": mode, "json_schema": {"name": "reply", "strict": True, "schema": schema}}
     return None if mode == "none" else {"type": mode}
 
 
 def _completion(answer: Any, body: Mapping[str, Any]) -> Completion:
-    """The first choice of an answer."""
+    """Return the first choice of an answer."""
     choice = answer["choices"][0]
     message, finish = choice["message"], choice.get("finish_reason")
     if not isinstance(message, dict) or not isinstance(message.get("content") or "", str):
@@ -269,7 +269,7 @@ def _completion(answer: Any, body: Mapping[str, Any]) -> Completion:
 
 
 def _tokens(answer: Any, body: Mapping[str, Any]) -> int:
-    """Tokens of prompt and reply as the server reports them, else estimated by the texts' characters."""
+    """Return the number of tokens that the server reports for prompt and reply, or estimate it from their length."""
     try:
         return int(answer["usage"]["total_tokens"])
     except (LookupError, TypeError, ValueError):

@@ -3,15 +3,15 @@
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
-It retries a connection that fails or breaks, a timeout, and the statuses 408, 425, 429 and 5xx, after an exponential
-back-off with jitter or the server's Retry-After. When the attempts or the seconds are spent it raises a `RemoteError`,
-which leaves the trajectory unscored. Every other status is returned as a `Response`.
+`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. It waits as long as the
+server's Retry-After asks, or else with exponential back-off and jitter. When attempts or time run out, it raises a
+`RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
 
-No cookie is kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs name the host,
-and never a header, a query string or a password. It does not check that a host has a public address.
+Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
+host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
 
-Hosts elsewhere are reached through the proxies that the environment names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
-`NO_PROXY`), those of this machine and its network directly. `SSL_CERT_FILE` holds for both.
+Requests to this machine and its network are sent directly; all others go through the proxies that the environment
+names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`). `SSL_CERT_FILE` applies to both.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 5
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0
-"""Below what servers grant (5 s and more): a connection should not be closed under a request that is sent once."""
+"""Shorter than servers' own timeouts (5 s or more), so that a server does not close a connection during a request."""
 KEPT_CONNECTIONS = 4
-"""Of one client, to different hosts."""
+"""Number of idle connections that one client keeps, to different hosts."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
-_MIN_SECRET = 8  # characters of a header's word; shorter ones are found in innocent texts too
-_MAX_EXCERPT = 200  # characters of a refusal's body that an error repeats
+_MIN_SECRET = 8  # characters; shorter words of a header also occur in ordinary text
+_MAX_EXCERPT = 200  # characters of the response body that an error quotes
 _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
 
 
@@ -61,42 +61,42 @@ class RemoteLimits(Section):
     """Limits of a `Remote`; a tool's config model may inherit them."""
 
     timeout_s: float = Field(default=30.0, gt=0)
-    """Seconds of one attempt, from connecting to the last byte."""
+    """Timeout of one attempt in seconds, from connecting to the last byte."""
     total_s: float = Field(default=120.0, gt=0)
-    """Seconds of all attempts and the delays between them; the wait for a free slot does not count."""
+    """Timeout of all attempts in seconds, including the delays between them but not the wait for a free slot."""
     attempts: int = Field(default=6, ge=1)
     max_concurrent: int = Field(default=32, ge=1)
-    """Concurrent requests per process, including those that wait for their next attempt."""
+    """Maximum concurrent requests per process, including those that wait for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Attempts a second, evenly spaced, per process; null: no limit."""
+    """Maximum attempts per second and process, evenly spaced; null: no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
-    """Bytes of a body, after decompression, that are read; the rest is dropped."""
+    """Maximum bytes read from a body, after decompression; the rest is dropped."""
 
 
 def bearer(variable: str | None, key: str) -> dict[str, str]:
-    """The headers that carry the API key of an environment variable; none without a variable.
+    """Return the headers that send the API key held in an environment variable; empty if `variable` is None.
 
     Raises:
-        ConfigError: under `key`, the variable is not set.
+        ConfigError: the variable is not set; the error names the configuration key `key`.
     """
     return {} if variable is None else {"Authorization": f"Bearer {secret(variable, key=key)}"}
 
 
 @dataclass(eq=False)
 class _Failure(Exception):
-    """One attempt without an answer."""
+    """Raised when one attempt got no answer."""
 
     problem: str
     status: int | None = None
     retry_after_s: float | None = None
     unsent: bool = False
-    """The server cannot have acted on it."""
+    """Whether the server cannot have received the request."""
 
     def may_repeat(self, idempotent: bool) -> bool:
         return idempotent or self.unsent or (self.status in (429, 503) and self.retry_after_s is not None)
 
     def pause_s(self, attempts: int) -> float:
-        """Seconds until the next attempt: those that the server asks for, or ever more."""
+        """Return the seconds until the next attempt: those that the server asks for, or an exponential back-off."""
         if self.retry_after_s is not None:
             return max(self.retry_after_s, FIRST_DELAY_S) * random.uniform(1, 1.1)
         return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(attempts - 1, 10) + random.uniform(0, JITTER_S))
@@ -104,13 +104,13 @@ class _Failure(Exception):
 
 @dataclass(slots=True)
 class _Lane:
-    """State of one event loop."""
+    """The state of a `Remote` in one event loop."""
 
     slots: asyncio.Semaphore
     limiter: AsyncLimiter | None
     idle: dict[bool, list[httpx.AsyncClient]] = field(default_factory=lambda: {True: [], False: []})
-    """For near hosts, and for others. One for each request at a time, because a client looks through all its
-    connections for every request: with 500 requests at a time, one for all takes 9 ms of CPU time each, these 1.7."""
+    """Idle clients, by whether they serve near hosts. Each concurrent request has its own client, because a client
+    scans all its connections for every request: 500 requests through one client take 9 ms CPU each, these 1.7 ms."""
     users: int = 0
 
     async def turn(self) -> None:
@@ -119,17 +119,17 @@ class _Lane:
 
 
 class Remote:
-    """Client of one service, or of several with the same limits; all its users in a process share it.
+    """An HTTP client for one service, or for several with the same limits; a process shares one object per service.
 
-    Connections are kept while a caller is inside `async with remote`, which may be nested and shared; a request outside
-    of it opens and closes its own. Several event loops may use it, also at the same time; the limits hold for each.
+    Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside of it, a
+    request opens and closes its own. Several event loops may use it at once; the limits apply to each loop separately.
 
     Args:
-        base_url: what relative URLs are appended to.
+        base_url: prefix of relative URLs.
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
-        allow_hosts: the only host names that requests may go to, with shell wildcards (`*.wikipedia.org`). Redirects
-            are followed among them, except from https to http. None: any host, and no redirect is followed.
+        allow_hosts: names of the hosts that may receive requests, with shell wildcards (`*.wikipedia.org`). Redirects
+            between them are followed, except from https to http. None: all hosts are allowed, without redirects.
     """
 
     def __init__(
@@ -161,10 +161,10 @@ class Remote:
                     await clients.pop().aclose()
 
     async def post_json(self, url: str, payload: Any, *, idempotent: bool = True) -> Any:
-        """POST `payload` as JSON and return the JSON of the answer.
+        """POST `payload` as JSON and return the answer, parsed as JSON.
 
         Raises:
-            RemoteError: as `request`; also for an answer that is not 2xx or not JSON.
+            RemoteError: `request` raises it, or the status is not 2xx, or the answer is not JSON.
         """
         response = await self.request("POST", url, json=payload, idempotent=idempotent)
         if not response.ok:
@@ -172,7 +172,7 @@ class Remote:
         return response.json()
 
     def problem(self, response: Response) -> str:
-        """The status and the begin of the body, for an error; values of our headers are hidden."""
+        """Describe a response for an error: its status and the start of its body, without values of our headers."""
         return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
     async def request(
@@ -186,20 +186,20 @@ class Remote:
         headers: Mapping[str, str] | None = None,
         idempotent: bool = True,
     ) -> Response:
-        """Send a request until it is answered.
+        """Send a request, with retries, and return the answer.
 
         Args:
             method: for example `GET`.
-            url: absolute, or appended to `base_url`.
-            params: the query string.
-            json: the body, sent as JSON.
-            content: the body as it is.
-            headers: in addition to those of the `Remote`.
-            idempotent: whether sending it twice has the same effect as sending it once. If not, it is retried only when
-                the server cannot have received it, or answers 429 or 503 with Retry-After.
+            url: an absolute URL, or a path that is appended to `base_url`.
+            params: the parameters of the query string.
+            json: a body to send as JSON.
+            content: a body to send unchanged.
+            headers: headers in addition to those of the `Remote`.
+            idempotent: whether sending the request twice has the same effect as sending it once. If not, it is retried
+                only if the server cannot have received it, or answers 429 or 503 with Retry-After.
 
         Raises:
-            RemoteError: no answer within the limits.
+            RemoteError: there was no answer within the limits.
             ValueError: the URL or a header cannot be sent, or the host is not allowed.
         """
         lane = self._lanes.get()
@@ -214,7 +214,7 @@ class Remote:
                     await lane.turn()
                     return await self._until_answered(lane, client, request, idempotent)
         except httpx.InvalidURL as error:
-            raise ValueError(f"not a usable URL: {error}") from None
+            raise ValueError(f"the URL is not valid: {error}") from None
 
     async def _until_answered(
         self, lane: _Lane, client: httpx.AsyncClient, request: httpx.Request, idempotent: bool
@@ -251,7 +251,7 @@ class Remote:
             raise _Failure(f"cannot connect: {str(error) or type(error).__name__}", unsent=True) from error
         except TimeoutError as error:
             raise _Failure(f"no answer within {self.limits.timeout_s:g} s") from error
-        except httpx.LocalProtocolError:  # its text repeats the header
+        except httpx.LocalProtocolError:  # its message quotes the header
             raise ValueError("a header of the request cannot be sent") from None
         except (httpx.TransportError, zlib.error) as error:
             raise _Failure(f"the connection broke: {type(error).__name__}") from error
@@ -262,7 +262,7 @@ class Remote:
         return Response(status, dict(response.headers.items()), content, truncated, str(response.url))
 
     async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-        """The answer after all allowed redirects; its body has not been read yet."""
+        """Return the answer after all allowed redirects, with its body not read yet."""
         for number in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             target = response.next_request
@@ -279,14 +279,14 @@ class Remote:
 
     @contextlib.contextmanager
     def _client(self, lane: _Lane, host: str) -> Iterator[httpx.AsyncClient]:
-        """One that nobody else uses meanwhile."""
+        """Reserve an idle or new client for one request."""
         near = is_near(host)
         try:
             client = lane.idle[near].pop() if lane.idle[near] else self._new_client(near)
-        except UnicodeError:  # its text has a letter of the header
+        except UnicodeError:  # its message quotes a character of the header
             raise ValueError("a header of the request cannot be sent") from None
         except (ImportError, ValueError) as error:
-            raise RemoteError(host, f"cannot use the proxy that the environment names: {error}") from None
+            raise RemoteError(host, f"the proxy that the environment names cannot be used: {error}") from None
         try:
             yield client
         finally:
@@ -305,7 +305,7 @@ class Remote:
 
     def _check(self, url: httpx.URL) -> None:
         if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError("not a usable URL: it must begin with http:// or https:// and a host")
+            raise ValueError("the URL is not valid: it must begin with http:// or https:// and a host")
         if not self._allowed(url):
             raise ValueError(f"the host {url.host!r} is not allowed")
 
@@ -318,7 +318,7 @@ class Remote:
 
 
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
-    """`target`, without the caller's own headers if it goes to another host: they may hold keys."""
+    """Return `target`; if it goes to another host, remove the caller's headers, because they may hold keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
         for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
             del target.headers[name]
@@ -326,7 +326,7 @@ def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
 
 
 def is_near(host: str) -> bool:
-    """Whether a host is on this machine or in its network: no proxy reaches the servers that a run starts."""
+    """Whether a host is this machine or in its network; proxies cannot reach the servers that a run starts."""
     try:
         return not ip_address(host).is_global
     except ValueError:
@@ -335,12 +335,12 @@ def is_near(host: str) -> bool:
 
 @lru_cache(maxsize=1)
 def certificates() -> SSLContext:
-    """Those that the environment names, or certifi's; read once, which takes longer than a request."""
+    """Return the TLS certificates that the environment names, or certifi's; cached, because reading them is slow."""
     return httpx.create_ssl_context()
 
 
 def _hide_query(record: logging.LogRecord) -> bool:
-    """Remove the parts of a URL that may hold a secret: httpx logs the URL of every request."""
+    """Remove the parts of a URL that may hold a secret from httpx's log of each request."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             arg.copy_with(query=None, fragment=None, userinfo=b"") if isinstance(arg, httpx.URL) else arg

@@ -21,13 +21,13 @@ __all__ = ["RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
 
 
 class RemoteError(UnscoredError):
-    """A remote service gave no usable answer.
+    """Raised when a remote service gave no usable answer.
 
     Args:
-        host: its name and port.
-        problem: what happened last.
-        status: the last HTTP status; None when there was none.
-        attempts: number of attempts; 0: the circuit is open, and the request was not sent.
+        host: the service's host name and port.
+        problem: the problem of the last attempt.
+        status: the last HTTP status; None if no response was received.
+        attempts: number of attempts; 0 if the request was not sent because the circuit is open.
     """
 
     def __init__(self, host: str, problem: str, status: int | None = None, attempts: int = 1) -> None:
@@ -47,12 +47,12 @@ class Response:
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
-    """Names in lower case."""
+    """Header values, by lower-case name."""
     content: bytes = field(repr=False)
     truncated: bool
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
-    """Where the answer came from, after redirects; it may hold secrets."""
+    """The URL that answered, after redirects; it may hold secrets."""
 
     @property
     def ok(self) -> bool:
@@ -61,23 +61,23 @@ class Response:
 
     @property
     def host(self) -> str:
-        """Name and port."""
+        """Name and port of the host that answered."""
         return host_of(httpx.URL(self.url))
 
     @property
     def text(self) -> str:
-        """The body, decoded by its content type (default UTF-8); undecodable bytes are replaced."""
+        """The body as text, in the encoding of its content type (default UTF-8); undecodable bytes are replaced."""
         charset = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
         try:
             return self.content.decode(charset or "utf-8", "replace")
-        except (LookupError, UnicodeError):  # no such text encoding
+        except (LookupError, UnicodeError):  # the named encoding does not exist or is not for text
             return self.content.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """The body as JSON.
+        """Return the body, parsed as JSON.
 
         Raises:
-            RemoteError: it is not JSON, or longer than `max_bytes`.
+            RemoteError: the body is not JSON, or is longer than `max_bytes`.
         """
         if self.truncated:
             raise RemoteError(self.host, f"the answer is longer than {len(self.content)} bytes", self.status)
@@ -88,7 +88,7 @@ class Response:
 
 
 async def read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """At most `limit` bytes of the body, and whether it is longer; no more than that is held in memory."""
+    """Return the first `limit` bytes of the body, and whether it is longer; the rest is not read into memory."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "x-gzip", "deflate") else None
     body = bytearray()
@@ -100,7 +100,7 @@ async def read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
 
 
 def wait_wanted_s(value: str | None) -> float | None:
-    """The delay in seconds that a Retry-After header gives, as a number or an HTTP date; None if it gives none."""
+    """Return the delay in seconds from a Retry-After header (a number or an HTTP date), or None if it is unusable."""
     if not value:
         return None
     try:
@@ -111,5 +111,5 @@ def wait_wanted_s(value: str | None) -> float | None:
 
 
 def host_of(url: httpx.URL) -> str:
-    """Host name and port of a URL."""
+    """Return the host name and port of a URL."""
     return f"{url.host}:{url.port}" if url.port else url.host

@@ -1,7 +1,7 @@
 """Rewards of a `Trajectory`: named components, their composition, scorers of answers, the lab and the service.
 
-They must not know verl or torch, or which agent made a trajectory; `agent_rl.verl_adapter.manager` connects them to
-verl.
+Code in this package must not depend on verl or torch, or on the agent that produced a trajectory;
+`agent_rl.verl_adapter.manager` connects rewards to verl.
 """
 
 from agent_rl.rewards.component import Component, GroupComponent, Value

@@ -1,14 +1,14 @@
-"""Base classes of reward components: a component gives one number to a trajectory, or to each one of a group.
+"""Base classes of reward components: a component computes one number for a trajectory, or for each of a group.
 
 A component is created once per process, from the `config` below its name in `agent_rl.reward.components`, and measures
-many trajectories concurrently. It does not weight, clip or gate its value: `compose` does.
+many trajectories concurrently. It does not weight, clip or gate its value; `compose` does that.
 
     class Politeness(Component, kind="politeness"):
         async def measure(self, trajectory):
             return Value(float("please" in (trajectory.answer or "")))
 
-In a file of `agent_rl/rewards/components/`, nothing else is needed: a configuration selects it with `kind: politeness`.
-In your own file, omit `kind`; a configuration selects it with `kind: my_file.py:Politeness`.
+If this class is in a file of `agent_rl/rewards/components/`, a configuration selects it with `kind: politeness`. In a
+file of your own, omit `kind` from the class; a configuration selects it with `kind: my_file.py:Politeness`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Value:
 
     value: float
     logged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Further numbers for the metrics, named `<component>_<key>`; `Component.logs` lists the keys."""
+    """Additional numbers to log, as the metrics `<component>_<key>`; `Component.logs` lists the keys."""
     notes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """JSON data for the trace, for example a judge's words; kept in `Trajectory.info["reward"][<component>]`."""
+    """JSON data for the trace, such as a judge's reasons, in `Trajectory.info["reward"]["notes"][<component>]`."""
 
 
 def as_value(result: Any) -> Value:
@@ -61,17 +61,17 @@ def as_value(result: Any) -> Value:
         raise result
     value = result if isinstance(result, Value) else Value(result)
     if not isinstance(value.value, SupportsFloat):
-        raise TypeError(f"it returned {reprlib.repr(result)}, which is neither a Value nor a number")
+        raise TypeError(f"the component returned {reprlib.repr(result)}, neither a Value nor a number")
     if not math.isfinite(value.value):
-        raise UnscoredError(f"its value is {value.value}")
+        raise UnscoredError(f"its value is {value.value}, which is not a finite number")
     return value
 
 
-class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
-    """Base of both kinds of components.
+class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract methods
+    """Base of `Component` and `GroupComponent`.
 
     Args:
-        name: its key below `agent_rl.reward.components`, for messages.
+        name: the component's key below `agent_rl.reward.components`, for messages.
         config: an instance of `Config`.
     """
 
@@ -88,14 +88,14 @@ class _Measuring(ABC):  # noqa: B024 - each kind has its own abstract method
         self.name = name
         self.config = config
 
-    async def reach(self) -> None:  # noqa: B027 - most use no service
+    async def reach(self) -> None:  # noqa: B027 - most components use no service
         """Send a test request, without a trajectory, to each service that the component uses; the doctor calls this.
 
         Raises:
             ConfigError: a service does not answer, or refuses the key or the model.
         """
 
-    async def close(self) -> None:  # noqa: B027 - most hold no resources
+    async def close(self) -> None:  # noqa: B027 - most components hold no resources
         """Release resources; called once, after the last measurement."""
 
 
@@ -103,56 +103,56 @@ DECLARED: dict[str, type[Any]] = {}
 """Classes by their declared kind; complete once `agent_rl.rewards.component.kinds` has been called."""
 
 
-class Component(_Measuring):
-    """Measures trajectories one by one."""
+class Component(_BaseComponent):
+    """Base of components that measure trajectories one by one."""
 
     @abstractmethod
     async def measure(self, trajectory: Trajectory) -> Value:
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured; it is then unscored, never 0.
-            ConfigError: no trajectory can be measured.
+            UnscoredError: this trajectory cannot be measured; it has no score then, instead of 0.
+            ConfigError: the component cannot measure any trajectory.
         """
 
 
-class GroupComponent(_Measuring):
-    """Measures the trajectories of one prompt against one another."""
+class GroupComponent(_BaseComponent):
+    """Base of components that compare the trajectories of one prompt with each other."""
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """Return one value per trajectory, in order; an exception stands for a trajectory that cannot be measured.
+        """Return one value per trajectory, in order, or an exception for a trajectory that cannot be measured.
 
         Raises:
             UnscoredError: the whole group cannot be measured.
-            ConfigError: no trajectory can be measured.
+            ConfigError: the component cannot measure any trajectory.
         """
 
 
 FOLDERS = ("components", "judge", "models")
-"""Folders whose modules define kinds."""
+"""Subfolders of this package whose modules define kinds of components."""
 
 
 @cache
 def kinds() -> dict[str, type[Component | GroupComponent]]:
-    """The built-in kinds by name, from the classes in `FOLDERS`."""
+    """Import the modules in `FOLDERS`, and return the declared classes by kind."""
     for folder in FOLDERS:
         import_all(f"agent_rl.rewards.{folder}")
     return dict(sorted(DECLARED.items()))
 
 
 def make_component(name: str, kind: str, config: Mapping[str, Any], key: str) -> Component | GroupComponent:
-    """Create a component of a kind.
+    """Create a component from its entry in the configuration.
 
     Args:
-        name: the user's name for it.
-        kind: one of `kinds()`, or a class, `package.module.Class` or `file.py:Class`.
-        config: the keys of the class's `Config`.
-        key: the configuration key above `kind` and `config`, for errors.
+        name: the user's name for the component.
+        kind: a name in `kinds()`, or a class as `package.module.Class` or `file.py:Class`.
+        config: the values of the class's `Config`.
+        key: the configuration key of the entry, for errors.
 
     Raises:
-        ConfigError: the kind does not exist, or the config does not fit it.
-        UserCodeError: its `__init__` raises.
+        ConfigError: the kind does not exist, or `config` is not valid for it.
+        UserCodeError: the class's `__init__` raised an exception.
     """
     place = Place(key)
     component_class = kinds().get(kind) or find_class(kind, (Component, GroupComponent), place / "kind", known=kinds())

@@ -1,11 +1,11 @@
 """`Reward`: computes a trajectory's total from its components, and the flat numbers that verl logs.
 
-A component's value goes through `normalize`, then `clip`; the function that `combine` names computes the total from
-the values and their weights. A component with a closed gate is neither measured nor part of the total. The same
-`Reward` scores in training, in evaluation and in stored files.
+Each component's value is normalized (`normalize`) and then clipped (`clip`); the function that `combine` names computes
+the total from the values and their weights. A component whose gate is closed is not measured and does not count in the
+total. The same `Reward` scores in training, in evaluation and in stored files.
 
-If one component cannot be measured, the whole trajectory is unscored and does not enter training. A component or scorer
-that raises anything other than `UnscoredError`, a timeout or a failed connection has a bug (`settings.user_code`).
+If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. If a component or
+scorer raises anything but `UnscoredError`, a timeout or a failed connection, it has a bug (`settings.user_code`).
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")
 
 
 class Reward:
-    """The reward that a section `agent_rl.reward` describes; one object scores many trajectories concurrently.
+    """The reward that the section `agent_rl.reward` describes; one object scores many trajectories concurrently.
 
     Args:
-        settings: the section.
-        max_response_tokens: the episodes' limit on response tokens; only the overlong penalty needs it.
-        judged: whether each trajectory comes with a verdict.
-        custom: gives the verdict on a trajectory and further numbers for its notes, instead of a scorer.
+        settings: the section `agent_rl.reward`.
+        max_response_tokens: the limit on an episode's response tokens; only the overlong penalty needs it.
+        judged: whether the caller passes a verdict with each trajectory.
+        custom: computes the verdict on a trajectory, and numbers for its notes, instead of a scorer.
         fusion: the server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
 
     Attributes:
-        sources: the reward by pattern of data sources; the first match counts, `*` covers all others.
+        sources: the reward of each pattern of data sources; the first match applies, and `*` matches all others.
         components: the components of all data sources, without the built-in terms.
         scorers: the scorers named in the settings.
-        needs_groups: whether the samples of one prompt have to be scored together, by `score_group`.
+        needs_groups: whether the samples of one prompt must be scored together, with `score_group`.
 
     Raises:
-        ConfigError: a component's kind or config, a name in a gate, a scorer or a limit cannot be used.
+        ConfigError: a component's kind or config, a name in a gate, a scorer or a limit is not valid.
     """
 
     def __init__(
@@ -66,21 +66,21 @@ class Reward:
         fusion: FusionServer | None = None,
     ) -> None:
         judged = judged or custom is not None
-        made: dict[str, Component | GroupComponent] = {}
+        shared: dict[str, Component | GroupComponent] = {}
         self.max_response_tokens = max_response_tokens
-        default = SourceReward(settings, SECTION, max_response_tokens, judged, made)
+        default = SourceReward(settings, SECTION, max_response_tokens, judged, shared)
         self.sources: dict[str, SourceReward] = {}
         for pattern in settings.per_data_source:
             key = f"{SECTION}.per_data_source.{pattern}"
             overridden = _overridden(settings, pattern, key)
-            self.sources[pattern] = SourceReward(overridden, key, max_response_tokens, judged, made)
+            self.sources[pattern] = SourceReward(overridden, key, max_response_tokens, judged, shared)
         sources = [default, *self.sources.values()]
         self.sources.setdefault("*", default)
-        self.components = list(made.values())
+        self.components = list(shared.values())
         answers = [source.answers for source in sources if source.answers is not None]
-        self.scorers = list(dict.fromkeys(each.scorer for each in answers if each.scorer is not None))
-        for each in answers:
-            each.custom, each.fusion = custom, fusion
+        self.scorers = list(dict.fromkeys(scoring.scorer for scoring in answers if scoring.scorer is not None))
+        for scoring in answers:
+            scoring.custom, scoring.fusion = custom, fusion
         terms = [term for source in sources for term in source.terms]
         self.needs_groups = any(term.needs_groups for term in terms)
         self._names = list(dict.fromkeys(term.name for term in terms))
@@ -90,13 +90,13 @@ class Reward:
         """Score one trajectory by itself.
 
         Args:
-            trajectory: the finished episode. Its `info["reward"]` gets the components' logged numbers and notes.
-            verdict: the value of `correctness` if it is known already.
+            trajectory: the finished episode; the components' logged numbers and notes are stored in `info["reward"]`.
+            verdict: the value of `correctness`, if it is already known.
 
         Raises:
             UnscoredError: the engine or the loop failed, or a component could not be measured.
-            ConfigError: no trajectory can be scored.
-            UserCodeError: a scorer, a component or `combine` raised, and `on_error` is `stop`.
+            ConfigError: the reward cannot score any trajectory.
+            UserCodeError: a scorer, a component or `combine` raised an exception, and `on_error` is `stop`.
         """
         (result,) = await self.score_group([trajectory], verdicts=[verdict])
         if isinstance(result, Exception):
@@ -106,14 +106,14 @@ class Reward:
     async def score_group(
         self, group: Sequence[Trajectory], *, verdicts: Sequence[float | None] | None = None
     ) -> list[Score | Exception]:
-        """Score the samples of one prompt together: a score per sample, or the exception that left it unscored.
+        """Score the samples of one prompt together; return a score per sample, or the exception that left it unscored.
 
         Raises:
-            ConfigError: no trajectory can be scored.
+            ConfigError: the reward cannot score any trajectory.
         """
         if not group:
             return []
-        measurements = [Measurement(*each) for each in zip(group, verdicts or [None] * len(group), strict=True)]
+        measurements = [Measurement(*pair) for pair in zip(group, verdicts or [None] * len(group), strict=True)]
         source = self._source(group[0].data_source)
         for wave in source.waves:
             await together([term.measure(measurements) for term in wave])
@@ -134,7 +134,7 @@ class Reward:
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
-        """Compute the score from `TERMS` alone; every other component with an open gate counts as 0."""
+        """Compute the score from the built-in `TERMS` alone; other components with an open gate have the value 0."""
         source, measured = self.sources[pattern], Measurement(trajectory, verdict)
         for term in chain(*source.waves):
             if term.name in TERMS:
@@ -152,11 +152,11 @@ class Reward:
         return next(source for pattern, source in self.sources.items() if fnmatchcase(data_source, pattern))
 
     def _result(self, source: SourceReward, measured: Measurement) -> Score | Exception:
-        noted = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}
+        info = {"logged": {key: measured.logged.get(key, 0.0) for key in self._logs}} if self._logs else {}
         if measured.notes:
-            noted["notes"] = measured.notes
-        if noted:
-            measured.trajectory.info["reward"] = noted
+            info["notes"] = measured.notes
+        if info:
+            measured.trajectory.info["reward"] = info
         if measured.error is not None:
             return measured.error
         try:
@@ -170,22 +170,22 @@ class Reward:
         weights = {term.name: term.settings.weight_at(step) for term in source.terms if term.name in measured.values}
         try:
             total = float(source.combine(measured.values, weights, measured.trajectory))
-        except Exception as error:  # the user's function raised; classified there
+        except Exception as error:  # the user's function raised; `sort_out` classifies the error
             remedy = f"The trajectory is {measured.trajectory.id!r}"
             raise sort_out("combine", error, stops=source.stops, remedy=remedy) from error
         if not math.isfinite(total):
-            raise UnscoredError(f"the total is {total}, of {measured.values}")
+            raise UnscoredError(f"the total is {total}, computed from {measured.values}")
         components = {name: measured.values.get(name, 0.0) for name in self._names}
         return Score(total=total + 0.0, components=components, weights=weights)
 
 
 def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None:
-    """Return the object that scores a data source's answers, or None, without creating the components.
+    """Return the object that scores a data source's answers, or None if no scorer does; create no components.
 
     Raises:
         ConfigError: the scorer does not exist.
     """
-    key, name = SECTION, next((each for each in settings.per_data_source if fnmatchcase(data_source, each)), None)
+    key, name = SECTION, next((name for name in settings.per_data_source if fnmatchcase(data_source, name)), None)
     if name is not None:
         key = f"{SECTION}.per_data_source.{name}"
         settings = _overridden(settings, name, key)
@@ -194,10 +194,10 @@ def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
-    """The flat numbers that verl logs for one trajectory; one `Reward` gives the same keys for every trajectory.
+    """Return the flat numbers that verl logs for one trajectory; a `Reward` has the same keys for every trajectory.
 
-    Times are seconds, rates are shares of the turns, `answered` and `stop_*` are 0 or 1. verl uses `acc` as the core
-    validation variable; it is missing without a scorer.
+    Times are in seconds, rates are shares of the turns, and `answered` and `stop_*` are 0 or 1. verl uses `acc` as its
+    core validation variable; `acc` is missing if answers are not scored.
     """
     return {
         **({"acc": score.components["correctness"]} if "correctness" in score.components else {}),
@@ -208,14 +208,14 @@ def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
 
 
 def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSettings:
-    """The settings with the overrides of a data source; null below `components` removes a component."""
+    """Return the settings with the overrides of a data source applied; null below `components` removes a component."""
     override = settings.per_data_source[pattern]
     for name in _FOR_ALL:
         if name in override:
-            raise ConfigError(f"{key}.{name}", "it cannot be set per data source", f"Write it as {SECTION}.{name}")
+            raise ConfigError(f"{key}.{name}", "this key cannot be set per data source", f"Set {SECTION}.{name}")
     base = settings.model_dump(exclude_unset=True, exclude=set(_FOR_ALL))
     merged = _merged(base, override)
-    merged["components"] = {name: its for name, its in merged.get("components", {}).items() if its is not None}
+    merged["components"] = {name: entry for name, entry in merged.get("components", {}).items() if entry is not None}
     return validated(RewardSettings, merged, Place(key))
 
 

@@ -22,13 +22,13 @@ def configured_reward(
 ) -> Reward:
     """Build the reward of a configuration outside training.
 
-    The custom function gets the same text as in training if that was stored (`info["solution_str"]`), and otherwise
-    the turns with the environment's answers.
+    The custom function gets the same text as in training if that text was stored (`info["solution_str"]`); otherwise it
+    gets the turns and the environment's answers.
 
     Args:
         settings: the section `agent_rl.reward`.
-        function: the keys of `reward.custom_reward_function` (path, name, reward_kwargs); ignored without a
-            path.
+        function: the section `reward.custom_reward_function` (path, name, reward_kwargs); None or a section without a
+            path: there is no custom function.
         max_response_tokens: see `Reward`.
 
     Raises:
@@ -37,13 +37,13 @@ def configured_reward(
     if not function or not function.get("path"):
         return Reward(settings, max_response_tokens=max_response_tokens)
     place, name = Place(f"{CUSTOM_FUNCTION}.path"), function.get("name") or "compute_score"
-    path = str(function["path"]).removeprefix("pkg://").removeprefix("file://")  # as verl has them
-    found = UserFunction(find_object(f"{path}:{name}", place, Path.cwd()), place, options=function.get("reward_kwargs"))
+    path = str(function["path"]).removeprefix("pkg://").removeprefix("file://")  # verl accepts these prefixes
+    judge = UserFunction(find_object(f"{path}:{name}", place, Path.cwd()), place, options=function.get("reward_kwargs"))
 
     async def custom(trajectory: Trajectory) -> tuple[float, dict[str, float]]:
         try:
-            return await found.judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory))
-        except Exception as error:  # whatever the user's function raises; classified there
+            return await judge.judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory))
+        except Exception as error:  # the user's function may raise anything; `sort_out` classifies the error
             stops, remedy = settings.on_error == "stop", f"The trajectory is {trajectory.id!r}"
             raise sort_out(CUSTOM_FUNCTION, error, stops=stops, remedy=remedy) from error
 
@@ -51,5 +51,5 @@ def configured_reward(
 
 
 def _text(trajectory: Trajectory) -> str:
-    """The response as text: turns and observations."""
+    """Return the response as text: the turns and observations."""
     return "\n".join(part for turn in trajectory.turns for part in (turn.text, turn.observation) if part)

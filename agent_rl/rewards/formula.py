@@ -1,4 +1,4 @@
-"""Describes a composed reward in words and numbers, and what it pays for typical behaviours."""
+"""Describes a composed reward as a formula, and computes what it pays for typical behaviours."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ __all__ = ["GIVING_UP", "HONEST_WORK", "Payment", "formulas", "payments"]
 
 GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"
 Payment = tuple[float, dict[str, float]]
-"""A number, and the weights of the components whose value only a model, a service or the user's code knows."""
+"""The known part of a reward, and the weights of the components that need a model, a service, user code or a group."""
 _COSTS = {"per_error": "failed call", "per_repeat": "repeated call", "per_1000_tokens": "1,000 tokens"}
 
 
 def formulas(reward: Reward) -> dict[str, str]:
-    """The formula of each pattern of data sources; `*`: of those that have no reward of their own."""
+    """Return the reward's formula by pattern of data sources; `*` stands for data sources without a pattern."""
     return {pattern: _formula(source, reward.max_response_tokens or 1) for pattern, source in reward.sources.items()}
 
 
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
-    """What each behaviour earns under each formula.
+    """Compute what each typical behaviour earns, by pattern of data sources.
 
-    A turn has an equal part of half of the limit on tokens. Weights are the last.
+    All turns up to the limit would use half of the limit on tokens, in equal parts. Scheduled weights have their last
+    value.
 
     Args:
-        reward: of which no component is asked, but those of the trajectory alone.
-        turns: the limit on turns; work is a call in all but the last, as far as the budget allows.
+        reward: the reward; only its built-in terms, which depend on the trajectory alone, are measured.
+        turns: the limit on turns; honest work makes a call in each turn but the last, as far as the budget allows.
         budget: the limits on calls and on malformed turns.
     """
     calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)
@@ -44,15 +45,15 @@ def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, di
         GIVING_UP: (0.0, [last]),
         "malformed": (0.0, [replace(last, malformed="unreadable")] * min(turns, budget.max_malformed)),
     }
-    found: dict[str, dict[str, Payment]] = {pattern: {} for pattern in reward.sources}
+    earned: dict[str, dict[str, Payment]] = {pattern: {} for pattern in reward.sources}
     for pattern, source in reward.sources.items():
         apart = {term.name for term in source.terms if term.name not in TERMS or term.settings.normalize == "group"}
         for name, (verdict, episode) in behaviours.items():
             tokens = (reward.max_response_tokens or 0) * len(episode) // (2 * turns)
             trajectory = Trajectory([], StopReason.ANSWERED, episode, response_tokens=tokens)
             score = asyncio.run(reward.by_rules(trajectory, verdict, pattern))
-            found[pattern][name] = score.total, {key: w for key, w in score.weights.items() if w and key in apart}
-    return found
+            earned[pattern][name] = score.total, {key: w for key, w in score.weights.items() if w and key in apart}
+    return earned
 
 
 def _formula(source: SourceReward, limit: int) -> str:
@@ -77,13 +78,13 @@ def _term(term: Term, source: SourceReward, limit: int) -> str:
 
 
 def _value(term: Term, source: SourceReward, limit: int) -> str:
-    """A component's value before it is scaled."""
+    """Describe a component's value before it is scaled."""
     match term.settings:
-        case EfficiencySettings() as its:
-            costs = {f"call beyond {its.free_calls}": its.penalty}
-            costs |= {what: getattr(its, key) for key, what in _COSTS.items()}
-            parts = [f"-{cost:.12g} for each {what}" for what, cost in costs.items() if cost]
-            return ", ".join([*parts, f"at least {its.floor:.12g}"])
+        case EfficiencySettings() as efficiency:
+            costs = {f"call beyond {efficiency.free_calls}": efficiency.penalty}
+            costs |= {event: getattr(efficiency, key) for key, event in _COSTS.items()}
+            parts = [f"-{cost:.12g} for each {event}" for event, cost in costs.items() if cost]
+            return ", ".join([*parts, f"at least {efficiency.floor:.12g}"])
         case FormatSettings(turns=turns):
             return f"-1/{turns} for each malformed turn, at least -1"
         case OverlongSettings(penalty=penalty, buffer_tokens=buffer):

@@ -1,7 +1,7 @@
 """`Group`: collects the samples of one prompt during training, so that they are scored together.
 
-verl runs the samples of a prompt as tasks of one process and scores each when it ends. If a component needs the whole
-group, each task waits here until the other tasks have ended or failed; then all are scored at once.
+verl runs the samples of a prompt as tasks of one process and scores each sample when its task ends. If a component
+needs the whole group, each task waits here until the other tasks are ready or have failed; then all are scored at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Group:
     """The tasks of one prompt.
 
     Args:
-        number: of its tasks, each of which calls `join` first.
+        number: number of tasks; each of them calls `join` first.
     """
 
     def __init__(self, number: int) -> None:
@@ -31,7 +31,7 @@ class Group:
         self._scoring: asyncio.Task[dict[asyncio.Task[Any], Score | Exception]] | None = None
 
     def join(self) -> None:
-        """Make the current task one of the group."""
+        """Add the current task to the group."""
         task = _current_task()
         _groups[task] = self
         self._tasks.append(task)
@@ -41,8 +41,8 @@ class Group:
         """Score the current task's trajectory; each task of the group calls this once.
 
         Raises:
-            UnscoredError: as `Reward.score`.
-            ConfigError: as `Reward.score`.
+            UnscoredError: see `Reward.score`.
+            ConfigError: see `Reward.score`.
         """
         task = _current_task()
         self._waiting[task] = trajectory, verdict
@@ -64,7 +64,7 @@ class Group:
         trajectories, verdicts = zip(*(self._waiting[task] for task in tasks), strict=True)
         try:
             results = await reward.score_group(trajectories, verdicts=verdicts)
-        except Exception as error:  # noqa: BLE001 - raised in every task that waits
+        except Exception as error:  # noqa: BLE001 - `score` raises it in every waiting task
             results = [error] * len(tasks)
         return dict(zip(tasks, results, strict=True))
 

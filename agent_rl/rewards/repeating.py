@@ -1,6 +1,6 @@
-"""Stores what is needed to reproduce the scoring of a trajectory for which the user's code raised.
+"""Stores a trajectory whose scoring raised an exception in the user's code, so that it can be scored again.
 
-This is a file with the trajectory and its row, a file with the configuration, and the command that reads both.
+One file has the trajectory and its row, a second one the configuration; the error gets the command that reads both.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["repeatable"]
 def repeatable(
     error: UserCodeError, trajectory: Trajectory, folder: str | os.PathLike[str], config: Mapping[str, Any]
 ) -> UserCodeError:
-    """Add the command that repeats the call to an error.
+    """Store the trajectory and the configuration, and return the error with the command that repeats the call.
 
     Args:
         error: the exception raised while the trajectory was scored.
-        trajectory: stored in a file that the trajectories of one prompt share, so that they are scored together again.
-        folder: folder of both files; created if missing.
-        config: the sections that the command needs: `agent_rl`, `data` and `reward`.
+        trajectory: appended to a file that all trajectories of its prompt share, so that they are scored together.
+        folder: the folder for both files; created if missing.
+        config: the sections of the configuration that the command needs: `agent_rl`, `data` and `reward`.
     """
     name = re.sub(r"[^\w.-]", "_", trajectory.id.rpartition("_")[0] or trajectory.id or "trajectory")
     file, settings = Path(folder) / f"{name}.jsonl", Path(folder) / f"{name}.yaml"
@@ -42,6 +42,6 @@ def repeatable(
         words = ["agent-rl", "reward", "score", str(file), "--config", str(settings)]
         command = f"Repeat the call with: {shlex.join(words)}"
     remedy = ". ".join(filter(None, [error.remedy, command]))
-    made = UserCodeError(error.what, error.place, error.problem, error.trace, remedy)
-    made.__cause__ = error.__cause__
-    return made
+    repeatable_error = UserCodeError(error.what, error.place, error.problem, error.trace, remedy)
+    repeatable_error.__cause__ = error.__cause__
+    return repeatable_error

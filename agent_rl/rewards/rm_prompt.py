@@ -1,9 +1,10 @@
-"""`with_judge_prompt`: the trajectory as judges and reward models see it, with the row's `rm_prompt`.
+"""`with_judge_prompt`: replaces a trajectory's prompt with the row's `rm_prompt`, for judges and reward models.
 
-    rm_prompt: [{"role": "user", "content": "Is this polite?"}]                    # for all judges and reward models
-    rm_prompt.polite: [...]     # the column, or the key of extra_info: for the component or model `polite` alone
+    rm_prompt: [{"role": "user", "content": "Is this polite?"}]     # for all judges and reward models
+    rm_prompt.polite: [...]                                         # only for the component or model `polite`
 
-The response stays the policy's. If `rm_prompt` is missing or empty, they see the policy's prompt.
+Both are columns of the row, or keys of its `extra_info`. The policy's response does not change. If `rm_prompt` is
+missing or empty, judges and reward models see the policy's prompt.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ COLUMN = "rm_prompt"
 
 
 def with_judge_prompt(trajectory: Trajectory, *names: str) -> Trajectory:
-    """Return the trajectory with the row's prompt for the first name that has one, else with its `rm_prompt`.
+    """Return the trajectory with the row's prompt for the first of the names that has one, or with its `rm_prompt`.
 
     Raises:
         UnscoredError: the row's `rm_prompt` is not text or messages.
     """
     for key in (*(f"{COLUMN}.{name}" for name in names), COLUMN):
-        given = trajectory.row.get(key) or trajectory.extra_info.get(key)
-        if given:
-            return replace(trajectory, prompt=_messages(given, key, trajectory))
+        prompt = trajectory.row.get(key) or trajectory.extra_info.get(key)
+        if prompt:
+            return replace(trajectory, prompt=_messages(prompt, key, trajectory))
     return trajectory
 
 
-def _messages(given: Any, key: str, trajectory: Trajectory) -> list[Message]:
-    if isinstance(given, str):
-        return [Message(role="user", content=given)]
+def _messages(prompt: Any, key: str, trajectory: Trajectory) -> list[Message]:
+    if isinstance(prompt, str):
+        return [Message(role="user", content=prompt)]
     try:
-        return [Message.from_chat(message) for message in given]
+        return [Message.from_chat(message) for message in prompt]
     except (KeyError, TypeError, AttributeError) as error:
-        problem = f"row {trajectory.info.get('index')!r}: {key} is not text or messages ({given!r:.80})"
+        problem = f"row {trajectory.info.get('index')!r}: {key} is not text or messages ({prompt!r:.80})"
         raise UnscoredError(problem) from error

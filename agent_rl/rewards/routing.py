@@ -1,10 +1,10 @@
-"""Chooses the scorer of a row by its `data_source` or by the name in the configuration.
+"""Chooses the scorer of a row, by its `data_source` or by the name in the configuration.
 
-`compute_score` has the signature and the results of verl's default reward function, so that verl can call it:
+`compute_score` has the signature and the return type of verl's default reward function, so that verl can call it:
 
     reward.custom_reward_function.path=pkg://agent_rl.rewards.routing reward.custom_reward_function.name=compute_score
 
-All scores are in [0, 1], even where verl uses -1 and 1 (math_dapo).
+All scores are in [0, 1], even for data sources that verl scores with -1 and 1 (math_dapo).
 
 To add a scorer for your own data source, write a file that registers it on import:
 
@@ -38,7 +38,8 @@ _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
     """Register the decorated function for the data sources that match one of the patterns (shell wildcards).
 
-    If several patterns match, the one with the most literal characters is used. A repeated pattern is replaced.
+    If several patterns match, the one with the most literal characters applies. Registering a pattern again replaces
+    its function.
 
     Args:
         patterns: for example `my_company/tickets*`.
@@ -47,12 +48,12 @@ def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
         ConfigError: there is no pattern, or the function cannot be called with a scorer's arguments.
     """
     if not patterns or not all(isinstance(pattern, str) and pattern for pattern in patterns):
-        raise ConfigError("agent_rl.rewards.scorer", "no data source was given", 'Write @scorer("my/source*")')
+        raise ConfigError("agent_rl.rewards.scorer", "the data source is missing", 'Write @scorer("my/source*")')
 
     def register(function: _SCORER) -> _SCORER:
         name = getattr(function, "__name__", type(function).__name__)
-        found = UserFunction(function, Place(f"@scorer {name}")).scorer(name)
-        _routes.update(dict.fromkeys(patterns, found))
+        user_scorer = UserFunction(function, Place(f"@scorer {name}")).scorer(name)
+        _routes.update(dict.fromkeys(patterns, user_scorer))
         route.cache_clear()
         return function
 
@@ -64,14 +65,14 @@ def route(data_source: str) -> Scorer:
     """Return the scorer of a data source.
 
     Raises:
-        ConfigError: the data source has no scorer; the error lists the known data sources.
+        ConfigError: the data source has no scorer; the error suggests similar known data sources.
     """
-    found = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
-    if not found:
-        named = "agent_rl.reward.correctness.scorer=NAME, such as math, qa_em or my_reward.py:score"
-        remedy = f"Set {named}, or correct the data source. {did_you_mean(data_source, known_sources())}"
+    matches = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
+    if not matches:
+        setting = "agent_rl.reward.correctness.scorer=NAME, such as math, qa_em or my_reward.py:score"
+        remedy = f"Set {setting}, or correct the data source. {did_you_mean(data_source, known_sources())}"
         raise ConfigError("data_source", f"no scorer is known for {data_source!r}", remedy)
-    return _routes[max(found, key=lambda pattern: (pattern == data_source, _literal(pattern)))]
+    return _routes[max(matches, key=lambda pattern: (pattern == data_source, _literal(pattern)))]
 
 
 def known_sources() -> list[str]:
@@ -84,7 +85,7 @@ def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.r
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
-        folder: base of a relative path; None: the working directory.
+        folder: folder that a relative path starts from; None: the working directory.
         key: the configuration key, for the error.
 
     Raises:
@@ -113,10 +114,10 @@ def compute_score(
         solution_str: the response.
         ground_truth: the row's ground truth; its form depends on the scorer.
         extra_info: the row's `extra_info`.
-        sandbox_fusion_url: server that runs programs; None: this machine's sandbox.
-        concurrent_semaphore: held while a program runs on the server.
-        memory_limit_mb: memory of a program on the server, in MiB.
-        more: further arguments that verl passes to every reward function; ignored.
+        sandbox_fusion_url: Sandbox Fusion server that runs programs; None: this machine's sandbox.
+        concurrent_semaphore: semaphore that is held while a program runs on the server.
+        memory_limit_mb: memory limit of a program on the server, in MiB.
+        more: other arguments that verl passes to every reward function; ignored.
 
     Returns:
         A number, or a dict with a number under `score`.
@@ -125,16 +126,15 @@ def compute_score(
         UnscoredError: the ground truth cannot be used, or the scorer's sandbox or process failed.
         ConfigError: no scorer is known for this data source.
     """
-    found = route(data_source)
+    source_scorer = route(data_source)
     if sandbox_fusion_url:
-        found = on_fusion(
-            found, FusionServer(sandbox_fusion_url, memory_limit_mb or 1024, semaphore=concurrent_semaphore)
-        )
-    return score_now(found, solution_str, ground_truth, {"data_source": data_source, **(extra_info or {})})
+        server = FusionServer(sandbox_fusion_url, memory_limit_mb or 1024, semaphore=concurrent_semaphore)
+        source_scorer = on_fusion(source_scorer, server)
+    return score_now(source_scorer, solution_str, ground_truth, {"data_source": data_source, **(extra_info or {})})
 
 
 def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
-    """Return the scorer with its programs run on a Sandbox Fusion server; unchanged if it runs no programs."""
+    """Return a scorer that runs its programs on a Sandbox Fusion server; a scorer without programs is unchanged."""
     if local not in (SCORERS["code"], SCORERS["code_all"]):
         return local
     score_code: Callable[..., Any] = local.function

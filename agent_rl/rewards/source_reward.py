@@ -1,7 +1,7 @@
 """`SourceReward`: the reward for one pattern of data sources, with its components in the order of measurement.
 
-`Term` is a component with its weight, gate, normalization and bounds; a `Measurement` collects the values of the terms
-for one trajectory, from which `compose` computes the total by the function `SourceReward.combine`.
+A `Term` is a component with its weight, gate, normalization and bounds. A `Measurement` collects the values of the
+terms for one trajectory, from which `compose` computes the total with the function `SourceReward.combine`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class SourceReward:
         settings: the section `agent_rl.reward`, with the overrides of these data sources.
         key: the configuration key of the settings, for messages.
         max_response_tokens: see `Reward`.
-        judged: whether each trajectory comes with a verdict: see `Reward`.
-        made: the components that exist already; components with the same configuration are shared.
+        judged: whether the verdict on each trajectory comes from the caller or a custom function.
+        shared: the components created so far, to which new ones are added; equal configurations share a component.
 
     Attributes:
-        judged, scorer, rule: see `Reward`, `correctness.scorer` and `combine`.
-        answers: the object that scores the answers; None: they are not scored.
+        judged: see the argument.
+        scorer: the setting `correctness.scorer`.
+        rule: the setting `combine`.
+        answers: the object that scores the answers; None: answers are not scored.
         stops: whether an exception in user code stops the run.
     """
 
@@ -49,24 +51,24 @@ class SourceReward:
         key: str,
         max_response_tokens: int | None,
         judged: bool,
-        made: dict[str, Component | GroupComponent],
+        shared: dict[str, Component | GroupComponent],
     ) -> None:
         def component(name: str, kind: str, config: Mapping[str, Any], where: str) -> Component | GroupComponent:
-            same = f"{name} {kind} {config!r}"
-            if same not in made:
-                made[same] = make_component(name, kind, config, where)
-            return made[same]
+            identity = f"{name} {kind} {config!r}"
+            if identity not in shared:
+                shared[identity] = make_component(name, kind, config, where)
+            return shared[identity]
 
         self.judged, self.scorer, self.rule = judged, settings.correctness.scorer, settings.combine
         self.stops = settings.on_error == "stop"
         limit = terms.overlong_limit(settings.overlong, max_response_tokens)
-        counted: dict[str, Callable[[Trajectory], float]] = {
+        built_in: dict[str, Callable[[Trajectory], float]] = {
             "efficiency": lambda trajectory: terms.efficiency(trajectory, settings.efficiency),
             "format": lambda trajectory: terms.format_term(trajectory, settings.format),
             "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
         }
         self.terms = [
-            Term(name, getattr(settings, name), _Counted(name, function)) for name, function in counted.items()
+            Term(name, getattr(settings, name), _BuiltIn(name, function)) for name, function in built_in.items()
         ]
         api = None
         if settings.reward_api is not None:
@@ -80,14 +82,15 @@ class SourceReward:
         if settings.combine != "sum":
             self.combine = find_object(settings.combine, Place(f"{key}.combine"))
             if not callable(self.combine):
-                raise ConfigError(f"{key}.combine", f"{settings.combine!r} is not a function", "Name a function")
+                problem, remedy = f"{settings.combine!r} is not a function", "Set the name of a function"
+                raise ConfigError(f"{key}.combine", problem, remedy)
         for name, entry in settings.components.items():
-            measuring = component(name, entry.kind, entry.config, f"{key}.components.{name}")
-            self.terms.append(Term(name, entry, measuring, stops=self.stops))
+            own = component(name, entry.kind, entry.config, f"{key}.components.{name}")
+            self.terms.append(Term(name, entry, own, stops=self.stops))
         self.waves = _waves(self.terms, key)
 
 
-class _Counted(Component):
+class _BuiltIn(Component):
     """A built-in component that depends only on the trajectory."""
 
     async def measure(self, trajectory: Trajectory) -> Value:
@@ -117,8 +120,8 @@ class Term:
 
     Args:
         name: the component's name.
-        settings: its weight, gate, normalization and bounds.
-        component: measures the values.
+        settings: the weight, gate, normalization and bounds.
+        component: the component that measures the values.
         stops: whether an exception in the component stops the run.
     """
 
@@ -148,7 +151,7 @@ class Term:
         for measurement, result in zip(waiting, await self._values(waiting), strict=True):
             try:
                 valued.append((measurement, as_value(result)))
-            except Exception as error:  # noqa: BLE001 - whatever a user's component raises; classified there
+            except Exception as error:  # noqa: BLE001 - a user's component may raise anything; `sort_out` classifies it
                 remedy = f"The trajectory is {measurement.trajectory.id!r}"
                 measurement.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self._code)
         numbers = normalized(self.settings.normalize, [value.value for _, value in valued])
@@ -160,24 +163,24 @@ class Term:
             measurement.notes |= {self.name: dict(value.notes)} if value.notes else {}
 
     async def _values(self, measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
-        """Return what the component returns or raises for each trajectory."""
-        its = self.component
-        if not isinstance(its, GroupComponent):
+        """Return the component's value for each trajectory, or the exception that it raises."""
+        component = self.component
+        if not isinstance(component, GroupComponent):
             return await asyncio.gather(
-                *(_measured(its, measurement) for measurement in measurements), return_exceptions=True
+                *(_measured(component, measurement) for measurement in measurements), return_exceptions=True
             )
         try:
-            values = await its.measure_group([measurement.trajectory for measurement in measurements])
+            values = await component.measure_group([measurement.trajectory for measurement in measurements])
             if len(values) != len(measurements):
-                raise TypeError(f"it returned {len(values)} values for a group of {len(measurements)}")
-        except Exception as error:  # noqa: BLE001 - whatever a user's component raises: the group has no value
+                raise TypeError(f"the component returned {len(values)} values for a group of {len(measurements)}")
+        except Exception as error:  # noqa: BLE001 - a user's component may raise anything; the whole group fails
             return [error] * len(measurements)
         return values
 
     def open(self, measurement: Measurement) -> bool:
         """Whether the gate is open, given the values measured so far."""
         values = measurement.values
-        return all(each.name in values and each.holds(values[each.name]) for each in self.gate)
+        return all(part.name in values and part.holds(values[part.name]) for part in self.gate)
 
 
 async def _measured(component: Component | Correctness, measurement: Measurement) -> Value:
@@ -187,7 +190,7 @@ async def _measured(component: Component | Correctness, measurement: Measurement
 
 
 def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
-    """The terms in waves: each comes after the components in its gate, and expensive ones come last.
+    """Group the terms into waves: a term comes after the components in its gate, and expensive terms come last.
 
     Raises:
         ConfigError: a gate names a component that does not exist or is measured later.
@@ -198,17 +201,17 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
     done: set[str] = set()
     for rest in (cheap, [term for term in terms if term not in cheap]):
         while rest:
-            wave = [term for term in rest if done.issuperset(each.name for each in term.gate)]
+            wave = [term for term in rest if done.issuperset(part.name for part in term.gate)]
             if not wave:
                 term = rest[0]
-                missing = next(each.name for each in term.gate if each.name not in done)
+                missing = next(part.name for part in term.gate if part.name not in done)
                 where = f"{key}.{'' if term.name in TERMS else 'components.'}{term.name}.gate"
                 if missing not in names:
                     raise ConfigError(where, f"there is no component {missing!r}", did_you_mean(missing, names))
                 raise ConfigError(
                     where,
                     f"{missing!r} is not measured before {term.name!r}",
-                    "Name a component that is measured before",
+                    "Use a component that is measured earlier",
                 )
             waves.append(wave)
             done.update(term.name for term in wave)
@@ -217,7 +220,7 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
 
 
 Combiner = Callable[[Mapping[str, float], Mapping[str, float], Trajectory], float]
-"""Takes the measured values, their weights under the same names, and the trajectory."""
+"""Computes the total from the measured values, their weights under the same names, and the trajectory."""
 
 
 def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajectory) -> float:
@@ -229,7 +232,7 @@ _LEAST_SPREAD = 1e-6
 
 
 def normalized(kind: Normalization | None, values: Sequence[float]) -> list[float]:
-    """Return the values of one prompt's samples, scaled as `normalize` specifies."""
+    """Scale the values of one prompt's samples as the setting `normalize` specifies."""
     if isinstance(kind, list):
         low, high = kind
         return [(value - low) / (high - low) for value in values]

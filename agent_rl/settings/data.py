@@ -61,10 +61,10 @@ class DropSettings(Section):
 
 
 class ReplaySettings(Section):
-    """Draws rows that the policy failed once more, before their source's next pass."""
+    """Draws failed rows once more before the next pass of their source."""
 
     share: float = Field(gt=0, lt=1)
-    """Maximum share of all draws that are such rows."""
+    """Maximum share of repeated draws of failed rows in all draws."""
     below: float
     """Success rate below which a row is drawn once more."""
 
@@ -91,7 +91,7 @@ class DataSettings(Section):
     drop: DropSettings | None = None
     """Rules for dropping rows that are always or never solved; null: no row is dropped."""
     replay: ReplaySettings | None = None
-    """Rules for drawing failed rows once more; null: they are not."""
+    """Rules for drawing failed rows once more; null: they are not drawn again."""
 
     @model_validator(mode="after")
     def _fits(self) -> DataSettings:

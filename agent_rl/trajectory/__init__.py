@@ -1,12 +1,11 @@
 """`Trajectory`: the record of one episode of an agent, as plain data.
 
-The loop fills it, the reward reads it, the trace stores it.
-No later stage parses the response text again to find out what happened.
+The agent loop fills it, the reward reads it, and the trace stores it, so no later stage has to parse the response text
+to find out what happened.
 
-All classes here are standard dataclasses whose only behaviour is counting. `Trajectory.to_dict` and `from_dict` (and
-`to_json` and `from_json`) convert to and from JSON; the `version` field identifies the schema, and a reader rejects an
-unknown version. Token ids are not part of a trajectory: they belong to the training
-sample.
+All classes here are standard dataclasses; their properties only count and select. `Trajectory.to_dict` and `from_dict`
+(and `to_json` and `from_json`) convert to and from JSON. The field `version` identifies the schema; a reader rejects an
+unknown version. Token ids are not part of a trajectory: a trace stores them in a separate file.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class StopReason(str, Enum):
     MAX_TOOL_CALLS = "max_tool_calls"
     """The policy called a tool after its last allowed call."""
     MAX_TOKENS = "max_tokens"
-    """The token budget was spent, inside a turn or because an observation no longer fitted."""
+    """The token budget was spent, during a turn or because an observation did not fit into the rest."""
     MAX_SECONDS = "max_seconds"
     """The time budget was spent."""
     MALFORMED = "malformed"
@@ -120,9 +119,9 @@ class ToolResult:
     answer: str | None = None
     """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
-    """Seconds that the call waited for its turn or for an equal call's result; not part of `seconds`."""
+    """Seconds that the call waited in a queue or for the result of an equal call; not part of `seconds`."""
     images: Images = field(default_factory=list, compare=False)
-    """Images that the policy sees before the text; `metrics` has their number."""
+    """Images that the policy sees before the text; `metrics` has the number of images."""
 
 
 @dataclass(slots=True)
@@ -150,7 +149,7 @@ class Message:
 
     @classmethod
     def from_chat(cls, message: Mapping[str, Any]) -> Message:
-        """Convert a chat message to text and its Pillow images; other parts become their type, as in `<audio>`."""
+        """Convert a chat message to text and Pillow images; a part of another type becomes text like `<audio>`."""
         content = message["content"]
         if isinstance(content, str):
             return cls(role=message["role"], content=content)
@@ -175,10 +174,10 @@ class Turn:
     observation: str | None = None
     """The text of the environment's answer; None after the last turn."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """JSON data of the agent, for example a plan."""
+    """JSON data that the agent stores about the turn, for example a plan."""
     generation_seconds: float = 0.0
     tool_seconds: float = 0.0
-    """Seconds until the tools, or a simulated user, answered."""
+    """Seconds until the tools or a simulated user answered."""
 
 
 @dataclass(slots=True)
@@ -301,7 +300,7 @@ class Trajectory:
         """Make a trajectory from the data that `to_dict` returned.
 
         Raises:
-            ValueError: for another schema version, or data that is not a trajectory.
+            ValueError: the data has another schema version or is not a trajectory.
         """
         version = data.get("version")
         if version != SCHEMA_VERSION:

@@ -1,7 +1,7 @@
 """Means over rows with 95 % confidence intervals.
 
-Samples of one row are not independent, so errors are computed over rows (the clustered errors of Miller, "Adding Error
-Bars to Evals", 2024). Fewer than two rows have no interval. Intervals reflect only the choice of rows.
+Samples of one row are not independent, so standard errors are computed over rows (clustered errors of Miller, "Adding
+Error Bars to Evals", 2024). Fewer than two rows give no interval. Intervals reflect only the choice of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Estimate:
 
     mean: float
     low: float | None
-    """Lower end of the interval; None if there are too few rows."""
+    """Lower end of the interval; None if there are fewer than two rows."""
     high: float | None
     rows: int
 
@@ -49,9 +49,9 @@ def estimate_mean(rows: Sequence[Sequence[float]]) -> Estimate:
 
 
 def estimate_rate(rows: Sequence[Sequence[float]]) -> Estimate:
-    """Estimate the mean of values from 0 to 1, with Wilson's interval, which stays in that range if all rows agree.
+    """Estimate the mean of values from 0 to 1 with Wilson's interval, which always stays within that range.
 
-    The interval is for the number of independent rows that would have the observed error.
+    The interval uses the number of independent rows that would have the observed standard error.
     """
     plain = estimate_mean(rows)
     if plain.low is None or plain.high is None:
@@ -77,7 +77,7 @@ class Change:
 
 
 def estimate_change(pairs: Sequence[tuple[float, float]]) -> Change:
-    """Compare two sides by the pair of means of each row, `(first, second)`."""
+    """Compare two sides by their means for each row, as pairs `(first, second)`."""
     differences = [second - first for first, second in pairs]
     better, worse = (sum(sign * value > 0 for value in differences) for sign in (1, -1))
     return Change(estimate_mean([[value] for value in differences]), better, worse, _sign_test(better, worse))

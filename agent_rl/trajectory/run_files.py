@@ -20,11 +20,11 @@ class RunState:
 
     Attributes:
         status: `running`, `trained` (to its end), `stopped` (early, and saved), `aborted` (by a signal), `failed`,
-            `killed` (its process is gone and recorded no end), or `unknown` (it is on a machine that cannot be queried
-            from here, or its version recorded no end).
+            `killed` (its process is gone without recording an end), or `unknown` (the run is on a machine that cannot
+            be queried from here, or was written by a version that records no end).
         step: the last logged step; None if no step was logged.
-        time: when it ended, or else last logged a step or a line; ISO 8601.
-        error: why it failed.
+        time: time at which it ended, or else last logged a step or a line; ISO 8601.
+        error: the error with which it failed.
     """
 
     status: str
@@ -39,7 +39,7 @@ class RunState:
 
 
 def this_process() -> dict[str, Any]:
-    """Return the entry of `run.json` for the training process; its creation time tells it from a later process."""
+    """Return the entry for the training process in `run.json`; the creation time detects a reused process id."""
     import psutil
 
     return {"host": platform.node(), "pid": os.getpid(), "created": psutil.Process().create_time()}
@@ -50,7 +50,7 @@ def run_state(folder: Path, about: Mapping[str, Any], steps: Sequence[Mapping[st
 
     Args:
         folder: the run's folder.
-        about: the content of its `run.json`; empty without one.
+        about: the content of its `run.json`; empty if there is no such file.
         steps: its metrics, from `read_metrics`.
     """
     step = steps[-1]["step"] if steps else None
@@ -80,7 +80,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if lines and not lines[-1].endswith("\n"):
         try:
             json.loads(lines[-1])
-        except ValueError:  # the run is in the middle of writing it
+        except ValueError:  # the run is still writing this line
             lines.pop()
     return [{"step": record["step"], **record["data"]} for record in map(json.loads, lines)]
 

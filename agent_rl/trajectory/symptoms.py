@@ -1,6 +1,6 @@
-"""Finds the symptoms of docs/symptoms.md in a run's metrics and its end, and gives remedies.
+"""Finds the symptoms of docs/symptoms.md in a run's metrics and in the way it ended, and suggests remedies.
 
-Panel, report, viewer and `agent-rl why` show the same warnings. A warning appears at the first step that can show it.
+Panel, report, viewer and `agent-rl why` show the same warnings. A warning appears as soon as the metrics can show it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Metrics = Mapping[str, Any]
 Point = tuple[int, float]
 
 TERMS = ("efficiency", "format", "overlong")
-"""Built-in components, which are 0 if nothing is wrong."""
+"""Built-in components, which are 0 unless they charge a trajectory for something."""
 FEWEST = 10
 """Minimum number of steps for a trend."""
 FEW = 3
-"""Minimum number of steps for a state, which could otherwise be chance."""
+"""Minimum number of steps for a state, because fewer steps could be chance."""
 FALL = 0.02
-"""Fall of correctness from the first third of a run to the last."""
+"""Fall of correctness, from the first to the last third of a run, above which a warning appears."""
 LARGEST_KL = 10.0
 COLLAPSED = 0.1
-"""Share of the entropy at the start."""
+"""Share of the initial entropy below which the policy counts as collapsed."""
 CUT_OFF = 0.1
-"""Rise of the share of responses that reach the limit on tokens."""
+"""Rise of the share of responses at the token limit above which a warning appears."""
 HALF = 0.5
 DRIFT = 0.01
-"""Mean difference of the engine's and the trainer's probabilities of a token."""
+"""Mean difference between the engine's and the trainer's token probabilities above which a warning appears."""
 MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
 
 
@@ -96,15 +96,16 @@ def end_warnings(state: RunState) -> list[SymptomWarning]:
     """Return the warnings about how a run ended."""
     if state.status not in ("failed", "killed"):
         return []
-    cause = " ".join(state.error.split("\n| ")[0].split())[:400] or "its process is gone and left no error"
+    cause = " ".join(state.error.split("\n| ")[0].split())[:400] or "its process ended without recording an error"
     if MEMORY.search(state.error):
         text = f"The run ran out of memory: {cause}"
         remedy = (
-            "Lower actor_rollout_ref.rollout.gpu_memory_utilization or the tokens per GPU of an update; the doctor "
+            "Lower actor_rollout_ref.rollout.gpu_memory_utilization or the tokens per GPU of an update; "
+            "agent-rl doctor estimates both"
         )
-        return [SymptomWarning(text, f"{remedy}estimates both", "Out of memory")]
+        return [SymptomWarning(text, remedy, "Out of memory")]
     if state.step is None:
-        remedy = "Read train.log; agent-rl doctor RECIPE finds most causes before a start"
+        remedy = "Read train.log; agent-rl doctor RECIPE finds most causes before a run starts"
         return [
             SymptomWarning(f"The run {state.status} before the first step: {cause}", remedy, "Before the first step")
         ]
@@ -112,7 +113,7 @@ def end_warnings(state: RunState) -> list[SymptomWarning]:
 
 
 def components(steps: Sequence[Metrics], configuration: Run) -> list[str]:
-    """Return the names of the informative components, in the order of the configuration."""
+    """Return the names of the measured components in configured order, without built-in ones that were always 0."""
     curves = {name: series(steps, f"agent/{name}") for name in ("correctness", *TERMS, *_sections(configuration))}
     return [
         name for name, points in curves.items() if any(value for _, value in points) or (points and name not in TERMS)
@@ -136,25 +137,25 @@ def _does_not_rise(steps: Sequence[Metrics], configuration: Run) -> Found:
     if len(correct) >= FEW and not any(value for _, value in correct):
         yield (
             f"No answer was right in {len(correct)} steps.",
-            "Look whether right answers are not recognized: agent-rl view, agent-rl reward score with another scorer",
+            "Check in agent-rl view whether right answers score 0; try another scorer with agent-rl reward score",
         )
     highest, lowest = series(steps, "critic/advantages/max"), series(steps, "critic/advantages/min")
     if len(highest) >= FEW and all(value == 0 for _, value in [*highest[-FEW:], *lowest[-FEW:]]):
         yield (
-            f"All samples of each prompt have the same reward since step {_since(highest)}: nothing is learned.",
-            "Easier or harder rows, algo=dapo, or a larger actor_rollout_ref.rollout.n",
+            f"Samples of each prompt have had the same reward since step {_since(highest)}: the policy learns nothing.",
+            "Use easier or harder rows, algo=dapo, or a larger actor_rollout_ref.rollout.n",
         )
     malformed = series(steps, "agent/malformed_rate")
     if (share := _recent(malformed)) > HALF:
         yield (
-            f"{share:.0%} of the turns do not have the agent's format, in step {malformed[-1][0]} and before.",
-            "Another agent, examples in its instructions, or supervised training first",
+            f"{share:.0%} of the turns up to step {malformed[-1][0]} do not have the agent's format.",
+            "Use another agent, add examples to its instructions, or start with supervised training",
         )
     calls, errors = _recent(series(steps, "agent/tool_calls")), _recent(series(steps, "agent/tool_errors"))
     if calls > 0.2 and errors > 0.8 * calls:
         yield (
             f"{min(1, errors / calls):.0%} of the tool calls fail.",
-            "agent-rl tools call repeats one; look at its error",
+            "Repeat a failed call with agent-rl tools call, and read its error",
         )
     yield from _constant(steps, configuration)
     yield from _unused(steps)
@@ -166,11 +167,11 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
     for name in components(steps, configuration):
         section, values = sections.get(name) or {}, series(steps, f"agent/{name}")
         has_weight = section.get("penalty", section.get("weight", 1)) != 0
-        none_is_right = name == "correctness" and values[0][1] == 0  # another warning reports it
-        if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not none_is_right:
+        all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports it
+        if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
             yield (
                 f"The component {name} is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
-                "Look at its values in agent-rl view; a scorer or a judge that always says the same is of no use",
+                "Look at its values in agent-rl view; a scorer or judge with a constant result does not help training",
             )
 
 
@@ -179,13 +180,13 @@ def _unused(steps: Sequence[Metrics]) -> Found:
     if values and not any(value for _, value in values):
         yield (
             "No tool was ever called.",
-            "Look at a trajectory's prompt, or whether the run has a tool file",
+            "Look at the prompt of a trajectory, and check that the run has a tool file",
         )
     elif len(values) >= FEWEST and values[0][1] > 0.2 and _thirds(values)[1] < 0.05:
         step = next(step for step, value in values if value < 0.05)
         yield (
-            f"Tools are not called any more since step {step} ({values[0][1]:.2f} calls per trajectory at the start).",
-            "Charge right answers only: agent_rl.reward.efficiency.gate='correctness >= 1'",
+            f"Tools have hardly been called since step {step} ({values[0][1]:.2f} calls per trajectory at the start).",
+            "Charge calls only if the answer is right: agent_rl.reward.efficiency.gate='correctness >= 1'",
         )
 
 
@@ -199,8 +200,8 @@ def _wrong_thing(steps: Sequence[Metrics], _: Run) -> Found:
         peak = max(correctness, key=lambda point: point[1])[0]
         yield (
             f"Since step {peak} correctness falls ({first:.2f} in the first third of the run, {last:.2f} in the last) "
-            f"while the reward rises ({reward_first:.2f}, {reward_last:.2f}): another component is learned.",
-            "Lower its weight, or give it gate: correctness >= 1",
+            f"while the reward rises ({reward_first:.2f}, {reward_last:.2f}): the policy learns another component.",
+            "Lower the weight of that component, or add gate: correctness >= 1",
         )
 
 
@@ -217,24 +218,24 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
         if best[1] - last > max(0.2, HALF * (best[1] - first)):
             yield (
                 f"The reward was {best[1]:.2f} around step {best[0]}, and is {last:.2f} now.",
-                "A smaller actor_rollout_ref.actor.optim.lr, kl=loss; resume from an earlier checkpoint",
+                "Use a smaller actor_rollout_ref.actor.optim.lr or kl=loss, and resume from an earlier checkpoint",
             )
     for key in ("actor/kl_loss", "actor/reward_kl_penalty", "actor/ppo_kl"):
         if above := next((point for point in series(steps, key) if point[1] > LARGEST_KL), None):
             since = f"since step {above[0]} ({above[1]:.3g})"
             yield (
-                f"{key} is above {LARGEST_KL:g} {since}: the policy has left its reference.",
-                "A smaller actor_rollout_ref.actor.optim.lr, or kl=loss with a larger coefficient",
+                f"{key} has been above {LARGEST_KL:g} {since}: the policy is far from its reference.",
+                "Use a smaller actor_rollout_ref.actor.optim.lr, or kl=loss with a larger coefficient",
             )
     values = series(steps, "actor/entropy")
     if len(values) < 4 or values[-1][0] - values[0][0] < FEWEST - 1 or values[0][1] <= 0:
-        return  # not every step has it: `agent_rl.run.log_probs_every`
+        return  # `agent_rl.run.log_probs_every` may leave out the entropy of some steps
     start = fmean(value for _, value in values[:3])
     if values[-1][1] < COLLAPSED * start:
         step = next(step for step, value in values if value < COLLAPSED * start)
         yield (
-            f"The entropy is below a tenth of its start ({start:.3g}) since step {step}: samples become alike.",
-            "algo=dapo, a higher actor_rollout_ref.rollout.temperature, or kl=loss",
+            f"The entropy has been below a tenth of its start ({start:.3g}) since step {step}: samples become alike.",
+            "Use algo=dapo, a higher actor_rollout_ref.rollout.temperature, or kl=loss",
         )
 
 
@@ -249,7 +250,7 @@ def _loops(steps: Sequence[Metrics], _: Run) -> Found:
 
 def _cut_off(steps: Sequence[Metrics], _: Run) -> Found:
     values = series(steps, "response_length/clip_ratio")
-    remedy = "A larger data.max_response_length, shorter tool results, or agent_rl.reward.overlong.penalty"
+    remedy = "Use a larger data.max_response_length, shorter tool results, or agent_rl.reward.overlong.penalty"
     if (share := _recent(values)) > HALF:
         yield f"{share:.0%} of the responses reach data.max_response_length.", remedy
     elif len(values) >= FEWEST:
@@ -257,8 +258,8 @@ def _cut_off(steps: Sequence[Metrics], _: Run) -> Found:
         if last > first + CUT_OFF:
             step = next(step for step, value in values if value > first + CUT_OFF)
             yield (
-                f"More responses reach data.max_response_length since step {step}: {first:.0%} in the first third of "
-                f"the run, {last:.0%} in the last.",
+                f"More responses have reached data.max_response_length since step {step}: {first:.0%} in the first "
+                f"third of the run, {last:.0%} in the last.",
                 remedy,
             )
 
@@ -269,15 +270,15 @@ def _unscored(steps: Sequence[Metrics], _: Run) -> Found:
         since = f"since step {lost[0][0]}" if len(lost) > 1 else f"in step {lost[0][0]}"
         yield (
             f"{sum(value for _, value in lost):.0f} trajectories went unscored {since}.",
-            "agent-rl view, filter error, shows why; look at the server, its timeout_s and max_concurrency",
+            "Read their errors in agent-rl view (filter error); check the server, its timeout_s and max_concurrency",
         )
 
 
 def _drift(steps: Sequence[Metrics], _: Run) -> Found:
     if above := next((point for point in series(steps, "training/rollout_probs_diff_mean") if point[1] > DRIFT), None):
         yield (
-            f"Engine and trainer disagree since step {above[0]}: probabilities of a token differ by {above[1]:.3g}.",
-            "The same dtype on both sides; actor_rollout_ref.rollout.enforce_eager=true; algorithm.rollout_correction",
+            f"Engine and trainer have disagreed since step {above[0]}: token probabilities differ by {above[1]:.3g}.",
+            "Use the same dtype in both, actor_rollout_ref.rollout.enforce_eager=true, or algorithm.rollout_correction",
         )
 
 
@@ -286,29 +287,29 @@ def _idle(steps: Sequence[Metrics], _: Run) -> Found:
     tools, writing = (_recent(series(steps, f"agent/{name}_seconds")) for name in ("tool", "generation"))
     if step and sampling > HALF * step and tools > max(writing, 1.0):
         yield (
-            f"Episodes wait {tools:.1f} s for tools, and {writing:.1f} s for the model: the GPU is idle meanwhile.",
-            "The tool's max_concurrency, timeout_s and cache; a faster server; mode=colocate_async",
+            f"Episodes wait {tools:.1f} s for tools and {writing:.1f} s for the model, so the GPU is often idle.",
+            "Adjust the tool's max_concurrency, timeout_s and cache; use a faster server, or mode=colocate_async",
         )
     scoring = _recent(series(steps, "timing_s/reward"))
     if step and scoring > HALF * step:
         yield (
             f"Scoring takes {scoring / step:.0%} of a step.",
-            "More reward.num_workers; a judge with a larger max_concurrency",
+            "Increase reward.num_workers or the judge's max_concurrency",
         )
 
 
 def _never(*_: object) -> Found:
-    """Find nothing: `end_warnings` finds symptoms of a run's end."""
+    """Find nothing in the metrics: `end_warnings` reports this symptom."""
     yield from ()
 
 
 SYMPTOMS = (
-    Symptom("Before the first step", "it does not start", "the run failed before a step, with the error", _never),
+    Symptom("Before the first step", "the run does not start", "the run failed before its first step", _never),
     Symptom(
         "The reward does not rise",
         "the reward stays constant, for example at 0",
-        f"no answer was right in {FEW} steps; all samples of a prompt are worth the same; turns are malformed; tools "
-        "fail, or are not called; a component has one value",
+        f"no answer was right in {FEW} steps; all samples of a prompt have the same reward; turns are malformed; tools "
+        "fail, or are not called; a component is constant",
         _does_not_rise,
     ),
     Symptom(
@@ -332,11 +333,11 @@ SYMPTOMS = (
     Symptom(
         "Responses reach the limit",
         "answers are truncated",
-        "more than half of the responses reach the limit, or ten points more than at the start",
+        "more than half of the responses reach the limit, or the share is ten points higher than at the start",
         _cut_off,
     ),
     Symptom("Trajectories go unscored", "`unscored` is not 0", "a step has unscored trajectories", _unscored),
-    Symptom("Out of memory", "CUDA or host out of memory", "the run's error says so", _never),
+    Symptom("Out of memory", "CUDA or host out of memory", "the run failed with such an error", _never),
     Symptom("Drift", "log-probs of engine and trainer differ", f"their mean difference is above {DRIFT:g}", _drift),
     Symptom(
         "The GPU is idle",
@@ -345,21 +346,21 @@ SYMPTOMS = (
         _idle,
     ),
 )
-"""The sections of docs/symptoms.md, whose first table `make docs` writes from these."""
+"""The sections of docs/symptoms.md; `make docs` writes its first table from them."""
 
 
 def _recent(values: Sequence[Point]) -> float:
-    """The mean of the last steps; 0 before there are enough of them."""
+    """Return the mean over the last `FEW` steps, or 0 if there are fewer steps."""
     return fmean(value for _, value in values[-FEW:]) if len(values) >= FEW else 0.0
 
 
 def _since(values: Sequence[Point]) -> int:
-    """The first of the last steps in which a value is 0."""
-    different = [place for place, (_, value) in enumerate(values) if value != 0]
-    return values[different[-1] + 1 if different else 0][0]
+    """Return the step from which on all values are 0."""
+    nonzero = [place for place, (_, value) in enumerate(values) if value != 0]
+    return values[nonzero[-1] + 1 if nonzero else 0][0]
 
 
 def _thirds(values: Sequence[Point]) -> tuple[float, float]:
-    """Means of the first and the last third."""
+    """Return the means of the first and of the last third."""
     third = max(1, len(values) // 3)
     return fmean(value for _, value in values[:third]), fmean(value for _, value in values[-third:])

@@ -1,1 +1,1 @@
-"""How long work runs: asyncio limits, progress on the terminal, and results stored for the next start."""
+"""Tools for long-running work: asyncio limits, progress on the terminal, and results stored for the next start."""

@@ -29,11 +29,11 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
     Args:
         path: the file's first part.
-        lines: the text, which ends with an end of line.
-        part_bytes: size at which a part is followed by another; None: the file has one part.
+        lines: the lines; the last one also ends with a newline.
+        part_bytes: size in bytes at which the next part starts; None: the file has a single part.
 
     Raises:
-        OSError: the file cannot be written; then none of the lines is in it.
+        OSError: the file cannot be written; it then has none of the lines.
     """
     first = Path(path)
     first.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def parts(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths except those that are a later part of another of them."""
+    """Return the paths, except later parts of another of these paths."""
     paths = list(paths)
     later = {part for path in paths for part in parts(path)[1:]}
     return [path for path in paths if path not in later]

@@ -1,4 +1,4 @@
-"""`progress` shows how far a long command is, on stderr: a bar on a terminal, else an occasional line.
+"""`progress` shows the progress of a long command on stderr: a bar on a terminal, otherwise an occasional line.
 
 On stdout a command prints only its result.
 """

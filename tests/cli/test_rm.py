@@ -34,7 +34,7 @@ def test_a_judge_is_measured(tmp_path: Path) -> None:
     assert len((tmp_path / "verdicts.jsonl").read_text().splitlines()) == 5
     for words, problem in (
         ("--discriminative", "a discriminative model needs a server"),
-        ("--template=rubric", "--template: .* has the fields think, scores. It needs score or preference"),
+        ("--template=rubric", "--template: .* has only the fields think, scores. Add the field score or preference"),
     ):
         with pytest.raises(ConfigError, match=problem):
             CliRunner().invoke(app, ["rm", "eval", "m", str(tmp_path / "rows.parquet"), words], catch_exceptions=False)

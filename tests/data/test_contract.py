@@ -28,7 +28,6 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     [
         ("data_source", 3, "data_source", "3"),
         ("data_source", " ", "data_source", "' '"),
-        ("agent_name", None, "agent_name", "null"),
         ("ability", 1, "ability", "1"),
         ("prompt", "3 + 4?", "prompt", "'3 + 4?'"),
         ("prompt", [], "prompt", "[]"),
@@ -62,7 +61,7 @@ def test_what_breaks_the_contract_is_named(path: str, value: Any, key: str, prob
     assert "Did you mean 'user'" in caught.value.remedy if value == "usr" else caught.value.remedy
 
 
-@pytest.mark.parametrize("column", ["data_source", "agent_name", "prompt", "reward_model", "extra_info"])
+@pytest.mark.parametrize("column", ["data_source", "prompt", "reward_model", "extra_info"])
 def test_a_missing_column_is_named(column: str) -> None:
     bad = row()
     del bad[column]

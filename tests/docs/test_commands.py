@@ -90,8 +90,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_parquet(rows, folder / f"{split}.parquet")
         (folder / f"{split}.jsonl").write_text('{"problem": "1+1?", "solution": "\\\\boxed{2}"}\n')
     for name, page, language in (
-        ("my_tools.py", "README.md", "python"),
-        ("my_tools.yaml", "README.md", "yaml"),
+        ("my_tools.py", "docs/guides/tools.md", "python"),
+        ("my_tools.yaml", "docs/guides/tools.md", "yaml"),
+        ("lockers.py", "README.md", "python"),
         ("my_agents.py", "docs/guides/agents.md", "python"),
         ("my_trainer.py", "docs/guides/trainer.md", "python"),
     ):

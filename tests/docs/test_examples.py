@@ -26,11 +26,12 @@ from agent_rl.tools import ToolSession, ToolSpec, load_tools
 from agent_rl.tools.inspection import call, signature
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, trace
 from agent_rl.trajectory.trace.batches import append_batch
-from tests.docs.pages import PAGES, block, blocks, commands
+from tests.docs.pages import PAGES, ROOT, block, blocks, commands
 from tests.support.scoring import score
 
 TESTED = {
-    "README.md": ["my_tools.py", "my_reward.py"],
+    "README.md": ["lockers.py"],
+    "docs/guides/environments.md": ["lockers.py"],
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
     "docs/guides/trainer.md": ["my_trainer.py"],  # e2e/test_modes.py
     "docs/guides/data.md": ["make_row"],
@@ -38,7 +39,7 @@ TESTED = {
     "docs/guides/other_frameworks.md": ["questions.py", "glossary_task.py", "products.py"],
     "docs/guides/rewards.md": ["my_rewards.py", "my_scorers.py"],
     "docs/guides/sandbox.md": ["PythonSandbox"],
-    "docs/guides/tools.md": ["my_functions.py"],
+    "docs/guides/tools.md": ["my_tools.py", "my_functions.py"],
     "docs/guides/traces.md": ["TokenReader"],
     "docs/tutorial.md": ["mine.jsonl", "def score"],  # e2e/test_tutorial.py
     "recipes/multi_rm/README.md": ["rm_preprocess"],
@@ -52,8 +53,8 @@ def test_every_program_is_tested() -> None:
 
 
 def test_a_tool_of_your_own(tmp_path: Path) -> None:
-    (tmp_path / "my_tools.py").write_text(block("README.md", "python", "my_tools.py"))
-    (tmp_path / "my_tools.yaml").write_text(block("README.md", "yaml", "my_tools.yaml"))
+    (tmp_path / "my_tools.py").write_text(block("docs/guides/tools.md", "python", "my_tools.py"))
+    (tmp_path / "my_tools.yaml").write_text(block("docs/guides/tools.md", "yaml", "my_tools.yaml"))
 
     async def use() -> list[str]:
         async with ToolSession(load_tools(tmp_path / "my_tools.yaml"), default_timeout_s=5) as session:
@@ -92,13 +93,10 @@ def test_a_function_as_a_tool(tmp_path: Path) -> None:
     assert call(specs, "convert", {"amount": 10}, {}).text == "6.2 miles"
 
 
-def test_a_reward_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_reward.py").write_text(block("README.md", "python", "my_reward.py"))
-    (train,) = [each.words for each in commands("README.md") if "my_reward.py" in str(each.words)]
-    settings = AgentRLSettings.from_config(OmegaConf.from_dotlist(list(train[3:]))).reward
-    right = Trajectory([], StopReason.ANSWERED, answer="It is closed.", ground_truth="closed", response_tokens=400)
-    assert score(right, settings).total == 1.1
+def test_a_task_of_your_own_is_the_same_on_each_page() -> None:
+    task = (ROOT / "recipes/lockers/lockers.py").read_text()
+    for page in ("README.md", "docs/guides/environments.md"):
+        assert block(page, "python", "lockers.py") == f"# lockers.py\n{task}"
 
 
 def test_a_scorer_of_your_own(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_component_that_returns_no_value_is_named_by_its_definition(tmp_path: 
     (problem,) = tried(tmp_path, "\n\ndef measure(trajectory):\n    return None\n")
     line = MINE.splitlines().index("    async def measure(self, trajectory):") + 1
     assert (
-        f"failed at {tmp_path}/mine.py:{line}: TypeError: it returned None, which is neither a Value nor a number"
+        f"failed at {tmp_path}/mine.py:{line}: TypeError: the component returned None, neither a Value nor a number"
         in problem
     )
 

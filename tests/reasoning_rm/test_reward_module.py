@@ -18,5 +18,5 @@ def test_an_answer_cannot_end_its_message() -> None:
 
 
 def test_a_template_without_a_verdict_is_refused() -> None:
-    with pytest.raises(ConfigError, match="Call the verdict one of score, preference"):
+    with pytest.raises(ConfigError, match="Add one of the fields score, preference"):
         RewardModule("a", BasePromptTemplate)

@@ -47,7 +47,7 @@ def test_a_breaker_without_limits_never_opens() -> None:
 def test_the_error_gives_the_reason() -> None:
     each = breaker(failures=1)
     run(each, "x")
-    with pytest.raises(RemoteError, match="it: the circuit is open after failures, the last: down"), each.watch():
+    with pytest.raises(RemoteError, match=r"it: the circuit is open after repeated .*: down"), each.watch():
         raise AssertionError
 
 

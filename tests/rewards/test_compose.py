@@ -288,7 +288,7 @@ def test_what_fails_is_unscored_and_what_raises_stops_the_run_unless_it_shall_no
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        ("Fewer", "TypeError: it returned 1 value.* for a group of 2"),
+        ("Fewer", "TypeError: the component returned 1 value.* for a group of 2"),
         ("Breaks", "ZeroDivisionError: division by zero"),
     ],
 )
@@ -307,7 +307,7 @@ def test_a_component_may_return_a_number(text, probes):
 @pytest.mark.parametrize("text", ["None", "'0.5'", "Value(None)", "[0.5]"])
 def test_a_component_that_returns_no_number_stops_the_run(text, probes):
     settings = {"components": {"mine": {"kind": probes("Returns"), "config": {"text": text}}}}
-    with pytest.raises(UserCodeError, match="which is neither a Value nor a number") as caught:
+    with pytest.raises(UserCodeError, match="neither a Value nor a number") as caught:
         score(_trajectory(), settings)
     assert caught.value.place == line(probes, "async def measure(self, trajectory):  # returns")
 
@@ -362,7 +362,7 @@ def test_a_data_source_may_have_a_reward_of_its_own(probes):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: it cannot be set"),
+        ({"max_unscored_share": 0}, r"agent_rl\.reward\.per_data_source\.x\.max_unscored_share: this key cannot be"),
         ({"efficency": {}}, r"agent_rl\.reward\.per_data_source\.x\.efficency: unknown key .*'efficiency'"),
         ({"components": {"tone": {"kind": "jugde"}}}, r"per_data_source\.x\.components\.tone\.kind: there is no kind"),
     ],
@@ -399,7 +399,7 @@ def test_a_reward_service_gives_correctness(api, monkeypatch):
     [
         (
             {"correctness": {"scorer": "gsm8k"}, "reward_api": API},
-            r"correctness\.scorer: 'gsm8k' and reward_api are both",
+            r"correctness\.scorer: both 'gsm8k' and reward_api are set",
         ),
         ({"reward_api": "host:80"}, r"agent_rl\.reward\.reward_api\.config\.url: .*http"),
         ({"reward_api": {"url": API, "log": []}}, r"agent_rl\.reward\.reward_api\.config\.log: unknown .*'logs'"),

@@ -58,7 +58,7 @@ def test_the_most_specific_pattern_decides_and_a_source_can_be_taken_over() -> N
 
 
 def test_without_a_pattern_nothing_is_registered() -> None:
-    with pytest.raises(ConfigError, match="no data source was given"):
+    with pytest.raises(ConfigError, match="the data source is missing"):
         scorer()
 
 

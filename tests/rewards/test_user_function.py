@@ -111,7 +111,7 @@ def test_reward_kwargs_and_what_verl_adds_are_given_to_those_who_take_them() -> 
     [
         ("truth, solution_str", "there is no value for truth"),
         ("reward_inputs", "there is no value for reward_inputs"),
-        ("data_source, ground_truth", "it takes no answer"),
+        ("data_source, ground_truth", "no parameter takes the answer"),
         ("solution_str, ground_truth, *, reward_router_address", "there is no value for reward_router_address"),
         ("solution_strs, weights", "there is no value for weights"),
     ],
@@ -121,12 +121,12 @@ def test_what_cannot_be_called_is_refused_with_its_signature(parameters: str, pr
     function.__name__ = "mine"
     with pytest.raises(ConfigError) as caught:
         UserFunction(function, PLACE)
-    shown = f"{PLACE.key}: mine({parameters}) cannot be called: {problem}. Take data_source, "
+    shown = f"{PLACE.key}: mine({parameters}) cannot be called: {problem}. Name its parameters data_source, "
     assert str(caught.value).startswith(shown)
 
 
 def test_reward_kwargs_that_the_function_does_not_take_are_refused() -> None:
-    with pytest.raises(ConfigError, match="reward_kwargs has bonus, which it does not accept"):
+    with pytest.raises(ConfigError, match="it does not accept bonus, which reward_kwargs sets"):
         UserFunction(verls, PLACE, options={"bonus": 1})
     assert UserFunction(anything, PLACE, options={"bonus": 1})(*GIVEN) == GIVEN
 

@@ -77,7 +77,7 @@ MADE: list[tuple[str, int, dict[str, Callable[[int], Any]], str]] = [
     (LIMIT, 30, {"response_length__clip_ratio": lambda step: 0.0 if step < 12 else 0.4}, "since step 12: 0% in the"),
     (UNSCORED, 1, {"agent__unscored": lambda step: 3}, "3 trajectories went unscored in step 1"),
     (UNSCORED, 5, {"agent__unscored": lambda step: float(step > 3)}, "2 trajectories went unscored since step 4"),
-    (DRIFT, 1, {"training__rollout_probs_diff_mean": lambda step: 0.05}, "disagree since step 1"),
+    (DRIFT, 1, {"training__rollout_probs_diff_mean": lambda step: 0.05}, "disagreed since step 1"),
     (IDLE, 3, {"agent__tool_seconds": lambda step: 12.0}, "wait 12.0 s for tools"),
     (IDLE, 3, {"timing_s__reward": lambda step: 6.0}, "Scoring takes 60% of a step"),
 ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_symptom_raises_its_warning_from_the_first_step_that_can_show_it(
         (RunState("failed", 3, "", "torch.OutOfMemoryError: CUDA out of memory"), "Out of memory", "CUDA out of mem"),
         (RunState("failed", 3, "", "SIGKILL ended it (is memory short?)"), "Out of memory", "is memory short"),
         (RunState("failed", None, "", "ConfigError: x"), "Before the first step", "failed before the first step: Conf"),
-        (RunState("killed"), "Before the first step", "killed before the first step: its process is gone"),
+        (RunState("killed"), "Before the first step", "killed before the first step: its process ended"),
     ],
 )
 def test_the_end_of_a_run_is_a_symptom(state: RunState, symptom: str, words: str) -> None:

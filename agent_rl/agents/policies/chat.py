@@ -63,10 +63,10 @@ class ChatPolicy(Policy):
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
         self._tools: list[dict[str, Any]] = []
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
-        self._grown = 0  # tokens of the conversation beyond that
+        self._grown = 0  # tokens of the conversation after the prompt
         self.earlier_tokens: list[int] = []
         self._pending = 0  # estimated tokens appended since the last answer
-        self._per_character = 0.0  # tokens, in the conversation so far
+        self._per_character = 0.0  # mean tokens per character in the conversation so far
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
         """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""

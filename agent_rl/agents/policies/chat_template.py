@@ -2,8 +2,8 @@
 
 A conversation grows by sampled tokens and by the continuation after each turn: the token that ends it if it was not
 sampled, the environment's messages, and the start of the next turn. To derive the continuation, a short made-up
-conversation is rendered, in which a turn with a mark precedes the same messages: it is the text after the mark. The
-conversation itself is never rendered again.
+conversation is rendered, in which a turn with a mark precedes the same messages; the text after the mark is the
+continuation. The conversation itself is never rendered again.
 
 A template may refuse what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites
 the messages to a form that it accepts.
@@ -42,10 +42,10 @@ __all__ = [
 
 Messages = Sequence[Mapping[str, Any]]
 
-NO_SYNTAX = "it writes no calls, or in a syntax that nothing here reads"
+NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"
 """Why native calls do not work with a template."""
 MOST = 256
-"""Entries of the cache; a full one is emptied."""
+"""Maximum number of entries of the cache, which is emptied when it is full."""
 
 USER = {"role": "user", "content": "Hello."}
 """A question that every template accepts."""

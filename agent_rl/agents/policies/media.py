@@ -1,6 +1,6 @@
 """Images, videos and audios of a conversation with a vision model, in verl's forms.
 
-Those of the prompt come as verl reads them from the row's messages; images may come with the results of tools as well.
+verl reads the media of the prompt from the row's messages; tool results can add more images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Media:
     options: dict[str, Any] = field(default_factory=dict)
     """verl's `mm_processor_kwargs`."""
     video_payload: Callable[..., Any] = lambda *_: None
-    """verl's `build_sglang_video_payload`."""
+    """verl's function `build_sglang_video_payload`."""
     features: dict[str, Any] = field(default_factory=dict)
     """The processor's output for the prompt, except the token ids."""
 
@@ -59,7 +59,7 @@ class Media:
         """Return the token ids of a whole conversation.
 
         Raises:
-            ConfigError: when the conversation has media and the model takes text only.
+            ConfigError: the conversation has media, but the model accepts only text.
         """
         media = {name: value for name in ("videos", "audios") if (value := getattr(self, name)) is not None}
         if not images and not media:
@@ -106,10 +106,10 @@ def new_images(builder: Any, messages: Sequence[ChatMessage]) -> list[Any]:
 
 
 def require_vision(builder: Any) -> None:
-    """Refuse a model that takes text only.
+    """Check that the model accepts media.
 
     Raises:
-        ConfigError: the model takes text only.
+        ConfigError: the model accepts only text.
     """
     if not builder.supports_multimodal():
         problem = "the conversation has images, videos or audios, which this model does not take"

@@ -18,7 +18,7 @@ from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled
 __all__ = ["Script", "ScriptedTokens"]
 
 Script = Generator[str, str, None]
-"""Yields the turns of one episode, and is sent the environment's answer to each."""
+"""Yields the turns of one episode, and receives the environment's answer to each turn."""
 
 
 class ScriptedTokens(TokenPolicy):

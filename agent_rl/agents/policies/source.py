@@ -27,15 +27,15 @@ class Sampling(BaseModel):
     temperature: float = Field(default=1.0, ge=0)
     """Temperature of sampling; 0: greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Share of the probability that is sampled from, the most likely tokens first; 1: all."""
+    """Cumulative probability of the most likely tokens that are sampled from; 1: all tokens."""
     top_k: int | None = Field(default=None, ge=1)
-    """Number of the most likely tokens that are sampled from; not a key of OpenAI, but of the other endpoints."""
+    """Number of the most likely tokens that are sampled from; OpenAI does not accept it, but other endpoints do."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of a prompt, as `data.max_prompt_length`: an episode with a longer one is unscored; null: no limit."""
+    """Maximum tokens of a prompt (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
-    """Tokens of one episode after the prompt, observations included, as `data.max_response_length`."""
+    """Maximum tokens of one episode after the prompt, including observations, like `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of a chat endpoint's request; null removes one that would be sent."""
+    """Additional fields for requests to a chat endpoint; null removes a field that would be sent."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class PolicyUsage:
 
     requests: int = 0
     input_tokens: int = 0
-    """Tokens of the prompts of all requests together, each of which holds the whole conversation so far."""
+    """Prompt tokens of all requests together; each request has the whole conversation so far."""
 
 
 class ClientOptions(TypedDict, total=False):
@@ -103,7 +103,7 @@ def open_client(
         timeout_s: seconds per attempt of a request; all attempts together get three times as many.
 
     Raises:
-        ConfigError: the URL is not one, or the API key is not in the environment.
+        ConfigError: the URL is invalid, or the API key is not in the environment.
     """
     if not url.startswith(("http://", "https://")):
         raise ConfigError("endpoint", f"{url!r} is not an address", "Write it as http://127.0.0.1:8000")

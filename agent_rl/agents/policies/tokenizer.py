@@ -27,5 +27,5 @@ def load_tokenizer(name: str, key: str) -> Any:
         problem = f"there is no tokenizer in {name!r} ({str(error).splitlines()[0]})"
         raise ConfigError(key, problem, "Name the model's folder or its name on the Hub") from None
     if not tokenizer.chat_template:
-        raise ConfigError(key, f"{name} has no chat template", "Take the -Instruct model's")
+        raise ConfigError(key, f"{name} has no chat template", "Use the tokenizer of the -Instruct model")
     return tokenizer

@@ -1,8 +1,8 @@
 """Policies over tokens: token ids in, token ids out, from SGLang or vLLM.
 
-The conversation is the one of training (`agents.policies.token_policy`) with another server, so that an episode
-equals the trainer's token for token. The text around turns comes from the same
-builder, which is passed to these sources, because they must not depend on verl.
+The conversation is the one of training (`agents.policies.token_policy`) with another server, so that an episode equals
+the trainer's token for token. The text around turns comes from the same builder, which is passed to these sources,
+because they must not depend on verl.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class VLLMTokens(TokenSource):
 
 
 class _Server:
-    """Gives one conversation the source with the interface of verl's token server."""
+    """Adapts a source to the interface of verl's token server, for one conversation."""
 
     def __init__(self, source: TokenSource, usage: PolicyUsage) -> None:
         self._source, self._usage = source, usage

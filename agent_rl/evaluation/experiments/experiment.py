@@ -25,7 +25,8 @@ from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.evaluation.experiments.outcome import RunOutcome, judgement, read_outcome, solved
 from agent_rl.evaluation.experiments.receipt import RECEIPT, hashes, machine, verdicts, write_curve
 from agent_rl.launch.command import quoted
-from agent_rl.launch.recipes import recipe_folder
+from agent_rl.launch.recipes import results_folder
+from agent_rl.launch.task import is_task
 from agent_rl.launch.training import train
 from agent_rl.trajectory.estimates import estimate_rate
 
@@ -55,7 +56,7 @@ class Experiment:
         say: Callable[[str], None] = print,
     ) -> None:
         self.recipe, self.seeds, self._say = recipe, range(1, seeds + 1), say
-        self.name = recipe_folder(recipe).name
+        self.name = results_folder(recipe).parent.name
         self.folder = folder or Path("outputs/experiments") / self.name
         choices = [_values(word) for word in words]
         self._fixed = [values[0] for values in choices if len(values) == 1]
@@ -93,9 +94,9 @@ class Experiment:
             except AgentRLError as error:
                 self.failed[name] = str(error)
                 self._say(f"{name} failed: {error}")
+        target = self.recipe if is_task(self.recipe) else f"recipes/{self.name}"
         receipt: dict[str, Any] = {
-            "command": shlex.join(["agent-rl", "experiment", f"recipes/{self.name}", "--seeds", str(len(self.seeds)),
-                                   *self._words]),
+            "command": shlex.join(["agent-rl", "experiment", target, "--seeds", str(len(self.seeds)), *self._words]),
             **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
             "cold_start_model_sha256": start.digest(),

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,8 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}
     texts["configuration"] += tools.read_text(encoding="utf-8") if tools.is_file() else ""
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    if start.world.version:
+        digests["environments"] = start.world.version
     return {**digests, "rows": start.rows_digest()} if start.has_rows() else digests
 
 
@@ -120,7 +123,8 @@ def check(recipe: Path) -> list[str]:
     problems = []
     for file in sorted((recipe / "results").rglob(RECEIPT)):
         receipt = json.loads(file.read_text())
-        known, now = receipt["hashes"], hashes(str(recipe), receipt.get("overrides", ()))
+        target = str(recipe) if (recipe / "config.yaml").is_file() else shlex.split(receipt["command"])[2]
+        known, now = receipt["hashes"], hashes(target, receipt.get("overrides", ()))
         remedy = f"run VERL_PLATFORM=cpu {receipt['command']} again"
         problems += [f"{file}: the {name} has changed since: {remedy}" for name in now if known.get(name) != now[name]]
     return problems

@@ -1,4 +1,4 @@
-"""Reward components that need no judge and no model; every class with a `kind` in this folder is registered.
+"""Reward components that need neither a judge nor a model; every class in this folder with a `kind` is registered.
 
-They see one trajectory or one group, and must not know their weight or each other.
+A component sees one trajectory or one group; it must not depend on its weight or on other components.
 """

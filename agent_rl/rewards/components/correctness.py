@@ -1,4 +1,4 @@
-"""The component `correctness`: whether the final answer is right, according to the scorer in the settings."""
+"""The component `correctness`: whether the final answer is right, according to a scorer or an external verdict."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from agent_rl.trajectory import Trajectory
 __all__ = ["Correctness", "Custom"]
 
 Custom = Callable[[Trajectory], Awaitable[tuple[float, Mapping[str, float]]]]
-"""A user's function: the verdict on a trajectory, and further numbers."""
+"""A user's function that returns the verdict on a trajectory, and numbers for the trajectory's notes."""
 
 WITHOUT_SOURCE = "gsm8k_marked"
-"""The scorer of a trajectory without a data source, as in verl's dumps."""
+"""The scorer for a trajectory without a data source, as in verl's dumps."""
 
 
 class Correctness:
-    """Scores answers.
+    """Scores the answers of trajectories.
 
-    An external verdict takes precedence: one passed in, then a custom function, a reward service and, with
-    `scorer: auto`, a simulated user. Otherwise the configured or the data source's scorer decides. No answer scores 0.
+    The first source that exists decides: the verdict that the caller passes, the custom function, the reward service,
+    the simulated user's verdict (only with `scorer: auto`), the scorer. A scorer gives 0 if there is no answer.
 
     Args:
         settings: the reward's settings.
         key: the configuration key of the settings, for messages.
-        api: the component for `reward_api`.
+        api: the component that calls the service of `reward_api`.
 
     Attributes:
-        nothing: whether scoring of answers is off.
+        nothing: whether the setting `scorer: none` turns the scoring of answers off.
         logs: see `Component.logs`.
         custom: see `Reward`.
-        fusion: server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
+        fusion: the server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
 
     Raises:
         ConfigError: the scorer does not exist, or both a scorer and `reward_api` are set.
@@ -54,16 +54,16 @@ class Correctness:
         assert api is None or isinstance(api, Component)
         if api is not None and name != "auto":
             raise ConfigError(
-                f"{key}.correctness.scorer", f"{name!r} and reward_api are both set", "Remove one of them"
+                f"{key}.correctness.scorer", f"both {name!r} and reward_api are set", "Remove one of them"
             )
         self.api = api
         self.logs = () if api is None else api.logs
 
     def require(self, data_source: str) -> None:
-        """Check that a data source has a scorer.
+        """Check that the answers of a data source can be scored.
 
         Raises:
-            ConfigError: no scorer is known for the data source.
+            ConfigError: a scorer is needed, but none is known for the data source.
         """
         if self.scorer is None and self.api is None and self.custom is None and data_source:
             route(data_source)
@@ -72,7 +72,7 @@ class Correctness:
         """Return the answer's value, usually 0 or 1.
 
         Raises:
-            UnscoredError: the answer cannot be judged.
+            UnscoredError: the answer cannot be scored.
         """
         if verdict is not None:
             return Value(verdict)

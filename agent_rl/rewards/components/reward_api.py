@@ -1,13 +1,13 @@
-"""`reward_api`: a component that gets its value from a service: `agent-rl reward serve`, or one with the same protocol.
+"""`reward_api`: a component that requests its value from `agent-rl reward serve` or a service with the same protocol.
 
     components:
       helpful:
         kind: reward_api
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
-The service is sent `{"trajectory": ...}` and answers `{"score": 0.5, "components": {...}, "logged": {...}}`, or
+It sends `{"trajectory": ...}`, and the service answers `{"score": 0.5, "components": {...}, "logged": {...}}` or
 `{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted during a
-run. A retry may make the service measure a trajectory twice; one value is used.
+run. A retry may make the service measure a trajectory twice; only one of the values is used.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from agent_rl.work.concurrency import PerLoop
 __all__ = ["RewardApi", "RewardApiConfig"]
 
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
-_NEVER_OURS = (401, 403, 404, 405)
+_WRONG_SETTINGS = (401, 403, 404, 405)
+"""Statuses that mean a wrong token or path, if the service has not answered any request yet."""
 _MAX_EXCERPT = 500  # characters of the service's error that our error quotes
-_ANY_NUMBER = 10_000  # attempts: time limits them instead
+_ANY_NUMBER = 10_000  # attempts; the timeouts limit a request instead
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
-"""More than one failure: a single trajectory that the service cannot answer must not stop the others."""
+"""Opens after several failures, so that one trajectory that the service cannot measure does not stop the others."""
 
 
 class RewardApiConfig(ComponentConfig):
-    """The service's address and limits."""
+    """The service's address, and limits on requests."""
 
     url: str
-    """Address of its endpoint, for example `http://host:8080/get_reward2`."""
+    """Address of the service's endpoint, for example `http://host:8080/get_reward2`."""
     token_env: str | None = None
-    """Environment variable that holds the service's token wherever workers run; null: AGENT_RL_REWARD_TOKEN, if set."""
+    """Environment variable with the service's token, set on all workers; null: AGENT_RL_REWARD_TOKEN, if set."""
     logs: tuple[str, ...] = ()
-    """Numbers of the service to log; every answer must contain them. The trace keeps all numbers."""
+    """Names of the service's numbers to log; every answer must contain them. The trace stores all numbers."""
     timeout_s: float = Field(default=120.0, gt=0)
-    """Timeout of one answer, in seconds."""
+    """Timeout of one attempt, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Extra seconds to retry a request while the service is down; then the trajectory is unscored.
-    After three failed requests in a row, no request is sent (unscored) until the service answers a probe."""
+    """Additional seconds in which a request is retried while the service is down; then the trajectory is unscored.
+    After three failed requests in a row, trajectories are unscored without a request until a probe succeeds."""
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
@@ -62,20 +63,20 @@ class RewardApiConfig(ComponentConfig):
 
     @field_validator("url")
     @classmethod
-    def _can_be_asked(cls, url: str) -> str:
+    def _is_http(cls, url: str) -> str:
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise ValueError(f"not an address: {error}") from None
+            raise ValueError(f"the URL is not valid: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ValueError("write http:// or https://, host, port and path")
+            raise ValueError("the URL must consist of http:// or https://, host, port and path")
         return url
 
 
 class RewardApi(Component, kind="reward_api"):
     """Sends each trajectory to the service.
 
-    Until the service has answered once, a wrong path or token is a configuration error and stops the run.
+    If the service refuses the path or the token before its first answer, a configuration error stops the run.
     """
 
     Config = RewardApiConfig
@@ -99,7 +100,7 @@ class RewardApi(Component, kind="reward_api"):
         self._answered = False
 
     async def reach(self) -> None:
-        """Check that the service answers; any HTTP status will do."""
+        """Check that the service answers, with any HTTP status."""
         try:
             await self._remote.request("GET", self.config.url)
         except RemoteError as error:
@@ -107,10 +108,10 @@ class RewardApi(Component, kind="reward_api"):
             raise ConfigError(key, f"{self._host} does not answer ({error.problem})", "Start the service") from None
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """The value that the service returns.
+        """Request the trajectory's value from the service.
 
         Raises:
-            UnscoredError: the service did not answer, could not score, or sent no score.
+            UnscoredError: the service did not answer, could not score the trajectory, or sent no usable score.
             ConfigError: the service refuses the token or the path.
         """
         try:
@@ -130,16 +131,16 @@ class RewardApi(Component, kind="reward_api"):
 
     def _refused(self, response: Response) -> None:
         problem = f"{response.host} answered with {self._remote.problem(response)}"
-        if response.status in _NEVER_OURS and not self._answered:
+        if response.status in _WRONG_SETTINGS and not self._answered:
             key = "token_env" if response.status in (401, 403) else "url"
-            raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Compare it with the service")
+            raise ConfigError(f"agent_rl.reward ({self.name}): {key}", problem, "Compare it with the service's setting")
         raise UnscoredError(problem)
 
     def _value(self, answer: Any) -> Value:
         """Return the value in an answer.
 
         Raises:
-            UnscoredError: the service could not score.
+            UnscoredError: the service could not score the trajectory.
             ValueError: the answer does not follow the protocol.
         """
         if not isinstance(answer, Mapping):
@@ -152,7 +153,8 @@ class RewardApi(Component, kind="reward_api"):
         fields = {**_mapping(answer.get("logged")), **_mapping(answer.get("components"))}
         numbers = {name: float(value) for name, value in fields.items() if _is_number(value)}
         if missing := [name for name in self.logs if name not in numbers]:
-            raise ValueError(f"the answer has no number {', '.join(missing)}; it has {', '.join(numbers) or 'none'}")
+            available = ", ".join(numbers) or "none"
+            raise ValueError(f"the answer lacks {', '.join(missing)} (see logs); its numbers: {available}")
         notes = {**_mapping(answer.get("notes")), "numbers": numbers}
         return Value(float(score), {name: numbers[name] for name in self.logs}, notes)
 
@@ -162,5 +164,5 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value is a finite number; an integer of hundreds of digits is not."""
+    """Whether a value is a number in the range of a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -8,7 +8,7 @@
         kind: tags
         config: {tags: [think, answer], where: last_turn}
 
-Both return a share in [0, 1]: the share of rules that the text follows, or of tags that are well-formed.
+The value is in [0, 1]: the share of the rules that the text follows, or the share of the tags that are well-formed.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from agent_rl.trajectory import Trajectory
 __all__ = ["Rules", "RulesConfig", "Tags", "TagsConfig"]
 
 Where = Literal["answer", "last_turn", "response"]
-"""The final answer, the text of the last turn, or the texts of all turns."""
+"""The text to check: the final answer, the last turn, or all turns."""
 
 
 class RulesConfig(TextRules, ComponentConfig):
-    """The rules and the text to which they apply."""
+    """The rules, and the text to which they apply."""
 
     where: Where = "answer"
 
 
 class TagsConfig(ComponentConfig):
-    """The tags, in their order."""
+    """The tags in the order in which they must occur, and the text to check."""
 
     tags: tuple[str, ...] = Field(min_length=1)
     alone: bool = False
     """Whether text outside of the tags makes the value 0."""
     all_or_nothing: bool = False
-    """Whether only a text with every tag has a value above 0."""
+    """Whether the value is 0 unless every tag is well-formed."""
     where: Where = "last_turn"
 
 
 class Rules(Component, kind="rules"):
-    """The share of the rules that the text follows; 0 without a text."""
+    """Measures the share of the rules that the text follows; 0 if there is no text."""
 
     Config = RulesConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """Return the share of rules followed; the notes list the broken ones."""
+        """Return the share of the rules that the text follows; the notes list the broken rules."""
         text = _text(trajectory, self.config.where)
         if text is None:
             return Value(0.0)
@@ -61,7 +61,7 @@ class Rules(Component, kind="rules"):
 
 
 class Tags(Component, kind="tags"):
-    """The share of the tags that occur once, closed and in order."""
+    """Measures the share of the tags that occur exactly once, closed and in order."""
 
     Config = TagsConfig
 

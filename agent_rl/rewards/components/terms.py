@@ -1,4 +1,4 @@
-"""The built-in components `efficiency`, `format` and `overlong`: pure functions of a trajectory, unweighted."""
+"""The built-in components `efficiency`, `format` and `overlong`, as pure functions that return unweighted values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = [
 
 _UNSCORED_STOP_REASONS = (StopReason.ENGINE_ERROR, StopReason.ERROR)
 SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UNSCORED_STOP_REASONS)
-"""The stop reasons that a scored trajectory can have."""
+"""The stop reasons of trajectories that can be scored."""
 
 
 def require_scorable(trajectory: Trajectory) -> None:
-    """Refuse a trajectory that ended with an error of the engine or the loop.
+    """Check that a trajectory did not end because the engine or the agent loop failed.
 
     Raises:
-        UnscoredError: the engine or the loop failed.
+        UnscoredError: the engine or the agent loop failed.
     """
     if trajectory.stop_reason in _UNSCORED_STOP_REASONS:
         raise UnscoredError(
@@ -34,7 +34,7 @@ def require_scorable(trajectory: Trajectory) -> None:
 
 
 def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
-    """Minus the cost of the trajectory's calls and tokens (see `EfficiencySettings`), in [floor, 0]."""
+    """Return the negative cost of the trajectory's calls and tokens (see `EfficiencySettings`), in [floor, 0]."""
     cost = (
         settings.penalty * max(0, charged_calls(trajectory) - settings.free_calls)
         + settings.per_error * trajectory.tool_errors
@@ -45,22 +45,22 @@ def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
 
 
 def charged_calls(trajectory: Trajectory) -> int:
-    """Count the calls, except those that submit the answer or are the answer (the row's functions, never run)."""
+    """Count the calls, except those that submit the answer or are the answer (functions of the row, never executed)."""
     last = trajectory.turns[-1:] if trajectory.stop_reason is StopReason.ANSWERED else []
     submissions = sum(len(turn.calls) for turn in last if not turn.results)
     return trajectory.tool_calls - submissions - sum(result.answer is not None for result in trajectory.results)
 
 
 def format_term(trajectory: Trajectory, settings: FormatSettings) -> float:
-    """`-1 / turns` for each malformed turn, in [-1, 0]; well-formed turns cost nothing."""
+    """Return `-1 / turns` for each malformed turn, in total at least -1; `turns` is a setting."""
     return -min(1.0, trajectory.malformed_turns / settings.turns) + 0.0
 
 
 def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_tokens: int) -> float:
-    """DAPO's soft overlong punishment (https://arxiv.org/abs/2503.14476, equation 13), in [-penalty, 0].
+    """Return DAPO's soft overlong punishment (https://arxiv.org/abs/2503.14476, equation 13), in [-penalty, 0].
 
-    0 up to `max_response_tokens - buffer_tokens` response tokens (sampled and observed together, of the longest
-    conversation), then falling linearly to `-penalty` at the limit.
+    The value is 0 up to `max_response_tokens - buffer_tokens` response tokens, and then falls linearly to `-penalty` at
+    the limit. Sampled and observed tokens of the longest conversation count.
     """
     buffer = settings.buffer_tokens or max(1, max_response_tokens // 5)
     tokens = trajectory.longest_tokens or trajectory.response_tokens
@@ -69,7 +69,7 @@ def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_to
 
 
 def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) -> int:
-    """Return the limit on response tokens (`data.max_response_length`) on which the overlong penalty is based.
+    """Check the settings of the overlong penalty, and return the limit on response tokens that it uses.
 
     Raises:
         ConfigError: the penalty is on without a limit, or its buffer is longer than the limit.
@@ -82,6 +82,6 @@ def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) 
         raise ConfigError(
             "agent_rl.reward.overlong.buffer_tokens",
             f"{settings.buffer_tokens} is more than data.max_response_length={max_response_tokens}",
-            "Lower it; null is a fifth of the limit",
+            "Lower it, or set it to null for a fifth of the limit",
         )
     return max_response_tokens

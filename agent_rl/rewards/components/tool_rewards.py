@@ -1,4 +1,4 @@
-"""`tool_rewards`: the sum of the step rewards of tools; the notes list them."""
+"""`tool_rewards`: a component that sums the step rewards of tools, turns and hooks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ToolRewardsConfig(ComponentConfig):
     """Selects the step rewards that count."""
 
     tools: tuple[str, ...] | None = None
-    """Names of tools, with wildcards; null: every tool, and `Turn.notes["reward"]`, which a loop or a hook sets."""
+    """Names of tools, with wildcards; null: all tools, and `Turn.notes["reward"]`, which a loop or a hook may set."""
     repeats: bool = False
-    """Whether a repeated call is rewarded again; a negative reward always counts."""
+    """Whether a positive reward counts again for a repeated call; negative rewards always count."""
 
 
 class ToolRewards(Component, kind="tool_rewards"):
@@ -29,7 +29,7 @@ class ToolRewards(Component, kind="tool_rewards"):
     config: ToolRewardsConfig
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """Return the sum of the step rewards.
+        """Return the sum of the step rewards; the notes list them.
 
         Raises:
             UnscoredError: a step reward is not a finite number.
@@ -37,12 +37,12 @@ class ToolRewards(Component, kind="tool_rewards"):
         values = []
         for where, reward in self._rewards(trajectory):
             if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
-                raise UnscoredError(f"component {self.name!r}: {where} has the reward {reward!r}")
+                raise UnscoredError(f"component {self.name!r}: {where} has the reward {reward!r}, not a finite number")
             values.append(float(reward))
         return Value(math.fsum(values), notes={"rewards": values})
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
-        """List each step reward with its place in the trajectory, for errors."""
+        """Return the step rewards that count, with their places in the trajectory for errors."""
         config, calls, rewards = self.config, set[str](), list[tuple[str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):

@@ -1,6 +1,6 @@
-"""LLM judges: `Judge` scores each trajectory, `PairwiseJudge` compares those of one prompt; each is a component.
+"""Components that use an LLM judge: `Judge` scores each trajectory, `PairwiseJudge` compares those of one prompt.
 
-They must not know verl or torch, or how a request is sent (`agent_rl.remote`).
+Code in this package must not depend on verl or torch, or on how a request is sent (`agent_rl.remote`).
 """
 
 from agent_rl.rewards.judge.judge import Judge, JudgeConfig

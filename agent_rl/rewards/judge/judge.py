@@ -1,4 +1,4 @@
-"""`Judge`: an LLM scores each trajectory, by itself, against the ground truth, or by a rubric.
+"""`Judge`: a component in which an LLM scores each trajectory on its own, against the ground truth, or by a rubric.
 
     components:
       helpful:
@@ -11,8 +11,8 @@
           rubric: rubrics/helpful.yaml
           votes: 3
 
-The value is the score mapped to 0 (worst) to 1 (best). A trajectory without enough verdicts is unscored. A judge can be
-persuaded: read its reasons in the trace.
+The value is the score, scaled to the range 0 (worst) to 1 (best). A trajectory with too few verdicts is unscored. Text
+in a trajectory can persuade a judge, so read the judge's reasons in the trace.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Criterion(ComponentConfig):
     name: str = Field(pattern=r"^\w+$")
     description: str = Field(min_length=1)
     weight: float = Field(default=1.0, gt=0)
-    """Its share in the value, relative to the others' weights."""
+    """Weight of the criterion in the value, relative to the weights of the other criteria."""
 
 
 _RUBRIC: TypeAdapter[list[Criterion]] = TypeAdapter(Annotated[list[Criterion], Field(min_length=1)])
@@ -57,20 +57,20 @@ class JudgeConfig(PanelConfig):
     """`config` of a component of kind `judge`."""
 
     mode: Literal["pointwise", "reference", "rubric"] = "pointwise"
-    """`reference`: the ground truth is shown. `rubric`: a score for each criterion."""
+    """pointwise: the judge gives one score; reference: it also sees the ground truth; rubric: a score per criterion."""
     scale: tuple[float, float] = (0.0, 10.0)
-    """Worst and best score; on a scale wider than 1 the judge must give whole numbers."""
+    """Worst and best score; on a scale wider than 1, the judge must give whole numbers."""
     rubric: str | list[Any] | None = None
-    """Criteria, or a YAML file that lists them; null: each row has its own in `extra_info.rubric`."""
+    """Criteria, or a YAML file that lists them; null: each row has its own criteria in `extra_info.rubric`."""
     aggregate: Literal["mean", "median", "majority"] = "mean"
-    """How votes are combined; majority: the most frequent score, or the mean of those tied for it."""
+    """How votes are combined; majority: the most frequent score, or the mean of equally frequent scores."""
 
     @model_validator(mode="after")
     def _goes_together(self) -> JudgeConfig:
         if self.scale[0] >= self.scale[1]:
-            raise ValueError(f"scale={list(self.scale)} must go from the worst score up to the best")
+            raise ValueError(f"scale={list(self.scale)} must be [worst, best], with the best score greater")
         if self.rubric is not None and self.mode != "rubric":
-            raise ValueError("rubric needs mode=rubric")
+            raise ValueError("rubric is set, but mode is not rubric")
         return self
 
 
@@ -78,7 +78,7 @@ class Judge(Component, kind="judge"):
     """Scores one trajectory at a time.
 
     Raises:
-        ConfigError: the API key, the template, the rubric or the cache's file cannot be used.
+        ConfigError: the API key, the template, the rubric or the file of the cache cannot be used.
     """
 
     Config = JudgeConfig
@@ -95,35 +95,35 @@ class Judge(Component, kind="judge"):
         self._scale = _scale(config, template, key)
         self._criteria = load_rubric(config.rubric, f"{key}.rubric")
         self.panel = Panel(config, key, template)
-        self.logs = (*LOGS, *(f"criterion_{each.name}" for each in self._criteria))
+        self.logs = (*LOGS, *(f"criterion_{criterion.name}" for criterion in self._criteria))
 
     async def reach(self) -> None:
         """Request the endpoint's list of models."""
         await self.panel.reach()
 
     async def measure(self, trajectory: Trajectory) -> Value:
-        """Return the value of the votes, from 0 to 1.
+        """Return the combined value of the votes, from 0 to 1.
 
         Raises:
-            UnscoredError: too few verdicts, or the row lacks the ground truth or rubric that the mode needs.
+            UnscoredError: there are too few verdicts, or the row lacks the ground truth or rubric that the mode needs.
             ConfigError: the endpoint will not answer any request.
         """
         criteria, ballot = self._rubric_of(trajectory), Ballot()
         verdicts = await self.panel.ask(self._question(with_judge_prompt(trajectory, self.name), criteria), ballot)
         scores = [self._scores(verdict, criteria) for verdict in verdicts]
-        weights = [each.weight for each in criteria] or [1.0]
-        values = [sum(map(float.__mul__, weights, each)) / sum(weights) for each in scores]
+        weights = [criterion.weight for criterion in criteria] or [1.0]
+        values = [sum(map(float.__mul__, weights, vote)) / sum(weights) for vote in scores]
         logged = {name: float(getattr(ballot, name, 0)) for name in LOGS}
         logged |= {"votes": float(len(values)), "disagreement": max(values) - min(values)}
         for at, criterion in enumerate(self._criteria):
-            logged[f"criterion_{criterion.name}"] = mean(each[at] for each in scores)
+            logged[f"criterion_{criterion.name}"] = mean(vote[at] for vote in scores)
         notes = {"verdicts": [verdict.model_dump(mode="json") for verdict in verdicts]}
         return Value(aggregated(values, self.config.aggregate), logged, notes)
 
     def _question(self, trajectory: Trajectory, criteria: Sequence[Criterion]) -> Question:
-        described = {each.name: each.description for each in criteria}
-        form = rubric_form(tuple(described), *self._scale) if criteria else score_form(*self._scale)
-        return Question(form, (trajectory,), self.config.max_chars, described)
+        descriptions = {criterion.name: criterion.description for criterion in criteria}
+        form = rubric_form(tuple(descriptions), *self._scale) if criteria else score_form(*self._scale)
+        return Question(form, (trajectory,), self.config.max_chars, descriptions)
 
     def _rubric_of(self, trajectory: Trajectory) -> list[Criterion]:
         if self.config.mode != "rubric" or self._criteria:
@@ -131,25 +131,25 @@ class Judge(Component, kind="judge"):
         try:
             return read_rubric(trajectory.extra_info.get("rubric", trajectory.info.get("rubric")))
         except ValueError as error:
-            raise UnscoredError(f"row {trajectory.info.get('index')!r} has no rubric to judge by: {error}") from None
+            raise UnscoredError(f"row {trajectory.info.get('index')!r} has no usable rubric: {error}") from None
 
     def _scores(self, verdict: Any, criteria: Sequence[Criterion]) -> list[float]:
-        """The score of each criterion, or the only score, from 0 to 1."""
+        """Return a verdict's score for each criterion, or its only score, scaled to the range 0 to 1."""
         low, high = self._scale
-        given = [verdict.scores[each.name] for each in criteria] or [verdict.score]
-        return [(score - low) / (high - low) for score in given]
+        scores = [verdict.scores[criterion.name] for criterion in criteria] or [verdict.score]
+        return [(score - low) / (high - low) for score in scores]
 
 
 def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
-    """Return the scale of the prompt template's score, or the configured one.
+    """Return the scale of the prompt template's field `score`, or else the configured scale.
 
     Raises:
-        ConfigError: both exist and differ.
+        ConfigError: the configuration sets a scale that differs from the template's.
     """
     own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
     if own is not None and "scale" in config.model_fields_set and own != config.scale:
-        problem = f"{list(config.scale)}, but scores of {config.template} are from {own[0]:g} to {own[1]:g}"
-        raise ConfigError(f"{key}.scale", problem, "Remove it")
+        problem = f"it is {list(config.scale)}, but scores of {config.template} are from {own[0]:g} to {own[1]:g}"
+        raise ConfigError(f"{key}.scale", problem, "Remove the key")
     return own or config.scale
 
 
@@ -161,24 +161,24 @@ def aggregated(values: Sequence[float], how: str) -> float:
 
 
 def read_rubric(data: Any) -> list[Criterion]:
-    """Read a rubric from data.
+    """Convert a list of mappings to the criteria of a rubric.
 
     Raises:
-        ValueError: it is not a rubric, or a name occurs twice.
+        ValueError: the data is not a rubric, or a name occurs twice.
     """
     try:
         criteria = _RUBRIC.validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'rubric'}: {first['msg']}") from None
-    name, count = Counter(each.name for each in criteria).most_common(1)[0]
+    name, count = Counter(criterion.name for criterion in criteria).most_common(1)[0]
     if count > 1:
         raise ValueError(f"the criterion {name!r} occurs twice")
     return criteria
 
 
 def load_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
-    """Load the criteria from the configuration or its YAML file; an empty list if each row has its own.
+    """Load a rubric's criteria from the configuration or a YAML file; the list is empty if each row has its own rubric.
 
     Raises:
         ConfigError: the file cannot be read, or the data is not a rubric.
@@ -186,7 +186,7 @@ def load_rubric(rubric: str | list[Any] | None, key: str) -> list[Criterion]:
     problem, remedy = "", "Correct the rubric"
     try:
         if isinstance(rubric, str):
-            problem, remedy = f"the rubric {rubric} cannot be read: ", "Name a YAML file that lists criteria"
+            problem, remedy = f"the rubric {rubric} cannot be read: ", "Use a YAML file that lists criteria"
             return read_rubric(yaml.safe_load(Path(rubric).expanduser().read_text("utf-8")))
         return [] if rubric is None else read_rubric(rubric)
     except (OSError, yaml.YAMLError, ValueError) as error:

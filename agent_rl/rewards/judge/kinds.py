@@ -1,9 +1,9 @@
-"""The kinds of verdicts that prompt templates ask for: a score, the better of two, or a score by criterion.
+"""The kinds of prompt templates, by the verdict they ask for: a score, the better answer, or a score per criterion.
 
-    template: my/template.py:Helpfulness        # of a judge, a pairwise judge, or a model of `reward_model`
+    template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 
-A prompt template is a class with which a model was trained to judge, so the model sees the same prompt as in training.
-The prompt asks for thoughts unless the request's `chat_template_kwargs.enable_thinking` makes the chat template do so.
+A prompt template is the class that wrote the prompts of a judging model's training, so the model sees the same prompts
+again. The prompt asks for thoughts, unless `chat_template_kwargs.enable_thinking` of the request already does so.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 KINDS = {"score": "pointwise", "preference": "pairwise", "scores": "rubric"}
-"""What a template judges, by the field of its verdict."""
+"""Kind of a template, by the field of its verdict."""
 
 
 class PointwiseTemplate(BasePromptTemplate):
-    """One answer, on the scale of HelpSteer2."""
+    """Asks for one score of one answer, on the scale of HelpSteer2."""
 
     score: int = Field(description="a whole number from 0 (worst) to 4 (best)", ge=0, le=4)
 
 
 class PairwiseTemplate(BasePromptTemplate):
-    """Two answers to one question."""
+    """Asks which of two answers to a question is better."""
 
     desc: ClassVar[str] = "Judge which response serves the query better. Neither their order nor their length counts."
 
@@ -53,7 +53,7 @@ class PairwiseTemplate(BasePromptTemplate):
 
 
 class RubricTemplate(BasePromptTemplate):
-    """One answer, by several criteria, each on a scale of 0 to 4."""
+    """Asks for a score of one answer by each of several criteria, on a scale of 0 to 4."""
 
     desc: ClassVar[str] = "Judge the answer by each of the criteria, on its own."
 
@@ -75,12 +75,12 @@ TEMPLATES: dict[str, type[BasePromptTemplate]] = {
 
 
 def find_template(name: str, key: str = "template", *fields: str) -> type[BasePromptTemplate]:
-    """Find a prompt template: `pointwise`, `pairwise`, `rubric`, or one of your own.
+    """Return a prompt template by its name.
 
     Args:
-        name: a built-in name, `package.module.Name`, or `path/to/file.py:Name`.
+        name: `pointwise`, `pairwise`, `rubric`, or a class as `package.module.Name` or `path/to/file.py:Name`.
         key: the configuration key of the name, for errors.
-        fields: the verdict must have one of these fields; empty: any field.
+        fields: names of fields, of which the verdict must have at least one; empty: any verdict is accepted.
 
     Raises:
         ConfigError: the template does not exist, or its verdict has none of the fields.
@@ -90,26 +90,26 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
         remedy = f"Derive it from BasePromptTemplate. {did_you_mean(name, TEMPLATES)}"
         raise ConfigError(key, f"{name!r} is not a prompt template", remedy)
     if fields and not set(fields) & template.model_fields.keys():
-        problem = f"the verdict of {name} has the fields {', '.join(template.model_fields)}"
-        raise ConfigError(key, problem, f"It needs {' or '.join(fields)}")
+        problem = f"the verdict of {name} has only the fields {', '.join(template.model_fields)}"
+        raise ConfigError(key, problem, f"Add the field {' or '.join(fields)}")
     return template
 
 
 def kind_of(template: type[BasePromptTemplate]) -> str:
-    """Return `pointwise`, `pairwise` or `rubric`, depending on the verdict's field.
+    """Return a template's kind, `pointwise`, `pairwise` or `rubric`, by the field of its verdict.
 
     Raises:
-        ConfigError: the verdict has none of these fields.
+        ConfigError: the verdict has none of the fields in `KINDS`.
     """
     for field, kind in KINDS.items():
         if field in template.model_fields:
             return kind
-    problem = f"it has the fields {', '.join(template.model_fields)}"
-    raise ConfigError(f"template {template.__name__}", problem, f"Call the verdict one of {', '.join(KINDS)}")
+    problem = f"it has only the fields {', '.join(template.model_fields)}"
+    raise ConfigError(f"template {template.__name__}", problem, f"Add one of the fields {', '.join(KINDS)}")
 
 
 def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
-    """Return the bounds of the field `score`, or None if it lacks one."""
+    """Return the lower and the upper bound of the field `score`, or None if a bound is missing."""
     bounds: dict[str, float] = {}
     for bound in getattr(template.model_fields.get("score"), "metadata", ()):
         bounds |= {name: float(value) for name in ("ge", "le") if (value := getattr(bound, name, None)) is not None}
@@ -124,5 +124,5 @@ def names_a_class(template: str | None) -> TypeGuard[str]:
 
 
 def chat_thinks(body: Mapping[str, Any]) -> bool:
-    """Whether a request's fields make the chat template ask the model to think."""
+    """Whether the fields of a request make the chat template ask the model to think."""
     return bool((body.get("chat_template_kwargs") or {}).get("enable_thinking"))

@@ -1,4 +1,4 @@
-"""`PairwiseJudge`: an LLM compares the trajectories of one prompt, two at a time.
+"""`PairwiseJudge`: a component in which an LLM compares the trajectories of one prompt, two at a time.
 
     components:
       better:
@@ -9,8 +9,8 @@
           pairs: round_robin           # or all
 
 The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers tie
-without a request. A pair without a verdict is skipped; a trajectory with no other pair is unscored. Values range from
-0 to 1 (0.5 for a lone trajectory) and rank the trajectories within a group: they cannot be compared across prompts.
+without a request. A pair without a verdict is skipped; a trajectory without any judged pair is unscored. Values range
+from 0 to 1 (0.5 for a single trajectory); they rank the trajectories of one prompt, not those of different prompts.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class PairwiseJudgeConfig(PanelConfig):
     opponents: int = Field(default=4, ge=1)
     """Opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
-    """Whether a pair is judged in both orders; false halves the calls, but lets the judge's order bias in."""
+    """Whether a pair is judged in both orders; false halves the calls, but the order can then bias the verdict."""
 
 
 @dataclass(slots=True)
 class _Match:
-    """One pair of a group."""
+    """The comparison of one pair of a group."""
 
     pair: Pair
     ballot: Ballot = field(default_factory=Ballot)
@@ -69,7 +69,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
     """Compares two trajectories at a time.
 
     Raises:
-        ConfigError: the API key, the template or the cache's file cannot be used.
+        ConfigError: the API key, the template or the file of the cache cannot be used.
     """
 
     Config = PairwiseJudgeConfig
@@ -89,7 +89,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         await self.panel.reach()
 
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
-        """The values of a group, from 0 to 1; an `UnscoredError` for a trajectory without a comparison.
+        """Return the values of a group, from 0 to 1, or an `UnscoredError` for a trajectory without a comparison.
 
         Raises:
             ConfigError: the endpoint will not answer any request.
@@ -102,16 +102,16 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         await together([self._play(group, match) for match in matches])
         games = [(*match.pair, match.points) for match in matches if match.points is not None]
         values = bradley_terry(games, len(group))
-        return [_value([each for each in matches if at in each.pair], at, value) for at, value in enumerate(values)]
+        return [_value([match for match in matches if at in match.pair], at, value) for at, value in enumerate(values)]
 
     async def _play(self, group: Sequence[Trajectory], match: _Match) -> None:
-        """Compare one pair, in both orders."""
+        """Compare one pair, in both orders if the setting `swap` is on."""
         one, other = (group[at] for at in match.pair)
         points = [0.5]
-        if self._seen(one) != self._seen(other):
+        if self._texts(one) != self._texts(other):
             orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
             requests = (self._ask(*order, match.ballot) for order in orders)
-            results = await asyncio.gather(*requests, return_exceptions=True)  # the cost of both is counted
+            results = await asyncio.gather(*requests, return_exceptions=True)  # waits, to count the cost of both
             for result in results:
                 if isinstance(result, UnscoredError):
                     match.problem = result
@@ -119,7 +119,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
                 if isinstance(result, BaseException):
                     raise result
             points = [result for result in results if isinstance(result, float)]
-        match.contradicted = len({points[0], *(1.0 - each for each in points[1:])}) > 1
+        match.contradicted = len({points[0], *(1.0 - value for value in points[1:])}) > 1
         match.points = 0.5 if match.contradicted else points[0]
 
     async def _ask(self, first: Trajectory, second: Trajectory, ballot: Ballot) -> float:
@@ -128,18 +128,18 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         average = mean(POINTS[vote.winner] for vote in verdicts)
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
-    def _seen(self, trajectory: Trajectory) -> dict[str, str]:
-        """Return the text of a trajectory that the judge sees, as A and as B."""
+    def _texts(self, trajectory: Trajectory) -> dict[str, str]:
+        """Return the texts of a trajectory that the judge would see if it were both A and B."""
         return self._template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 
 def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | Exception:
     """Return a trajectory's value and the logged numbers of its pairs."""
     if value is None:
-        problem = next((match.problem for match in reversed(matches) if match.problem), "none was made")
+        problem = next((match.problem for match in reversed(matches) if match.problem), "no pair was compared")
         return UnscoredError(f"no comparison succeeded: {problem}")
     played = [(match, match.points) for match in matches if match.points is not None]
-    # Each of the two has half of the cost of a pair, so that the sum over a batch is the total cost.
+    # Half of a pair's cost goes to each of its trajectories, so that the sum over a batch is the total cost.
     logged = {name: sum(getattr(match.ballot, name, 0) for match in matches) / 2 for name in LOGS}
     contradicted = sum(match.contradicted for match, _ in played)
     logged |= {"pairs": float(len(played)), "disagreement": contradicted / len(played)}

@@ -1,7 +1,7 @@
-"""`Panel`: several votes of one LLM judge on one question, with a quorum.
+"""`Panel`: requests several votes of one LLM judge on a question, and checks the quorum.
 
-A reply without a usable verdict is requested again with another seed, up to `verdict_attempts` times; then the vote is
-missing. A question with fewer votes than the quorum is unscored. A cached vote is not requested again.
+If a reply has no usable verdict, it is requested again with another seed, up to `verdict_attempts` times in all; then
+the vote is missing. A question with fewer votes than the quorum is unscored. A cached vote is not requested again.
 """
 
 from __future__ import annotations
@@ -27,57 +27,57 @@ class PanelConfig(EndpointConfig):
     """The endpoint of a judge, and the number of votes and attempts."""
 
     temperature: float | None = Field(default=0.6, ge=0)
-    """null: the server's default. At 0 every seed gives the same reply and verdict."""
+    """Sampling temperature; null: the server's default. At 0, every seed gives the same reply and verdict."""
     max_tokens: int = Field(default=1024, ge=1)
-    """Maximum tokens per reply, thoughts included."""
+    """Maximum tokens per reply, including thoughts."""
     seed: int = Field(default=0, ge=0)
     """Seed of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How JSON is requested. auto: with the schema, else as any object, else in the prompt only; a mode that the server
-    refuses is not tried again."""
+    """How JSON is requested. auto: with the schema; if the server refuses that, as any object; if it refuses that too,
+    only in the prompt. A refused mode is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request; null removes a default field."""
+    """Additional fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
     """Timeout of one attempt of a request, in seconds."""
     total_s: float = Field(default=180.0, gt=0)
-    """Timeout of all attempts of a request and their delays, in seconds."""
+    """Timeout of all attempts of a request, including the delays between them, in seconds."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
     """Votes per question, each with its own seed."""
     quorum: int | None = Field(default=None, ge=1)
-    """Minimum number of votes; null: more than half."""
+    """Minimum number of votes; null: more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Maximum replies per vote, each with another seed, until one has a verdict."""
+    """Maximum number of replies requested per vote, each with another seed, until one has a verdict."""
     cache: bool = True
-    """Whether the verdicts on a repeated question come from memory."""
+    """Whether verdicts are cached, so that a repeated question needs no request."""
     cache_path: str | None = None
-    """File on a local disk that keeps verdicts for other processes and runs; null: memory only."""
+    """File on a local disk that keeps the cached verdicts for other processes and runs; null: memory only."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Maximum characters of a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File of the prompt, or the prompt template `file.py:Name` (`agent_rl.rewards.judge.kinds`) with which a model was
-    trained to judge; null: the built-in template of the mode."""
+    """File with the prompt, or the prompt template `file.py:Name` with which a model was trained to judge
+    (`agent_rl.rewards.judge.kinds`); null: the built-in file of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
-    """Maximum characters each for question, answer, reference and transcript; the middle of longer texts is cut."""
+    """Maximum characters of each text (question, answer, reference, transcript); the middle of longer texts is cut."""
 
     @model_validator(mode="after")
     def _can_vote(self) -> PanelConfig:
         if self.quorum is not None and self.quorum > self.votes:
-            raise ValueError(f"quorum={self.quorum} cannot be met by votes={self.votes}")
+            raise ValueError(f"quorum={self.quorum} is greater than votes={self.votes}")
         if self.votes > 1 and self.temperature == 0:
-            raise ValueError("at temperature=0 all votes are the same: use one, or a higher temperature")
+            raise ValueError("at temperature=0 all votes are the same: set votes=1, or a higher temperature")
         return self
 
 
 @dataclass(slots=True)
 class Ballot:
-    """The votes on one or several questions, and their cost."""
+    """Collects the votes on one or more questions, and their cost."""
 
     verdicts: list[Any] = field(default_factory=list)
     failures: int = 0
     """Replies without a verdict, and votes without a reply."""
     calls: int = 0
-    """Number of replies requested."""
+    """Number of requested replies."""
     tokens: int = 0
     cache_hits: int = 0
 
@@ -87,11 +87,11 @@ class Panel:
 
     Args:
         config: see `PanelConfig`.
-        key: its configuration key, for errors.
+        key: the configuration key of `config`, for errors.
         template: writes the prompts and reads the verdicts.
 
     Raises:
-        ConfigError: the API key is missing, or the cache's file cannot be used.
+        ConfigError: the API key is missing, or the file of the cache cannot be used.
     """
 
     def __init__(self, config: PanelConfig, key: str, template: PromptTemplate) -> None:
@@ -102,7 +102,7 @@ class Panel:
         self._quorum = config.quorum or config.votes // 2 + 1
 
     async def reach(self) -> None:
-        """As `Component.reach`."""
+        """Request the endpoint's list of models, and check the key and the model: see `Component.reach`."""
         async with self.client:
             await self.client.check()
 
@@ -110,11 +110,11 @@ class Panel:
         """Return the verdicts on a question.
 
         Args:
-            question: see `Question`.
-            ballot: receives the votes and their cost.
+            question: the material to judge, and the form of the verdict.
+            ballot: the votes and their cost are added to it.
 
         Raises:
-            UnscoredError: fewer votes than the quorum.
+            UnscoredError: there are fewer votes than the quorum.
             ConfigError: the endpoint will not answer any request.
         """
         async with self.client:
@@ -127,8 +127,8 @@ class Panel:
             if not isinstance(problem, UnscoredError):
                 raise problem
         if len(verdicts) < self._quorum:
-            missing = f"{len(verdicts)} of {self.config.votes} votes, {self._quorum} are needed"
-            raise UnscoredError(f"{missing}: {problems[-1]}")
+            shortage = f"{len(verdicts)} of {self.config.votes} votes succeeded, {self._quorum} are needed"
+            raise UnscoredError(f"{shortage}: {problems[-1]}")
         return verdicts
 
     async def _vote(self, question: Question, number: int, ballot: Ballot) -> Any:
@@ -143,7 +143,7 @@ class Panel:
         return question.form.model.model_validate_json(verdict)
 
     async def _requested(self, question: Question, number: int, ballot: Ballot) -> str:
-        """A verdict as JSON; replies without one are requested again."""
+        """Request replies until one has a verdict, and return the verdict as JSON."""
         config = self.config
         problem: Exception | None = None
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
@@ -163,4 +163,4 @@ class Panel:
             except UnscoredError:
                 ballot.failures += 1
                 raise
-        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies, the last: {problem}")
+        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; problem of the last one: {problem}")

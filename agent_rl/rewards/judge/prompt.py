@@ -1,8 +1,8 @@
-"""`PromptTemplate`: writes a judge's prompt and reads its verdict, using a file with placeholders or a class.
+"""`PromptTemplate`: writes a judge's prompt and reads its verdict, with a file that has placeholders or with a class.
 
-A file is one message, or two: a line `[system]` begins the first, `[user]` the second. `{name}` is a placeholder, and
-`{{name}}` is the text `{name}`. The instruction against prompt injection and the form of the verdict are added to every
-file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt and reads the reply itself.
+A file holds one or two messages: the system message follows a line `[system]`, the user message a line `[user]`.
+`{name}` is a placeholder, and `{{name}}` is the literal text `{name}`. An instruction against prompt injection and the
+form of the verdict are added to every file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Question:
 
     form: VerdictForm
     trajectories: tuple[Trajectory, ...]
-    """One trajectory, or A and B."""
+    """One trajectory, or the trajectories A and B."""
     max_chars: int
     criteria: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of the criteria, by name."""
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True)
 class FileTemplate:
-    """A file with placeholders; the reply is JSON."""
+    """A prompt from a file with placeholders; the reply is JSON."""
 
     system: str
     user: str
@@ -58,30 +58,30 @@ class FileTemplate:
     """Whether the reply must be JSON that follows the form's schema."""
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
-        """The placeholders' values.
+        """Return the placeholders' values by name.
 
         Raises:
-            UnscoredError: the trajectory lacks one.
+            UnscoredError: the trajectory lacks one of the values.
         """
         return {name: self._value(name, question, fence) for name in self.names}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
-        """The messages of the request."""
+        """Return the messages of the request."""
         system, user = self.fill(self.values(question, fence))
         system = "\n\n".join(part for part in (system, fence.guard, code_rule(fence.nonce)) if part)
         user = f"{user}\n\n{question.form.instructions}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
     def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """The verdict in a reply.
+        """Return the verdict in a reply.
 
         Raises:
-            VerdictError: the reply has no verdict.
+            VerdictError: the reply has no usable verdict.
         """
         return question.form.read(reply, "\n".join(self.values(question, Fence("")).values()), fence.nonce)
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
-        """Return system and user text; braces in the values are plain text."""
+        """Return the system and the user text with the values filled in; braces in the values have no effect."""
         system, user = (
             _PLACEHOLDER.sub(lambda match: match[1] or values[match[2]], text) for text in (self.system, self.user)
         )
@@ -95,22 +95,22 @@ class FileTemplate:
 
 @dataclass(frozen=True)
 class ClassTemplate:
-    """A class that writes the prompt of the judge's training; the reply has tags."""
+    """A prompt from the class that was used to train the judge; the reply has tags."""
 
     template: type[BasePromptTemplate]
     chat_thinks: bool
-    """Whether the chat template lets the model think."""
+    """Whether the chat template asks the model to think."""
     in_json: ClassVar[bool] = False
 
     def values(self, question: Question, fence: Fence) -> dict[str, str]:
-        """The answers, by number."""
-        return {str(at): cut(_answer(each), question.max_chars) for at, each in enumerate(question.trajectories)}
+        """Return the judged answers by number, from 0."""
+        return {str(at): cut(_answer(item), question.max_chars) for at, item in enumerate(question.trajectories)}
 
     def render(self, question: Question, fence: Fence) -> list[dict[str, str]]:
-        """The message of the request."""
-        asked, context = question_and_context(question.trajectories[0].prompt)
+        """Return the single message of the request."""
+        query, context = question_and_context(question.trajectories[0].prompt)
         prompt = self.template.ask(
-            cut(asked, question.max_chars),
+            cut(query, question.max_chars),
             list(self.values(question, fence).values()),
             context=cut(context, question.max_chars),
             criteria=dict(question.criteria),
@@ -119,16 +119,16 @@ class ClassTemplate:
         return [{"role": "user", "content": prompt}]
 
     def parse(self, reply: str, question: Question, fence: Fence) -> Any:
-        """The verdict in a reply.
+        """Return the verdict in a reply.
 
         Raises:
-            VerdictError: the reply has no verdict.
+            VerdictError: the reply has no usable verdict.
         """
         return question.form.of(self.template.read(reply, "\n".join(self.values(question, fence).values())))
 
 
 PromptTemplate = FileTemplate | ClassTemplate
-"""How a judge is asked (`render`), and how its verdict is read (`parse`)."""
+"""Writes the request to a judge (`render`), and reads the verdict in its reply (`parse`)."""
 
 
 def load_template(
@@ -143,28 +143,28 @@ def load_template(
     """Load the template that a configuration names.
 
     Args:
-        name: the user's file or class; None: the built-in template.
-        default: the name of the built-in file, without its ending.
+        name: the user's file or class; None: the built-in file.
+        default: the name of the built-in file, without its extension.
         key: the configuration key of the name, for errors.
-        known: placeholders of a file that can be filled in.
-        needed: groups of placeholders; one of each group must be in the file.
+        known: the placeholders that a file may have.
+        needed: groups of placeholders; a file must have at least one placeholder of each group.
         verdict_field: the field that the verdict of a class must have.
         body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
-        ConfigError: the file cannot be read, has an unknown placeholder, or lacks a needed one; or the class cannot be
-            found, or has another verdict.
+        ConfigError: the file cannot be read, or has an unknown placeholder, or lacks one that it needs; or the class
+            cannot be found, or its verdict lacks the field.
     """
     if names_a_class(name):
         return ClassTemplate(find_template(name, key, verdict_field), chat_thinks(body))
     file, text = read_file(name, default, key)
     names = frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if match[2])
     for unknown in sorted(names - set(known)):
-        remedy = f"{did_you_mean(unknown, known)} Braces around a word that is text are doubled"
+        remedy = f"{did_you_mean(unknown, known)} For literal text in braces, double the braces"
         raise ConfigError(key, f"{file} has the unknown placeholder {{{unknown}}}", remedy)
-    for choice in needed:
-        if names.isdisjoint(choice):
-            listing = " or ".join(f"{{{name}}}" for name in choice)
+    for group in needed:
+        if names.isdisjoint(group):
+            listing = " or ".join(f"{{{name}}}" for name in group)
             raise ConfigError(key, f"{file} has no {listing}", "Add the placeholder to the template")
     before, *headed = _HEADING.split(text)
     parts = dict(zip(headed[::2], headed[1::2], strict=True))
@@ -173,7 +173,7 @@ def load_template(
 
 
 def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
-    """A template file and its text.
+    """Return the path and the text of a template file.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -183,21 +183,21 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
         return file, file.read_text("utf-8")
     except (OSError, UnicodeError) as error:
         problem = f"the template {file} cannot be read ({error})"
-        raise ConfigError(key, problem, "Name a text file, or remove the key for the built-in template") from error
+        raise ConfigError(key, problem, "Use a text file, or remove the key for the built-in template") from error
 
 
 def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
-    """Return a prompt's last message, and the messages before it as a text without the system message."""
+    """Return the last message of a prompt, and the earlier ones as one text; system messages are ignored."""
     messages = [message for message in prompt if message.role != "system"]
     context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
     return messages[-1].content if messages else "", context
 
 
 def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
-    """Return the fenced text for a placeholder.
+    """Return the fenced text that replaces a placeholder.
 
     Args:
-        name: `question`, `reference`, `answer` or `transcript`; `_a` and `_b` at its end name one of two trajectories.
+        name: `question`, `reference`, `answer` or `transcript`; the suffix `_a` or `_b` selects one of two.
         trajectory: the judged trajectory.
         fence: the request's fence.
         limit: maximum characters; the middle of a longer text is cut.
@@ -216,7 +216,7 @@ def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the text, with its middle cut if it is too long."""
+    """Return the text; the middle of a text with more than `limit` characters is left out."""
     if len(text) <= limit:
         return text
     head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
@@ -224,7 +224,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def _question(trajectory: Trajectory, fence: Fence, limit: int) -> str:
-    """The prompt without system messages; one message is the question, several are the conversation so far."""
+    """Return the fenced prompt without system messages: one message as the question, several as a conversation."""
     messages = [message for message in trajectory.prompt if message.role != "system"]
     if len(messages) == 1:
         return fence.around("question", cut(messages[0].content, limit))
@@ -238,17 +238,17 @@ def _answer(trajectory: Trajectory) -> str:
 def _reference(trajectory: Trajectory) -> str:
     truth = trajectory.ground_truth
     if truth is None:
-        raise UnscoredError(f"row {trajectory.info.get('index')!r} has no ground truth to show the judge")
+        raise UnscoredError(f"row {trajectory.info.get('index')!r} has no ground truth, which the judge needs")
     return truth if isinstance(truth, str) else _json(truth)
 
 
 def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
-    """Names and texts of the turns, their calls, and the calls' results."""
+    """Return the names and texts of the turns, of their calls and results, and of the final answer."""
     parts: list[tuple[str, str]] = []
     for number, turn in enumerate(trajectory.turns, 1):
         place = f"turn {number}{suffix}"
         parts.append((place, turn.text))
-        calls = [call for call in turn.calls if call.name not in turn.text]  # a text format has them in the text
+        calls = [call for call in turn.calls if call.name not in turn.text]  # in text formats, the text has the calls
         parts += [(f"call in {place}", f"{call.name} {_json(call.arguments)}") for call in calls]
         results = [f"{result.name} ({result.status.value}): {result.text}" for result in turn.results]
         if not results and turn.observation is not None:

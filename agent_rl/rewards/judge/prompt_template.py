@@ -1,4 +1,4 @@
-r"""`BasePromptTemplate`: a question to a model that judges, and the form of its verdict, as one pydantic class.
+r"""`BasePromptTemplate`: the prompt of a judging model and the form of its verdict, as one pydantic class.
 
     class Helpfulness(BasePromptTemplate):
         score: int = Field(description="helpfulness from 0 (none) to 4 (all that was needed)", ge=0, le=4)
@@ -6,9 +6,9 @@ r"""`BasePromptTemplate`: a question to a model that judges, and the form of its
     prompt = Helpfulness.format(desc="Judge how helpful the answer is.", query="6 * 7?", answer="42")
     Helpfulness.parse("<think>It is right.</think>\n<score>4</score>").score  # 4
 
-The fields are the verdict: `schema` explains them to the model, `parse` reads one (`agent_rl.rewards.judge.reply` says
-how), `render` writes one, so that `parse(render(x)) == x`. `format` is meant to be overridden; every placeholder of
-`RewardModule.format` may be a parameter of it.
+The fields are the verdict: `schema` explains them to the model, `parse` reads a verdict (`agent_rl.rewards.judge.reply`
+describes how) and `render` writes one, so that `parse(render(x)) == x`. Subclasses may override `format`, and every
+placeholder of `RewardModule.format` may be one of its parameters.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ __all__ = ["BasePromptTemplate", "sections"]
 
 T = TypeVar("T", bound="BasePromptTemplate")
 _MOST = 400
-"""Characters of a problem in an error."""
+"""Maximum characters of a problem that an error quotes."""
 
 
 class BasePromptTemplate(BaseModel):
-    """A question and the form of its verdict; text fields are without white space around them."""
+    """Base of prompt templates; the fields of a subclass are the verdict, and white space around texts is removed."""
 
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
     desc: ClassVar[str] = "Judge how well the answer serves the query. Judge what is there, not how it is presented."
-    """The task, unless `format` is given another."""
+    """The task that `ask` passes to `format`, unless it gets another."""
     examples: ClassVar[Sequence[str]] = ()
-    """Worked examples, unless `format` is given others."""
+    """The worked examples that `ask` passes to `format`, unless it gets others."""
     note: ClassVar[str] = "End with these tags, and write nothing after them:"
 
     think: str = Field(default="", description="your reasoning, step by step")
-    """The model's thoughts, whether its chat template or this one asks for them."""
+    """The model's thoughts, whether its chat template or this prompt asks for them."""
 
     @classmethod
     def schema(cls, enable_thinking: bool = True, **kwargs: Any) -> str:  # type: ignore[override]
-        """The form of the verdict in words.
+        """Describe the form of the verdict in words.
 
         Args:
-            enable_thinking: whether the model is asked to write its thoughts; False where its chat template does that.
-            kwargs: placeholders of `format`, for templates of one's own.
+            enable_thinking: whether to ask the model for its thoughts; False if its chat template already does that.
+            kwargs: placeholders of `format`, for subclasses that need them.
         """
-        fields = {name: each for name, each in cls.model_fields.items() if name != reply.THINK or enable_thinking}
+        fields = {name: field for name, field in cls.model_fields.items() if name != reply.THINK or enable_thinking}
         lines = (f"<{name}>\n{field.description or name}\n</{name}>" for name, field in fields.items())
         return "\n".join([cls.note, *lines])
 
@@ -62,19 +62,19 @@ class BasePromptTemplate(BaseModel):
     def format(
         cls, desc: str = "", examples: str | Sequence[str] = "", query: str = "", answer: str = "", **kwargs: Any
     ) -> str:
-        """The prompt.
+        """Return the prompt.
 
         Args:
             desc: the task.
-            examples: worked examples, empty for none.
+            examples: worked examples; may be empty.
             query: the question that was answered.
             answer: the answer to judge.
-            kwargs: `context`, what `schema` takes, and what the built-in templates show: `response_a`,
-                `response_b`, and `criteria`, descriptions by name.
+            kwargs: `context`, the arguments of `schema`, and those of the built-in templates: `response_a`,
+                `response_b` and `criteria` (descriptions by name).
         """
-        shown = examples if isinstance(examples, str) else "\n\n".join(examples)
+        example_text = examples if isinstance(examples, str) else "\n\n".join(examples)
         return sections(
-            ("Task", desc), *cls._criteria(**kwargs), ("Examples", shown),
+            ("Task", desc), *cls._criteria(**kwargs), ("Examples", example_text),
             ("Context", str(kwargs.get("context") or "")), ("Query", query), *cls._answers(answer, **kwargs),
             ("Output", cls.schema(**kwargs)),
         )  # fmt: skip
@@ -85,67 +85,67 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _answers(cls, answer: str, **kwargs: Any) -> list[tuple[str, str]]:
-        """Sections of the prompt, each a heading and its text."""
+        """Return the prompt's sections with the answers, as pairs of heading and text."""
         return [("Answer", answer)]
 
     @classmethod
     def ask(cls, query: str, answers: Sequence[str], **more: Any) -> str:
-        """The prompt about answers: `format` with the placeholders that it takes.
+        """Return the prompt for some answers, by calling `format` with the arguments that it accepts.
 
-        Texts are shown without control tokens of chat templates, so that an answer cannot end its message.
+        Control tokens of chat templates in the texts are broken up, so that an answer cannot end its message.
 
         Args:
-            query: that was answered.
-            answers: one, A and B, or more.
-            more: `desc`, `examples`, `context`, `criteria`, `enable_thinking`, and placeholders of your own; without
-                `desc` and `examples` the class's own.
+            query: the question that was answered.
+            answers: one answer, the answers A and B, or more.
+            more: `desc` and `examples` (default: those of the class), `context`, `criteria`, `enable_thinking`, and
+                placeholders of your own.
         """
-        shown = [harmless(answer) for answer in answers]
-        own = {"query": harmless(query), "answer": shown[0], "answers": shown, "response_a": shown[0]}
-        given: dict[str, Any] = {
-            **dict.fromkeys(("context", "principles", "rubrics", "scenario"), ""), **own, "response_b": shown[-1],
+        texts = [harmless(answer) for answer in answers]
+        own = {"query": harmless(query), "answer": texts[0], "answers": texts, "response_a": texts[0]}
+        values: dict[str, Any] = {
+            **dict.fromkeys(("context", "principles", "rubrics", "scenario"), ""), **own, "response_b": texts[-1],
             "desc": cls.desc, "examples": "\n\n".join(cls.examples), **more,
         }  # fmt: skip
-        given["context"] = harmless(given["context"])
-        given["criteria"] = {name: harmless(text) for name, text in (more.get("criteria") or {}).items()}
+        values["context"] = harmless(values["context"])
+        values["criteria"] = {name: harmless(text) for name, text in (more.get("criteria") or {}).items()}
         parameters = inspect.signature(cls.format).parameters
-        is_open = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-        return cls.format(**{name: value for name, value in given.items() if is_open or name in parameters})
+        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+        return cls.format(**{name: value for name, value in values.items() if takes_any or name in parameters})
 
     @classmethod
     def read(cls: type[T], text: str, judged: str = "") -> T:
-        """The verdict in a reply by `parse`, which may be a user's own, of the text alone.
+        """Return the verdict in a reply, using `parse`; if a subclass overrides `parse`, it gets the text alone.
 
         Raises:
-            VerdictError: the reply has no verdict.
+            VerdictError: the reply has no usable verdict.
         """
         takes_judged = cls.parse.__func__ is BasePromptTemplate.parse.__func__  # type: ignore[attr-defined]
         try:
             return cls.parse(text, judged) if takes_judged else cls.parse(text)
         except VerdictError:
             raise
-        except ValueError as error:  # of a user's `parse`, pydantic's ValidationError among them
+        except ValueError as error:  # raised by a user's `parse`, for example as pydantic's ValidationError
             raise VerdictError(str(error)[:_MOST]) from None
 
     @classmethod
     def parse(cls: type[T], text: str, judged: str = "") -> T:
-        """The verdict in a reply.
+        """Return the verdict in a reply.
 
         Args:
             text: the whole reply.
-            judged: what was judged; a verdict that is also there may be a quotation.
+            judged: the judged text; a verdict that is also in this text may be a quotation.
 
         Raises:
-            VerdictError: there is none, there are two, or it breaks the form.
+            VerdictError: the reply has no verdict, or two different ones, or the verdict does not have this form.
         """
         return cls._verdict(cls._parse(text, judged))
 
     @classmethod
     def _parse(cls, text: str, judged: str = "") -> dict[str, str]:
-        """The text of each field in a reply, for a `parse` of one's own.
+        """Return the text of each field in a reply; a subclass may use this in its own `parse`.
 
         Raises:
-            VerdictError: there is no field, or one with two values.
+            VerdictError: the reply has no field, or a field with two values.
         """
         thoughts, body = reply.split_thoughts(text)
         fields = reply.read_fields(body, cls._verdict_tags(), judged)
@@ -157,14 +157,14 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def render(cls, values: BasePromptTemplate | Mapping[str, Any]) -> str:
-        """A verdict as a model should write it; empty thoughts are left out.
+        """Return a verdict in the form in which a model should write it; empty thoughts are left out.
 
         Raises:
-            ValidationError: the values are no verdict of this form.
+            ValidationError: the values are not a verdict of this form.
         """
         verdict = values if isinstance(values, cls) else cls.model_validate(values)
         parts = []
-        for name in sorted(cls.model_fields, key=lambda each: each != reply.THINK):
+        for name in sorted(cls.model_fields, key=lambda field: field != reply.THINK):
             value = getattr(verdict, name)
             if value is None or (name == reply.THINK and not value):
                 continue
@@ -178,7 +178,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def is_strict(cls, text: str) -> bool:
-        """Whether a reply is exactly the tags of a verdict, after its thoughts."""
+        """Whether a reply has nothing but the tags of a verdict after its thoughts."""
         try:
             fields = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_tags())
             return fields is not None and bool(cls._verdict(fields))
@@ -191,9 +191,9 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _value(cls, tag: str, text: str) -> Any:
-        """The data that a tag's text stands for: numbers and lists are JSON.
+        """Return the value of a tag's text, which is parsed as JSON unless the field is a text.
 
-        A boolean stays a text, because pydantic would take it for a number.
+        A boolean stays a text, because pydantic would accept it as a number.
         """
         text = reply.unescaped(text)
         if tag not in cls.model_fields or _is_text(cls.model_fields[tag]):
@@ -210,5 +210,5 @@ def _is_text(field: FieldInfo) -> bool:
 
 
 def sections(*parts: tuple[str, str]) -> str:
-    """A prompt of headed sections, without the empty ones."""
+    """Return a prompt made of the sections with headings, without those that are empty."""
     return "\n\n".join(f"# {heading}\n{text.strip()}" for heading, text in parts if text.strip())

@@ -1,14 +1,14 @@
-"""Writes a verdict as tags, and finds it in a reply.
+"""Writes a verdict as tags, and finds a verdict in a reply.
 
     <think>
     The answer names the town, but not the year.
     </think>
     <score>2</score>
 
-A reply that is exactly this is read strictly. Otherwise a tag counts if it begins its line (a word such as `Verdict:`
-may stand before it) and is not also in the judged text, which the model may have quoted; a code fence around it, a
-missing end tag at the end, a JSON object and a last line `score: 2` are read too. Two different values of one field, or
-none, are no verdict: nothing is guessed. Thoughts end with the last `</think>`; what they say is never a verdict.
+If nothing else follows the thoughts, the tags are the verdict. Otherwise a tag counts if it begins its line, except for
+words such as `Verdict:`, and is not also in the judged text, which the model may have quoted. A code fence around the
+tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no field has a value,
+or a field has two different ones, there is no verdict. Thoughts end with the last `</think>` and are never a verdict.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from agent_rl.rewards.judge.verdict import FENCED, SCANNED, VerdictError, json_o
 __all__ = ["THINK", "THOUGHTS_END", "escaped", "is_strict", "read_fields", "split_thoughts", "unescaped"]
 
 THINK = "think"
-"""Name of the field with the model's thoughts."""
+"""Name of the field that holds the model's thoughts."""
 THOUGHTS_END = f"</{THINK}>"
 _BEFORE = re.compile(
     r"[\s>*_#`-]*(?:(?:the|my|final|overall)\s+)*"
     r"(?:(?:verdict|score|rating|answer|judge?ment|output|result|preference|ranking)\b)?[\s*_]*[:=]?[\s*_`]*",
     re.IGNORECASE,
 )
-"""What may stand before a tag in its line."""
+"""Matches the text that may precede a tag in its line."""
 _SPACE = re.compile(r"\s+")
 
 
 def escaped(text: str) -> str:
-    """Text that cannot be mistaken for a tag."""
+    """Escape a text, so that no part of it can be mistaken for a tag."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
@@ -47,10 +47,10 @@ def split_thoughts(reply: str) -> tuple[str, str]:
     """Split a reply into its thoughts and the text after them.
 
     Raises:
-        VerdictError: the thoughts have no end.
+        VerdictError: the reply ends before its thoughts do.
     """
-    thoughts, ended, rest = reply.rpartition(THOUGHTS_END)
-    if ended:
+    thoughts, end, rest = reply.rpartition(THOUGHTS_END)
+    if end:
         return thoughts.partition(f"<{THINK}>")[2] or thoughts, rest
     if f"<{THINK}>" in reply:
         raise VerdictError("the reply ends within its thoughts")
@@ -58,46 +58,46 @@ def split_thoughts(reply: str) -> tuple[str, str]:
 
 
 def is_strict(body: str, names: Collection[str]) -> dict[str, str] | None:
-    """Return the fields of a text that consists of the tags, each at most once; None for any other text."""
+    """Return the fields of a text that consists only of their tags, each at most once; None for any other text."""
     pattern = re.compile(rf"\s*<({_either(names)})>(.*?)</\1>\s*", re.DOTALL)
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     at = 0
     while at < len(body):
         match = pattern.match(body, at)
-        if match is None or match[1] in found:
+        if match is None or match[1] in fields:
             return None
-        found[match[1]] = match[2]
+        fields[match[1]] = match[2]
         at = match.end()
-    return found or None
+    return fields or None
 
 
 def read_fields(body: str, names: Collection[str], judged: str = "") -> dict[str, str]:
-    """The texts of the fields in a reply without its thoughts.
+    """Return the texts of the fields in a reply, by name.
 
     Args:
         body: the reply without its thoughts.
         names: names of the fields.
-        judged: the judged text; a tag that is also in it may be a quotation.
+        judged: the judged text; a tag that is also in this text may be a quotation.
 
     Raises:
-        VerdictError: a field has two different values, or there is no field at all.
+        VerdictError: a field has two different values, or no field has a value.
     """
     if (strict := is_strict(body, names)) is not None:
         return strict
     body = FENCED.sub(r"\1", body[-SCANNED:].strip())
     if (whole := json_object(body)) and (fields := {name: whole[0][name] for name in names if name in whole[0]}):
-        return {name: escaped(each) if isinstance(each, str) else json.dumps(each) for name, each in fields.items()}
-    found: dict[str, str] = {}
+        return {name: escaped(value) if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
+    texts: dict[str, str] = {}
     quotable = _SPACE.sub("", judged)
     for name, value, text in [*_tags(body, names), *_last_line(body, names)]:
         if quotable and _SPACE.sub("", text) in quotable:
             continue
         value = value.strip().strip("*_`").strip()
-        if found.setdefault(name, value) != value:
-            raise VerdictError(f"the reply has two values of {name}: {found[name][:40]!r} and {value[:40]!r}")
-    if not found:
+        if texts.setdefault(name, value) != value:
+            raise VerdictError(f"the reply has two values of {name}: {texts[name][:40]!r} and {value[:40]!r}")
+    if not texts:
         raise VerdictError(f"there is no <{next(iter(names), '')}> in the reply ({len(body)} characters)")
-    return found
+    return texts
 
 
 def _either(names: Collection[str]) -> str:
@@ -105,7 +105,7 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and text of each tag that begins a line; a tag without an end tag extends to the end."""
+    """Yield the name, value and text of each tag that begins a line; without an end tag, the value is the rest."""
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):
         line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not _BEFORE.fullmatch(re.sub(rf"<({_either(names)})>.*?</\1>", "", line, flags=re.IGNORECASE)):
@@ -119,12 +119,12 @@ def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _last_line(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """`name: value` as the last line, of a template with one field."""
+    """Yield the field in a last line such as `score: 2`, if there is only one name."""
     lines = body.strip().splitlines()
     if len(names) != 1 or not lines:
         return
     (name,) = names
-    said = rf"[\s>*_#-]*(?:(?:my|final|overall)\s+)*{re.escape(name)}[\s*_`]*[:=][\s*_`]*(\S{{1,40}}?)[\s*_`.]*"
-    match = re.fullmatch(said, lines[-1], re.IGNORECASE)
+    pattern = rf"[\s>*_#-]*(?:(?:my|final|overall)\s+)*{re.escape(name)}[\s*_`]*[:=][\s*_`]*(\S{{1,40}}?)[\s*_`.]*"
+    match = re.fullmatch(pattern, lines[-1], re.IGNORECASE)
     if match and "<" not in match[1]:
         yield name, match[1], lines[-1]

@@ -1,4 +1,4 @@
-"""Tournaments: which trajectories of a group are compared, and how they are ranked by the results."""
+"""Tournaments: select the pairs of a group to compare, and rank the trajectories by the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Game", "Pair", "Scheme", "bradley_terry", "pairs_of"]
 
 Pair = tuple[int, int]
 Game = tuple[int, int, float]
-"""A comparison: two players, and the points of the first: 1 won, 0 lost, 0.5 a tie."""
+"""A comparison: two players, and the points of the first player (1 for a win, 0.5 for a tie, 0 for a loss)."""
 Scheme = Literal["all", "round_robin"]
 _ITERATIONS = 500
 _CONVERGED = 1e-7
@@ -21,7 +21,7 @@ def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
     """Return the pairs to compare.
 
     Args:
-        scheme: `all` pairs; `round_robin`: each player meets about `opponents` others, its neighbours on a ring.
+        scheme: `all`: every pair; `round_robin`: each player meets about `opponents` of its neighbours on a ring.
         players: number of players.
         opponents: opponents per player in a `round_robin`, rounded up to an even number.
     """
@@ -30,10 +30,10 @@ def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
 
 
 def bradley_terry(games: Sequence[Game], players: int) -> list[float | None]:
-    """Return each player's probability of beating an average player; None for a player without a game.
+    """Return each player's probability of beating a player of strength 1; None for a player without a game.
 
-    Strengths by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). A tie
-    with a player of strength 1 is added for each player, so that no strength is infinite and all are on one scale.
+    Strengths are estimated by maximum likelihood (Hunter 2004, https://doi.org/10.1214/aos/1079120141, section 3). Each
+    player also gets a tie with a player of strength 1, so that all strengths are finite and on one scale.
     """
     won, played = [0.0] * players, [0] * players
     for one, other, points in games:

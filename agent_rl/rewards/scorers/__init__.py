@@ -1,7 +1,7 @@
 """Scorers: functions that compare an answer with the row's ground truth; every file in this folder is imported.
 
-They must not know trajectories, components or the configuration. `@built_in(name, *data_sources)` registers a function
-in `SCORERS`; `agent_rl.rewards.routing` chooses the scorer of a data source.
+A scorer must not depend on trajectories, components or the configuration. `@built_in(name, *data_sources)` registers a
+function in `SCORERS`; `agent_rl.rewards.routing` chooses the scorer of a data source.
 """
 
 from agent_rl.rewards.scorers.scorer import (

@@ -1,9 +1,9 @@
-r"""Multiple choice: 1.0 when the answer names the right letter, else 0.0.
+r"""Scores multiple choice: 1.0 if the answer names the right letter, else 0.0.
 
-The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the begin of a short text: `B`, `(B)`,
-`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters has none. The
-ground truth is a letter, or the index of the choice, counted from 0. With a list `extra_info["choices"]`, the text of a
-choice is read as its letter.
+The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
+`B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters does not count. The
+ground truth is a letter, or the index of the choice, counted from 0. If `extra_info["choices"]` lists the choices, the
+text of a choice stands for its letter.
 """
 
 from __future__ import annotations
@@ -50,45 +50,45 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
-    """The letter in a response, in upper case; None for none or two."""
+    """Return the letter in a response, in upper case; None if the response has no letter, or two."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
     answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
     answer = answer.translate(_QUOTES)
     if not answer or len(answer) > 500:
         return None
-    if _key(answer) and (chosen := _letter_of(answer, choices)):
-        return chosen
-    if counted := counted_choice(answer, len(choices)):
-        return counted
+    if _key(answer) and (choice := _letter_of(answer, choices)):
+        return choice
+    if by_count := counted_choice(answer, len(choices)):
+        return by_count
     match = _NAMED.match(answer) or _FIRST.match(answer)
     if match is None:
         return None
     letter, after = match["letter"], answer[match.end("letter") :]
     rest = after.strip()
-    a_cat = letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":"))
-    capital_a_cat = letter in "AI" and re.match(r"\s+(?!or\b|and\b)[a-z]", after) and not answer.startswith("(")
+    is_word = letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":"))  # a cat
+    is_capital_word = letter in "AI" and re.match(r"\s+(?!or\b|and\b)[a-z]", after) and not answer.startswith("(")
     other = _OTHER.search(after[:60])
-    others = {each.upper() for pair in _LISTED.findall(after[:200]) for each in pair if each} | (
+    letters = {name.upper() for pair in _LISTED.findall(after[:200]) for name in pair if name} | (
         {other["letter"]} if other else set()
     )
-    another = bool(others - {letter.upper()})
-    return None if a_cat or capital_a_cat or another else letter.upper()
+    is_ambiguous = bool(letters - {letter.upper()})
+    return None if is_word or is_capital_word or is_ambiguous else letter.upper()
 
 
 def counted_choice(answer: str, number: int = 0) -> str | None:
-    """The letter of the choice that "the second option" or "option 2" names; None for any other text, or two of them.
+    """Return the letter of the only choice that a text names, as "the second option" or "option 2"; None otherwise.
 
     Args:
         answer: a short text.
-        number: of choices; 0 where it is not known, and "the last option" names none.
+        number: number of choices; 0 if it is unknown, so that "the last option" names no choice.
     """
-    found = set()
+    letters = set()
     for match in _COUNTED.finditer(answer):
         word = match["word"].lower() if match["word"] else ""
         place = number if word == "last" else int(match["digits"] or match["ordinal"] or _ORDINALS.index(word) + 1)
-        found.add(chr(ord("A") + place - 1) if 0 < place <= (number or 10) else "")
-    letter = found.pop() if len(found) == 1 else ""
+        letters.add(chr(ord("A") + place - 1) if 0 < place <= (number or 10) else "")
+    letter = letters.pop() if len(letters) == 1 else ""
     return letter or None
 
 
@@ -100,11 +100,11 @@ def _truth(ground_truth: Any, choices: Sequence[str]) -> str:
         truth = letter[1].upper() if letter else _letter_of(ground_truth, choices)
         if truth:
             return truth
-    raise unusable(ground_truth, "a letter, the number of a choice or the text of one")
+    raise unusable(ground_truth, "the letter, the index or the text of a choice")
 
 
 def _letter_of(text: str, choices: Sequence[str]) -> str | None:
-    """The letter of the choice with this text."""
+    """Return the letter of the choice with this text, or None."""
     key = _key(text)
     return next((chr(ord("A") + index) for index, choice in enumerate(choices) if _key(choice) == key), None)
 

@@ -1,17 +1,17 @@
-"""Scores programs by their tests, in the sandbox of this machine: `agent_rl.sandbox.grade`.
+"""Scores programs by their tests, in this machine's sandbox (`agent_rl.sandbox.grade`).
 
-The program is the last ```python block of the response, else the last block of any kind, else the whole text. The
-ground truth has one of these forms; where it is null, they are looked for in `extra_info["test_cases"]`:
+The program is the last ```python block of the response, else the last block of any kind, else the whole text. The tests
+are the ground truth or, if that is empty, `extra_info["test_cases"]`. They have one of these forms:
 
-- any form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
+- a form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
   also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
-- tests as Python, with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a text, or
-  `{"test": ..., "entry_point": ..., "prompt": ...}` as LeetCode and HumanEval have it, `{"functional": ...}`,
-  `{"pytest": ...}`. The prompt, or `extra_info["prefix"]`, is put before the program, and the tests use its functions;
-  an entry point may also stand in `extra_info`. Each assert of `check(candidate)` counts as a test.
+- Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a text, `{"functional": ...}`,
+  `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
+  `extra_info["prefix"]`, is inserted before the program, and the tests call the functions of both; the entry point may
+  also be in `extra_info`. Each assert of `check(candidate)` counts as a test.
 
-Numbers with a point or an exponent may be off by 10^-6. On a machine without isolation no program is run, and the
-answer is unscored; so it is where a test needs what cannot be sent to the program, such as a mock or a file.
+Numbers with a decimal point or an exponent may differ by 10^-6. If the machine cannot isolate programs, or if a test
+needs an object that cannot be sent to the program, such as a mock or a file, the answer is unscored.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ WHOLE_SOURCES = (
     "agent_rl/code",
     *("leetcode*", "*/LeetCode*", "kodcode*", "*/KodCode*", "humaneval*", "openai_humaneval", "*/humaneval*"),
 )
-"""Data sets whose tests belong together, as in their own scores: a wrong function passes some of them by chance."""
+"""Data sets in which a program must pass all tests, because a wrong program passes some of them by chance."""
 PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
-"""What programs may import, as at the judges of programming contests."""
+"""Packages that programs may import; judges of programming contests offer similar ones."""
 CASE_S = 5.0
-"""Seconds of one case, those of waiting for a core not counted."""
+"""Time limit of one case in seconds, without the wait for a core."""
 TOTAL_S = 60.0
-"""Seconds of all cases of one program, as if it had all places of the node to itself."""
+"""Time limit of all cases of one program in seconds, as if the program had all places of the node to itself."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
-_ALL_TEXT = "1.0 when the program passes every test, else 0.0; the rest is not run after the first failure."
+_ALL_TEXT = "1.0 if the program passes every test, else 0.0; no test is run after the first failure."
 _Tests = tuple[Sequence[FunctionCase | StdioCase] | PythonTests, str]
 _FUNCTION_KEYS = ("entry_point", "fn_name", "function")
 _TEXT_KEYS = ("test", "functional", "pytest", "test_code")
@@ -74,10 +74,10 @@ async def score_code(
 
     Args:
         solution: the response.
-        ground_truth: the tests of the row.
-        extra_info: of the row.
-        all_or_nothing: whether a share below 1.0 is 0.0 (`code_all`); no test is run after the first failure.
-        server: where cases are run; None: on this machine, as tests that are Python always are.
+        ground_truth: the row's tests.
+        extra_info: the row's `extra_info`.
+        all_or_nothing: whether a share below 1.0 becomes 0.0 (`code_all`); no test is run after the first failure.
+        server: the server that runs cases; None: this machine runs them. Python tests always run on this machine.
 
     Raises:
         UnscoredError: the tests cannot be read, or the sandbox or the server failed.
@@ -103,7 +103,7 @@ async def score_code(
 
 
 def extract_code(solution: str) -> str:
-    """The program in a response; "" if there is none, or it is too long."""
+    """Return the program in a response; "" if the program is missing or too long."""
     block = last_block(solution[-MAX_CODE_CHARS:], "python", "py", "python3")
     if block is not None:
         return block
@@ -111,7 +111,7 @@ def extract_code(solution: str) -> str:
 
 
 def _tests(ground_truth: Any, extra_info: Mapping[str, Any]) -> _Tests:
-    """The tests of a row, and what is put before the program to run cases."""
+    """Return the tests of a row, and the code to insert before the program when cases are run."""
     tests = as_data(ground_truth)
     if tests is None or (isinstance(tests, str | list | dict) and not tests):
         tests = as_data(extra_info.get("test_cases"))
@@ -146,17 +146,17 @@ def _python(text: str, function: str | None, before: str) -> _Tests:
 
 
 def _from_pair(test: Any, function: str | None) -> Any:
-    """`[input, output]` as a mapping; values of a program that reads and prints are written as text."""
+    """Convert `[input, output]` to a mapping; without a function, values other than lists and texts become JSON."""
     pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
-    made = {"input": test[0], "output": test[1]} if pair else test
-    if not isinstance(made, Mapping) or made.keys() != {"input", "output"}:
-        return made
+    case = {"input": test[0], "output": test[1]} if pair else test
+    if not isinstance(case, Mapping) or case.keys() != {"input", "output"}:
+        return case
     if function is not None:
-        return {**made, "testtype": "functional"}
-    return {key: value if isinstance(value, str | list) else json.dumps(value) for key, value in made.items()}
+        return {**case, "testtype": "functional"}
+    return {key: value if isinstance(value, str | list) else json.dumps(value) for key, value in case.items()}
 
 
 def _text(mapping: Mapping[str, Any], *keys: str) -> str | None:
-    """The first of these values that is a text, and not empty."""
+    """Return the first value of these keys that is a text and not empty, or None."""
     values = (mapping.get(key) for key in keys)
     return next((value for value in values if isinstance(value, str) and value), None)

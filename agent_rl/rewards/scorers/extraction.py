@@ -1,4 +1,4 @@
-r"""Finds the answer in a response: in `\boxed{}`, in a tag, after a marker. Pure functions in linear time."""
+r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a mark. All functions are pure, in linear time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 ANY = ("answer", "####", "答案")
 FINAL = ("####", "answer", "答案")
 STRICT = ("####",)
-"""What marks an answer besides the tag and the box: `STRICT`, only `####`, and nothing in a thought; `FINAL`, in a text
-that is an answer as a whole."""
+"""Marks of an answer, in addition to the tag and the box. `ANY`: for any response. `FINAL`: for a text that is a whole
+answer. `STRICT`: only `####`, and not within thoughts."""
 
-_MAX_LAST = 2_000  # characters at the end in which an unmarked formula is looked for
+_MAX_LAST = 2_000  # characters at the end that are searched for an unmarked formula
 _MAX_MARKS = 50
 _MARKED = re.compile(
     r"(?:answer\s*(?:\s(?:is|should be|would be)\b|:|=|(?=\$\$?[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]))"
@@ -38,7 +38,7 @@ _MARKED = re.compile(
     r"\s*:?[\s*]{0,8}(?P<rest>[^\n]{1,500})",
     re.IGNORECASE,
 )
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # of the same length, unlike str.lower
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}  # keeps the length of a text, unlike str.lower
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([A-Za-z0-9_+-]*)[ \t]*$", re.MULTILINE)
 _MAX_SHORT = 300
 _FORMULA = re.compile(r"\$\$([^$]{1,300})\$\$|\$([^$\n]{1,300})\$|\\\(([^$\n]{1,300}?)\\\)|\\\[([^$]{1,300}?)\\\]")
@@ -53,12 +53,12 @@ LOOKS_LIKE_MATH = re.compile(r"[0-9\\^_=+<>]")
 
 
 def after_thoughts(text: str) -> str:
-    """The text after the last `</think>`, up to a `<think>` that is not closed."""
+    """Return the text after the last `</think>`, up to an unclosed `<think>`."""
     return text.rpartition("</think>")[2].partition("<think>")[0] if "think>" in text else text
 
 
 def last_tag(text: str, tag: str = "answer") -> str | None:
-    """The stripped text between the last closing tag and the opening tag before it; None without such a pair."""
+    """Return the stripped text between the last closing tag and the opening tag before it; None without such a pair."""
     close = text.rfind(f"</{tag}>")
     if close < 0:
         return None
@@ -67,23 +67,26 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, *languages: str) -> str | None:
-    """The last fenced block in one of these languages, else the last of any; it may be cut off. None without one."""
-    blocks: dict[bool, str] = {}  # by whether the language is one of these
-    opened: re.Match[str] | None = None
+    """Return the last fenced block in one of the languages, else the last block, or None; its end may be missing."""
+    blocks: dict[bool, str] = {}  # by whether `languages` has the block's language
+    start: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
-        if opened is not None and not fence[1]:
-            blocks[opened[1].lower() in languages] = text[opened.end() : fence.start()]
-            opened = None
+        if start is not None and not fence[1]:
+            blocks[start[1].lower() in languages] = text[start.end() : fence.start()]
+            start = None
         else:
-            opened = fence
-    if opened is not None:
-        blocks[opened[1].lower() in languages] = text[opened.end() :].partition("```")[0]
+            start = fence
+    if start is not None:
+        blocks[start[1].lower() in languages] = text[start.end() :].partition("```")[0]
     block = blocks.get(True, blocks.get(False))
     return None if block is None else block.strip("\n")
 
 
 def tagged_block(text: str, *languages: str) -> str:
-    """`last_block`, else the whole text; within the last `<answer>`, else `<solution>`, if there is one."""
+    """Return the last block in the last `<answer>` or else `<solution>`, or in the whole text without these tags.
+
+    Without a block, return the content of the tag, or the whole text.
+    """
     tagged = last_tag(text)
     tagged = last_tag(text, "solution") if tagged is None else tagged
     text = text if tagged is None else tagged
@@ -92,14 +95,14 @@ def tagged_block(text: str, *languages: str) -> str:
 
 
 def marked_answer(text: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """The rest of the line after the last mark; None without one.
+    """Return the rest of the line after the last mark; None without a mark.
 
     Args:
         text: the response.
-        marks: of "answer" ("answer:", "the answer is"), "####" and "答案".
+        marks: some of "answer" (which stands for "answer:" and "the answer is"), "####" and "答案".
     """
-    found = _last_mark(text[-MAX_TEXT:], marks)
-    return None if found is None else found["rest"].strip().strip("*").strip()
+    mark = _last_mark(text[-MAX_TEXT:], marks)
+    return None if mark is None else mark["rest"].strip().strip("*").strip()
 
 
 def _last_mark(text: str, marks: Sequence[str]) -> re.Match[str] | None:
@@ -109,35 +112,35 @@ def _last_mark(text: str, marks: Sequence[str]) -> re.Match[str] | None:
         start = max(folded.rfind(mark, 0, end) for mark in marks)
         if start < 0:
             return None
-        found = _MARKED.match(text, start) if start == 0 or not text[start - 1].isalnum() else None
-        if found and found["rest"].strip(" *") and not _is_heading(text, found):
-            return found
+        match = _MARKED.match(text, start) if start == 0 or not text[start - 1].isalnum() else None
+        if match and match["rest"].strip(" *") and not _is_heading(text, match):
+            return match
         end = start + 1
     return None
 
 
 def _is_heading(text: str, mark: re.Match[str]) -> bool:
-    """Whether `#### Notes` stands above other text."""
+    """Whether a mark is a heading above other text, such as `#### Notes`."""
     return mark[0][0] == "#" and not LOOKS_LIKE_MATH.search(mark["rest"]) and bool(text[mark.end() :].strip())
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The last match of a pattern."""
-    found = deque(pattern.finditer(text), 1)
-    return found[0] if found else None
+    """Return the last match of a pattern, or None."""
+    matches = deque(pattern.finditer(text), 1)
+    return matches[0] if matches else None
 
 
 def marked_part(text: str, *, joined: bool = False) -> str | None:
-    """The last box, within the last `<answer>` if there is one, else what that holds; None without both."""
+    """Return the content of the last box, or of the last `<answer>`; of a box within the tag if both exist; or None."""
     tagged = last_tag(text)
     boxed = last_boxed(text if tagged is None else tagged, joined=joined)
     return tagged if boxed is None else boxed
 
 
 def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """The formula or number that is the answer of a response; None: it has no answer.
+    """Return the formula or number that is the answer of a response; None if the response has no answer.
 
-    With `ANY`, an unmarked one counts as well, and what the thoughts mark if nothing after them does.
+    With `ANY`, an unmarked answer counts as well; if there is no answer after the thoughts, one within them counts.
     """
     text = solution[-MAX_TEXT:]
     rest = after_thoughts(text)
@@ -155,7 +158,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
         while (inner := last_boxed(boxed)) is not None:
             boxed = inner
         return boxed or None
-    if boxed is None and "\\boxed{" in text:  # cut off
+    if boxed is None and "\\boxed{" in text:  # the box is cut off
         return None
     if mark is not None:
         return _shortened(mark["rest"].strip().strip("*").strip())
@@ -170,22 +173,22 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
 
 
 def _shortened(marked: str) -> str:
-    """The answer in a sentence: without the reason after it, and the words around it."""
+    """Return the answer in a sentence, without the reason after it and without the words around it."""
     marked = _BOLD.sub("", marked)
     clause = _CLAUSE.search(marked)
     text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
     outside = _FORMULA.sub(" ", text)
     if not PROSE.search(outside) or _VAGUE.search(outside):
         return text
-    found = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))
-    if len(found) != 1 or (found[0].re is _FORMULA and LOOKS_LIKE_MATH.search(outside)):
+    matches = list(_FORMULA.finditer(text)) or list(_NUMBER.finditer(text))
+    if len(matches) != 1 or (matches[0].re is _FORMULA and LOOKS_LIKE_MATH.search(outside)):
         return text
-    return found[0][found[0].lastindex or 0]
+    return matches[0][matches[0].lastindex or 0]
 
 
 def _last_formula(text: str) -> str | None:
-    """The last formula, or the last number after it."""
+    """Return the last number after the last formula, or else that formula; without a formula, the last number."""
     text = text[-_MAX_LAST:]
     formula = last_match(_FORMULA, text)
-    found = last_match(_NUMBER, text[formula.end() :] if formula else text) or formula
-    return None if found is None else found[found.lastindex or 0]
+    match = last_match(_NUMBER, text[formula.end() :] if formula else text) or formula
+    return None if match is None else match[match.lastindex or 0]

@@ -1,7 +1,7 @@
-"""GSM8K and other tasks with one number as the answer: 1.0 if it equals the ground truth, else 0.0.
+"""Scores GSM8K and other tasks whose answer is one number: 1.0 if it equals the ground truth, else 0.0.
 
-`gsm8k_marked` is what data sources are scored by: the number must be marked. `gsm8k_strict` takes only `#### `, as in
-the data set's own answers; `gsm8k` takes a number anywhere. Numbers are compared as by `numeric.numeric_match`.
+`gsm8k_marked` is the default of the data sources; the number must be marked. `gsm8k_strict` accepts only `#### `, as in
+the data set's own answers; `gsm8k` accepts a number anywhere. `numeric.numeric_match` compares the numbers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _STRICT_TEXT = "Whether the number after the last `#### ` equals the ground trut
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")
-_LONG = 40  # characters of a number and what is around it
-_TAIL = 5_000  # characters at the end that are searched
+_LONG = 40  # characters of a number and the text around it
+_TAIL = 5_000  # characters at the end of a response that are searched
 
 
 @built_in("gsm8k_strict", inline=True, reading="strict", text=_STRICT_TEXT)
@@ -34,11 +34,12 @@ def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any],
 
     Args:
         solution: the response.
-        ground_truth: of the row.
-        extra_info: of the row.
-        reading: `marked`: the agent's own final answer (`answer_marked` of the row), else `<answer>`, `####` or a box
-            after the thoughts. `any`: also an unmarked response's last number. `strict`: the number after the last
-            `#### `, also within a thought. The last two take a number with two decimals for all that round to it.
+        ground_truth: the row's ground truth.
+        extra_info: the row's `extra_info`.
+        reading: where the number is read. `marked`: in the agent's final answer (`extra_info["answer_marked"]`), else
+            in `<answer>`, after `####` or in a box after the thoughts. `any`: also the last number of an unmarked
+            response. `strict`: after the last `#### `, even in a thought. With `any` and `strict`, a number with two
+            decimals equals every number that rounds to it.
 
     Raises:
         UnscoredError: the ground truth is not a number.
@@ -46,8 +47,8 @@ def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any],
     if (score := _plain_score(solution, ground_truth, boxed=reading != "strict")) is not None:
         return score
     if reading == "strict":
-        found = _STRICT.findall(solution[-_TAIL:])
-        number = found[-1].rstrip(".,") if found else ""
+        numbers = _STRICT.findall(solution[-_TAIL:])
+        number = numbers[-1].rstrip(".,") if numbers else ""
         solution = number if parse_number(number) is not None else ""
     whole = bool(extra_info.get("answer_marked"))
     try:
@@ -57,7 +58,7 @@ def score_gsm8k(solution: str, ground_truth: Any, extra_info: Mapping[str, Any],
 
 
 def _plain_score(solution: str, ground_truth: Any, *, boxed: bool) -> float | None:
-    r"""The score of the most frequent forms, `#### 18` at the end and `\boxed{18}`; None for any other."""
+    r"""Score the most frequent forms of answers, `#### 18` at the end and `\boxed{18}`; return None for other forms."""
     if type(ground_truth) is not str or len(ground_truth) > _LONG:
         return None
     if ">" in solution and ("</answer>" in solution or "think>" in solution):
@@ -69,10 +70,10 @@ def _plain_score(solution: str, ground_truth: Any, *, boxed: bool) -> float | No
             return None
     elif len(solution) - start > _LONG:
         return None
-    found = _PLAIN.match(solution, start, start + _LONG)
-    if found is None or (found[2] is None) == (solution[start - 1] == "{"):
+    match = _PLAIN.match(solution, start, start + _LONG)
+    if match is None or (match[2] is None) == (solution[start - 1] == "{"):
         return None
-    number = found[2] or found[1].replace(",", "")
+    number = match[2] or match[1].replace(",", "")
     if number == ground_truth:
         return 1.0
     if not (ground_truth.isdigit() and ground_truth.isascii()):

@@ -1,7 +1,7 @@
-"""Whether an answer is JSON that a schema accepts: 1.0 or 0.0.
+"""Scores answers in JSON: 1.0 if the answer is valid under a schema, else 0.0.
 
-The JSON is in the last ```json block or `<answer>` tag, else the whole text. The ground truth is the schema, as data or
-JSON text; without one there, it is `extra_info["schema"]`. Searching for a pattern of the schema has a time limit.
+The JSON is read from the last ```json block or `<answer>` tag, else from the whole text. The schema is the ground truth
+or, if that is empty, `extra_info["schema"]`, as data or as JSON text. The search for its patterns has a time limit.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MAX_TEXT = 100_000
 
 @built_in("json_schema")
 def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the response's JSON is valid.
+    """Whether the response's JSON is valid under the schema.
 
     Raises:
-        UnscoredError: there is no usable schema.
+        UnscoredError: the schema is missing or not usable.
     """
     schema = ground_truth if ground_truth not in (None, "") else extra_info.get("schema")
     try:
@@ -38,16 +38,16 @@ def score_json_schema(solution: str, ground_truth: Any, extra_info: Mapping[str,
         raise unusable(schema, "a JSON schema") from None
     try:
         return float(validator.is_valid(extract_json(solution)))
-    except (ValueError, RecursionError):  # not JSON, or nested too deep
+    except (ValueError, RecursionError):  # the text is not JSON, or is nested too deeply
         return 0.0
 
 
 def extract_json(solution: str) -> Any:
-    """The JSON value in a response.
+    """Return the JSON value in a response.
 
     Raises:
-        ValueError: there is none, or the text is too long.
-        RecursionError: it is nested too deep.
+        ValueError: the response has no JSON value, or is too long.
+        RecursionError: the value is nested too deeply.
     """
     if len(solution) > 2 * _MAX_TEXT:
         raise ValueError("too long")
@@ -64,8 +64,8 @@ def _validator(schema_text: str) -> Any:
         raise ValueError("not a schema")
     kind: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
     kind.check_schema(schema)
-    own = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": unique_items}
-    bounded: Any = extend(kind, own)  # type: ignore[no-untyped-call]
+    checks = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": unique_items}
+    bounded: Any = extend(kind, checks)  # type: ignore[no-untyped-call]
     return bounded(schema)
 
 

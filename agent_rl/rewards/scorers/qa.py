@@ -1,10 +1,9 @@
-r"""Questions with short answers: exact match, F1 and substring, after the normalisation of SQuAD and Search-R1.
+r"""Scores short answers by exact match, F1 or substring, after the normalization of SQuAD and Search-R1.
 
-Normalized texts are in lower case, without punctuation, articles and repeated white space. The answer is the content of
-the last `<answer>...</answer>` after the thoughts; without such a tag, of the last `\boxed{}`; else the whole text, if
-it is short. The
-ground truth is a text, a list of texts, or `{"target": text or list}`; the best of them counts. Answers of more than
-2,000 characters match nothing.
+Normalized texts are in lower case, without punctuation, articles and repeated white space. The answer is the last
+`\boxed{}` after the thoughts, within the last `<answer>...</answer>` if there is one; without a box, it is the content
+of that tag; without a tag, it is the whole text, if that is short. The ground truth is a text, a list of texts, or
+`{"target": text or list}`; the best match counts. Answers of more than 2,000 characters match no target.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ __all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa"]
 _DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 SOURCES = ("agent_rl/search_qa", *_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
 MAX_ANSWER_CHARS = 2_000
-MAX_TEXT_CHARS = 1_000_000  # at the end of a response, where the answer is looked for
+MAX_TEXT_CHARS = 1_000_000  # at the end of a response, which is searched for the answer
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TARGET_KEYS = ("target", "targets", "answer", "answers")
 
 
-_EM_TEXT = "1.0 when the answer is one of the targets, else 0.0."
+_EM_TEXT = "1.0 if the answer is one of the targets, else 0.0."
 _F1_TEXT = "The harmonic mean of precision and recall over words, 0 to 1, against the best target."
 _SUBSTRING_TEXT = "1.0 if the answer contains the words of a target in sequence, else 0.0."
 
@@ -40,9 +39,9 @@ def _f1(answer: str, target: str) -> float:
         return 1.0
     if {answer, target} & {"yes", "no", "noanswer"}:
         return 0.0
-    words, wanted = Counter(answer.split()), Counter(target.split())
-    common = (words & wanted).total()
-    return 2 * common / (words.total() + wanted.total())
+    words, target_words = Counter(answer.split()), Counter(target.split())
+    common = (words & target_words).total()
+    return 2 * common / (words.total() + target_words.total())
 
 
 def _contains(answer: str, target: str) -> float:
@@ -59,13 +58,13 @@ def score_qa(
     *,
     likeness: Callable[[str, str], float] = operator.eq,
 ) -> float:
-    """How much the answer is like the best target, 0 to 1.
+    """Return the similarity of the answer and the most similar target, from 0 to 1.
 
-    `qa_f1` lets through a share of an answer that has some of the right words; "yes", "no" and "noanswer" match only
-    themselves, as in HotpotQA. `qa_substring` lets through an answer that names many things, one of which is right.
+    `qa_f1` gives partial credit for some of the right words; "yes", "no" and "noanswer" match only themselves, as in
+    HotpotQA. `qa_substring` also accepts an answer that lists many things, if one of them is right.
 
     Raises:
-        UnscoredError: there is no target.
+        UnscoredError: the ground truth has no target.
     """
     targets = [text for target in read_targets(ground_truth) if (text := _normal(target))]
     if not targets:
@@ -75,7 +74,7 @@ def score_qa(
 
 
 def extract_answer(solution: str) -> str:
-    """The answer in a response; "" if there is none."""
+    """Return the answer in a response; "" if the answer is missing or too long."""
     text = after_thoughts(solution[-MAX_TEXT_CHARS:])
     answer = marked_part(text)
     if answer is None and "<answer>" not in text:
@@ -84,15 +83,15 @@ def extract_answer(solution: str) -> str:
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without punctuation, articles and repeated white space."""
+    """Convert a text to lower case, and remove punctuation, articles and repeated white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def read_targets(ground_truth: Any) -> list[str]:
-    """The accepted answers, not normalized.
+    """Return the accepted answers, not normalized.
 
     Raises:
-        UnscoredError: there are none.
+        UnscoredError: the ground truth has no accepted answer, or another form.
     """
     value = ground_truth
     if isinstance(value, Mapping):

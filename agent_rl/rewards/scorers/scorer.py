@@ -1,9 +1,9 @@
 """`Scorer`: a named function that scores one answer by the row's ground truth, for sync and async callers.
 
 The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
-`score`. One that needs a process or a server may return an awaitable instead.
+`score`. A function that needs a process or a server may return an awaitable instead.
 
-What a function of the user raises is passed on. A scorer of this package gives 0 for an answer that makes it raise.
+Exceptions of a user's function reach the caller. A scorer of this package gives 0 to an answer that makes it raise.
 """
 
 from __future__ import annotations
@@ -43,43 +43,43 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 Result = float | dict[str, Any]
-"""A number, or a dict with a number under `score`: verl logs the rest."""
+"""A number, or a dict with a number under `score`; verl logs the other entries."""
 ScorerFunction = Callable[[str, Any, Mapping[str, Any]], Result | Awaitable[Result]]
 FunctionT = TypeVar("FunctionT", bound=ScorerFunction)
 
 
 class GroundTruthError(UnscoredError):
-    """The row's ground truth is not usable for the scorer."""
+    """Raised when the scorer cannot use the row's ground truth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """A function that scores answers.
 
-    `inline` means that a call takes at most 50 ms for any answer, so that it may run in the event loop; any other
-    function runs in a thread, unless it is an `async def`.
+    `inline` means that a call takes at most 50 ms for any answer, so that it may run in the event loop. Other functions
+    run in a thread, unless they are declared with `async def`.
     """
 
     name: str
     function: ScorerFunction
     inline: bool = False
     sources: tuple[str, ...] = ()
-    """Data sources that it scores by default, with shell wildcards."""
+    """Data sources whose default scorer this is, as patterns with shell wildcards."""
     text: str = ""
-    """What it compares, in one sentence, where the function's docstring describes several scorers."""
+    """Description in one sentence, if the function's docstring describes several scorers."""
 
 
 SCORERS: dict[str, Scorer] = {}
-"""The names for `agent_rl.reward.correctness.scorer`; complete once `agent_rl.rewards.scorers` is imported."""
+"""The built-in scorers by name; complete once `agent_rl.rewards.scorers` is imported."""
 
 
 def built_in(
     name: str, *sources: str, inline: bool = False, text: str = "", **options: Any
 ) -> Callable[[FunctionT], FunctionT]:
-    """Register the decorated function as a scorer of this package; the arguments are fields of `Scorer`.
+    """Register the decorated function as a scorer of this package; the other arguments are fields of `Scorer`.
 
     Args:
-        options: keyword arguments of the function, for a function that is registered under several names.
+        options: keyword arguments of the function; they let one function be registered under several names.
     """
 
     def declare(function: FunctionT) -> FunctionT:
@@ -92,10 +92,10 @@ def built_in(
 
 
 def unusable(ground_truth: Any, expected: str) -> GroundTruthError:
-    """The error for a row with an unusable ground truth.
+    """Return the error for a row whose ground truth cannot be used.
 
     Args:
-        ground_truth: of the row.
+        ground_truth: the row's ground truth.
         expected: description of a usable ground truth.
     """
     problem = f"its ground truth is not {expected}: {reprlib.repr(ground_truth)}"
@@ -103,7 +103,7 @@ def unusable(ground_truth: Any, expected: str) -> GroundTruthError:
 
 
 def as_data(ground_truth: Any) -> Any:
-    """A ground truth as plain data: a parquet file's lists are numpy arrays."""
+    """Convert a ground truth to plain data: lists from a parquet file are numpy arrays."""
     return ground_truth.tolist() if hasattr(ground_truth, "tolist") else ground_truth
 
 
@@ -113,15 +113,15 @@ async def score_answer(
     """Score one answer without blocking the event loop.
 
     Args:
-        scorer: from `find_scorer` or `route`.
-        solution_str: the answer, or the whole response that holds it; None, for a missing answer, is passed on as "".
-        ground_truth: of the row.
-        extra_info: of the row.
+        scorer: a scorer, such as `find_scorer` or `route` returns.
+        solution_str: the answer, or the whole response that contains it; None (no answer) is replaced by "".
+        ground_truth: the row's ground truth.
+        extra_info: the row's `extra_info`.
 
     Raises:
         UnscoredError: the ground truth cannot be used, or the scorer's sandbox or process failed.
         ConfigError: the scorer did not return a score.
-        Exception: whatever a function of the user raises.
+        Exception: any exception that a user's function raises.
     """
     text, info = solution_str or "", extra_info or {}
     try:
@@ -131,7 +131,7 @@ async def score_answer(
             result = await asyncio.to_thread(scorer.function, text, ground_truth, info)
         if type(result) is not float and inspect.isawaitable(result):
             result = await result
-    except Exception as error:  # noqa: BLE001 - of a scorer of this package; the user's goes on to the caller
+    except Exception as error:  # noqa: BLE001 - `_without_score` raises it again if the function is the user's
         return await _without_score(scorer, text, ground_truth, info, error)
     return _checked(scorer, result)
 
@@ -139,7 +139,7 @@ async def score_answer(
 def score_now(
     scorer: Scorer, solution_str: str | None, ground_truth: Any, extra_info: Mapping[str, Any] | None = None
 ) -> Result:
-    """`score_answer` for code without an event loop; it blocks the calling thread."""
+    """Score one answer like `score_answer`, but without an event loop; this blocks the calling thread."""
     try:
         result = scorer.function(solution_str or "", ground_truth, extra_info or {})
         if type(result) is not float and inspect.isawaitable(result):
@@ -152,11 +152,11 @@ def score_now(
 async def _without_score(
     scorer: Scorer, text: str, ground_truth: Any, info: Mapping[str, Any], error: Exception
 ) -> Result:
-    """The score of an answer that has made a scorer raise: 0 by a scorer of this package, unless the row is at fault.
+    """Return 0 for an answer that made a scorer of this package raise, unless the row is the cause.
 
     Raises:
-        GroundTruthError: the scorer raises for an empty answer as well.
-        Exception: the error itself, of a function of the user, or one that says what is wrong.
+        GroundTruthError: the scorer raises for an empty answer too, so the row is the cause.
+        Exception: `error` itself, if a user's function raised it, or if it is an outage or an error of agent_rl.
     """
     if SCORERS.get(scorer.name) is not scorer or isinstance(error, AgentRLError) or is_outage(error):
         raise error
@@ -168,42 +168,42 @@ async def _without_score(
 
 
 def as_entries(result: Any) -> dict[str, Any]:
-    """A scorer's result as a dict with its score at `score`, for which `reward_score` is another name."""
+    """Convert a scorer's result to a dict with the score under `score`; a key `reward_score` is renamed to it."""
     if not isinstance(result, Mapping):
         return {"score": result}
     return {"score" if key == "reward_score" and "score" not in result else str(key): result[key] for key in result}
 
 
 def _checked(scorer: Scorer, result: Any) -> Result:
-    if type(result) is float and math.isfinite(result):  # what nearly every call gives needs no further look
+    if type(result) is float and math.isfinite(result):  # the usual case, without further checks
         return result
     entries = as_entries(result)
     if not isinstance(score := entries.get("score"), SupportsFloat):
-        problem = f"it returned {reprlib.repr(result)}"
+        problem = f"the scorer returned {reprlib.repr(result)}"
         remedy = "Return a number, or a dict with a number under 'score'"
         raise ConfigError(f"scorer {scorer.name}", problem, remedy)
     number = float(score)
     if not math.isfinite(number):
-        raise UnscoredError(f"the scorer {scorer.name} gave {number}")
+        raise UnscoredError(f"the scorer {scorer.name} returned {number}")
     return entries if isinstance(result, Mapping) else number
 
 
 @functools.cache
 def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
-    """An event loop in a thread, for callers without one, and what ends it; a forked child starts its own."""
+    """Start an event loop in a thread, and return it with a function that ends it; a forked child starts its own."""
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
-        ended = asyncio.Event()
-        running.set_result((asyncio.get_running_loop(), ended))
-        await ended.wait()  # then asyncio.run cancels the tasks that are left
+        stop = asyncio.Event()
+        running.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()  # then asyncio.run cancels the remaining tasks
 
     thread = threading.Thread(target=asyncio.run, args=[serve()], name="agent_rl-scorers", daemon=True)
     thread.start()
-    loop, ended = running.result()
+    loop, stop = running.result()
 
     def end() -> None:
-        loop.call_soon_threadsafe(ended.set)
+        loop.call_soon_threadsafe(stop.set)
         thread.join()
 
     atexit.register(close_background)

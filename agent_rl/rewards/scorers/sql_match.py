@@ -1,14 +1,14 @@
-"""Whether a query returns the same rows as the right query, on the row's own tables in SQLite.
+"""Scores an SQL query by its result: 1.0 if it returns the same rows as the right query, on tables in SQLite.
 
 The query is the last ```sql block or `<answer>` tag, else the whole text. The ground truth is the right query, or
-`{"sql": ..., "tables": {...}}`, where a list of queries means that any of them is right; the tables may also be in
+`{"sql": ..., "tables": {...}}`, where a list of queries means that each of them is right; the tables may also be in
 `extra_info["tables"]`. A table is a list of `{column: value}`, or `{"columns": [...], "rows": [[...], ...]}`; `tables`
-may also be an SQL script that creates them. Instead of `tables`, `database` may give the path of an SQLite file, which
+may also be an SQL script that creates them. Instead of `tables`, `database` may be the path of an SQLite file, which
 is opened read-only.
 
-Rows are compared as a multiset, or in order if the right query sorts; columns by position; floats to 10^-6. A query
-runs in a process of its own, where the kernel limits its time and memory: it can only read, for at most two processor
-seconds, and give at most 10,000 rows and 16 million characters. Its tables are made again for every comparison.
+Rows are compared as a multiset, or in order if the right query sorts them; columns by position; floats to 10^-6. A
+query runs in its own process, in which the kernel limits time and memory: it can only read, may take at most two
+seconds of CPU time, and may return at most 10,000 rows and 16 million characters. Every query gets new tables.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from agent_rl.tools.builtin._sql import pool
 __all__ = ["extract_query", "score_sql_match"]
 
 QUERY_S = 2.0
-"""Processor seconds of one query."""
+"""CPU time limit of one query, in seconds."""
 MEMORY_MB = 512
-"""MiB that the tables and one query may take."""
+"""Memory limit of the tables and one query, in MiB."""
 _MAX_TEXT = 100_000
 _MAX_QUERY = 10_000
 _MAX_ROWS = 10_000
@@ -48,28 +48,28 @@ def score_sql_match(solution: str, ground_truth: Any, extra_info: Mapping[str, A
     """
     truths, tables = _truth(ground_truth, extra_info)
     try:
-        wanted = [(truth, _rows(tables, truth)) for truth in truths]
+        right_results = [(truth, _rows(tables, truth)) for truth in truths]
     except (ToolError, ToolTimeoutError, ValueError, TypeError) as error:
         raise unusable(ground_truth, f"a query that runs on the row's tables ({error})") from None
     query = extract_query(solution)
     if not query:
         return 0.0
     try:
-        made = _rows(tables, query)
-    except (ToolError, ToolTimeoutError):  # the answer's own mistake
+        result = _rows(tables, query)
+    except (ToolError, ToolTimeoutError):  # the mistake is in the answer
         return 0.0
-    return float(any(_is_same(made, rows, in_order=bool(_SORTED.search(truth))) for truth, rows in wanted))
+    return float(any(_is_same(result, rows, in_order=bool(_SORTED.search(truth))) for truth, rows in right_results))
 
 
 def extract_query(solution: str) -> str:
-    """The query in a response; "" for one that is too long."""
+    """Return the query in a response; "" if the query is too long."""
     query = tagged_block(solution[-_MAX_TEXT:], "sql", "sqlite").strip().rstrip(";").strip()
     return query if len(query) <= _MAX_QUERY else ""
 
 
-def _is_same(made: list[list[Any]], wanted: list[list[Any]], *, in_order: bool) -> bool:
+def _is_same(result: list[list[Any]], right: list[list[Any]], *, in_order: bool) -> bool:
     collect = list if in_order else Counter
-    return bool(collect(map(_key, made)) == collect(map(_key, wanted)))
+    return bool(collect(map(_key, result)) == collect(map(_key, right)))
 
 
 def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[list[str], Any]:
@@ -79,15 +79,15 @@ def _truth(ground_truth: Any, extra_info: Mapping[str, Any]) -> tuple[list[str],
             value = json.loads(value)
         except (ValueError, RecursionError):
             raise unusable(ground_truth, "a query") from None
-    own = value if isinstance(value, Mapping) else {"sql": value}
-    sql, tables, path = (own.get(key) or extra_info.get(key) for key in ("sql", "tables", "database"))
+    fields = value if isinstance(value, Mapping) else {"sql": value}
+    sql, tables, path = (fields.get(key) or extra_info.get(key) for key in ("sql", "tables", "database"))
     if tables is None and isinstance(path, str):
         tables = Path(path)
     queries = [sql] if isinstance(sql, str) else as_data(sql)
-    right = isinstance(queries, list) and queries and all(isinstance(each, str) and each.strip() for each in queries)
-    if not right or not isinstance(tables, Mapping | str | Path):
+    valid = isinstance(queries, list) and queries and all(isinstance(sql, str) and sql.strip() for sql in queries)
+    if not valid or not isinstance(tables, Mapping | str | Path):
         raise unusable(ground_truth, "a query with its tables")
-    return [each.strip().rstrip(";") for each in queries], tables
+    return [query.strip().rstrip(";") for query in queries], tables
 
 
 def _rows(tables: Mapping[str, Any] | str | Path, query: str) -> list[list[Any]]:
@@ -95,12 +95,12 @@ def _rows(tables: Mapping[str, Any] | str | Path, query: str) -> list[list[Any]]
 
 
 def _key(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row for comparing: 1 and 1.0 are the same, floats are rounded to six decimals."""
+    """Convert a row to a key for comparisons: 1 and 1.0 are equal, and floats are rounded to six decimals."""
     return tuple(_plain(value) for value in row)
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):  # bytes
+    if isinstance(value, dict):  # the pool returns bytes as a dict
         return value["bytes"], "bytes"
     if isinstance(value, float) and math.isfinite(value):
         rounded = round(value, 6)

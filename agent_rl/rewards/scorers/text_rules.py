@@ -1,9 +1,9 @@
-r"""Rules about keywords, patterns, numbers, likeness and length: the share of them that a text keeps, 0 to 1.
+r"""Scores a text by rules about keywords, patterns, numbers, similarity and length: the share of rules that it follows.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
-Each keyword and each pattern is one rule; likeness and the distance from a length count by their share. Keywords are
-whole words, unless they begin or end with a symbol. A pattern that exceeds its time limit counts as not kept.
+Each keyword and each pattern is one rule. Rules about similarity and a target length can be followed in part. Keywords
+match whole words, unless they begin or end with a symbol. A pattern that exceeds its time limit counts as broken.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 __all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "tag_share"]
 
 MAX_TEXT = 1_000_000
-"""Characters at the end of a text that are searched; a longer text has no well-formed tags."""
+"""Number of characters at the end of a text that are searched; a longer text has no well-formed tags."""
 MAX_COMPARED = 2_000
-"""Characters at the begin of a text that are compared with `similar_to`."""
+"""Number of characters at the start of a text that are compared with `similar_to`."""
 LIMIT_S = 0.1
-"""Wall-clock seconds of one search; other threads run meanwhile."""
+"""Time limit of one search, in seconds of wall-clock time; other threads can run during the search."""
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
-    """The compiled form of a pattern, in the syntax of Python's `re` (and what `regex` adds).
+    """Compile a pattern in the syntax of the package `regex`, which extends that of Python's `re`.
 
     Raises:
-        ValueError: it is not a regular expression.
+        ValueError: the pattern is not a regular expression.
     """
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
@@ -53,11 +53,11 @@ def found(pattern: Any, text: str) -> bool | None:
 
 
 def tag_share(text: str, tags: Sequence[str], *, alone: bool = False) -> float:
-    """The share of the tags that occur exactly once, closed and in order, 0 to 1.
+    """Return the share of the tags that occur exactly once, closed and in order, from 0 to 1.
 
     Args:
-        text: the response.
-        tags: names in their order.
+        text: the text to check.
+        tags: the tags' names, in the required order.
         alone: whether text outside of the tags makes the share 0.
     """
     if len(text) > MAX_TEXT:
@@ -85,22 +85,22 @@ class TextRules(BaseModel):
     all_of: tuple[str, ...] = ()
     """Keywords that must occur."""
     any_of: tuple[str, ...] = ()
-    """At least one of these keywords must occur: one rule."""
+    """Keywords of which at least one must occur; together they are one rule."""
     none_of: tuple[str, ...] = ()
     """Keywords that must not occur."""
     patterns: tuple[str, ...] = ()
-    """Regular expressions that must be found."""
+    """Regular expressions that must match somewhere in the text."""
     forbidden_patterns: tuple[str, ...] = ()
-    """Regular expressions that must not be found."""
+    """Regular expressions that must not match anywhere in the text."""
     case_sensitive: bool = False
     min_chars: int | None = Field(default=None, ge=0)
     max_chars: int | None = Field(default=None, ge=0)
     target_chars: int | None = Field(default=None, ge=1)
-    """A length: a text of it counts 1, an empty one or one of twice the length 0; between, linearly."""
+    """The best length: it counts 1, and the value falls linearly to 0 for an empty text and for twice the length."""
     number_between: tuple[float | None, float | None] | None = None
-    """The least and the greatest value, both included, of the number that the text answers with; null: no bound."""
+    """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null: no bound."""
     similar_to: str | None = None
-    """A text; the likeness to it counts: the ratio of Python's `difflib.SequenceMatcher` without case, 0 to 1."""
+    """A text to compare with; the case-insensitive ratio of Python's `difflib.SequenceMatcher` counts, from 0 to 1."""
 
     @field_validator("all_of", "any_of", "none_of", "patterns", "forbidden_patterns", mode="before")
     @classmethod
@@ -111,17 +111,17 @@ class TextRules(BaseModel):
     def _has_rules(self) -> TextRules:
         words = (*self.all_of, *self.any_of, *self.none_of)
         others = (self.min_chars, self.max_chars, self.target_chars, self.number_between, self.similar_to)
-        if not (words or self.patterns or self.forbidden_patterns) and all(each is None for each in others):
-            raise ValueError("there is no rule")
+        if not (words or self.patterns or self.forbidden_patterns) and all(rule is None for rule in others):
+            raise ValueError("no rule is set: add at least one")
         if "" in words:
-            raise ValueError("a keyword is empty")
+            raise ValueError("a keyword is empty: remove it")
         for pattern in (*self.patterns, *self.forbidden_patterns):
             compiled(pattern, ignore_case=not self.case_sensitive)
         return self
 
 
 def kept(text: str, rules: TextRules) -> dict[str, float]:
-    """How far a text keeps each rule, 0 to 1, under names such as `all_of refund`."""
+    """Return how far a text follows each rule, from 0 to 1, by names such as `all_of refund`."""
     text = text[-MAX_TEXT:]
     folded = text if rules.case_sensitive else text.casefold()
     fold = (lambda word: word) if rules.case_sensitive else str.casefold
@@ -146,9 +146,9 @@ def kept(text: str, rules: TextRules) -> dict[str, float]:
 
 
 def _similarity(text: str, other: str) -> float:
-    """The ratio of `difflib.SequenceMatcher`, 0 to 1, of the first 2,000 characters without case and extra spaces."""
-    one, another = (" ".join(each[:MAX_COMPARED].casefold().split()) for each in (text, other))
-    return SequenceMatcher(None, one, another).ratio()
+    """Return the ratio of `SequenceMatcher` for the first `MAX_COMPARED` characters, ignoring case and extra spaces."""
+    first, second = (" ".join(whole[:MAX_COMPARED].casefold().split()) for whole in (text, other))
+    return SequenceMatcher(None, first, second).ratio()
 
 
 def _between(number: Fraction | None, least: float | None, greatest: float | None) -> bool:
@@ -159,7 +159,7 @@ def _between(number: Fraction | None, least: float | None, greatest: float | Non
 
 @built_in("text_rules")
 def score_text_rules(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """The share of the rules in the ground truth (the keys of `TextRules`) that the text keeps.
+    """Return the share of the rules in the ground truth (with the keys of `TextRules`) that the text follows.
 
     Raises:
         UnscoredError: the ground truth has no usable rules.

@@ -1,14 +1,14 @@
-"""Compares the tool calls in a response with the expected ones: names and arguments.
+"""Scores the tool calls in a response by comparing their names and arguments with the expected calls.
 
 Calls are read from `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, or from a text that is JSON (also in a
-fence): one call or a list of them. The ground truth is a list of the same, as data or JSON text. In place of a value it
-may have `{"one_of": [...]}`; a key in `"optional"`, next to name and arguments, may be missing.
+fence): one call or a list of calls. The ground truth is a list of such calls, as data or JSON text. It may have
+`{"one_of": [...]}` instead of a value; a key `"optional"`, next to name and arguments, lists the optional arguments.
 
-The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is read as well:
+The ground truth of the Berkeley Function-Calling Leaderboard, `[{"f": {"x": [1, 2], "y": ["", 3]}}]`, is accepted too:
 alternatives may nest (`{"x": [{"unit": ["m", "cm"], "size": [3, ""]}]}`), and texts are compared as the leaderboard
-does, without case and the characters ` ,./-_*^'"`.
+does, ignoring case and the characters ` ,./-_*^'"`.
 
-Arguments are compared as JSON values, but 1 equals 1.0, and white space at the ends of texts is ignored.
+Arguments are compared as JSON values, but 1 equals 1.0, and white space at both ends of a text is ignored.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ _IGNORED = re.compile(r"[ ,./\-_*^'\"]")
 @built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", exact=True, text=_EXACT_TEXT)
 @built_in("tool_match", "agent_rl/tool_calls")
 def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, exact: bool = False) -> float:
-    """The number of expected calls that were made, divided by the larger number of calls of both sides; in any order.
+    """The number of expected calls that were made, divided by the number of expected or made calls (the larger one).
 
-    Where no call is expected, an answer without one is right, and no answer is wrong. With `exact` (`tool_match_all`)
-    whatever is less than 1.0 is 0.0.
+    Order does not count. If no call is expected, a text without a call scores 1.0, and an empty text 0.0. With `exact`
+    (`tool_match_all`), a score below 1.0 becomes 0.0.
 
     Raises:
         UnscoredError: the ground truth is not a list of calls.
     """
     short = _short_calls(ground_truth)
-    wanted = _calls(ground_truth) if short is None else short
-    if wanted is None or not all(isinstance(call["arguments"], Mapping) for call in wanted):
+    expected = _calls(ground_truth) if short is None else short
+    if expected is None or not all(isinstance(call["arguments"], Mapping) for call in expected):
         raise unusable(ground_truth, "a list of {name, arguments}")
-    made = extract_calls(solution)
-    if not wanted or not made:
-        return float(not wanted and not made and bool(solution.strip()))
+    calls = extract_calls(solution)
+    if not expected or not calls:
+        return float(not expected and not calls and bool(solution.strip()))
     fits = _fits if short is None else _fits_short
-    share = _matched([[fits(other, call) for other in made] for call in wanted]) / max(len(wanted), len(made))
+    share = _matched([[fits(call, other) for call in calls] for other in expected]) / max(len(expected), len(calls))
     return float(share == 1.0) if exact else share
 
 
 def extract_calls(solution: str) -> list[dict[str, Any]]:
-    """The calls in a response; an unreadable call is an empty dict, which matches no expected call."""
+    """Return the calls in a response; an unreadable call is an empty dict, which matches no expected call."""
     text = solution[-_MAX_TEXT:]
     if "<tool_call>" in text:
-        parted = [piece.partition("</tool_call>") for piece in text.split("<tool_call>")[1:]]
-        contents = [content for content, closed, _ in parted if closed]
+        pieces = [piece.partition("</tool_call>") for piece in text.split("<tool_call>")[1:]]
+        contents = [content for content, end, _ in pieces if end]
         calls = [_calls(content) or [{}] for content in contents[:_MAX_CALLS]]
         return [call for several in calls for call in several][:_MAX_CALLS]
     block = last_block(text, "json")
@@ -66,19 +66,19 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
 
 
 def _matched(fits: Sequence[Sequence[bool]]) -> int:
-    """How many expected calls can have one of the made calls each: the size of a maximum matching.
+    """Return the size of a maximum matching: how many expected calls can each be paired with a call that was made.
 
     Args:
-        fits: for each expected call, which of the made calls fit it.
+        fits: for each expected call, whether each of the calls that were made fits it.
     """
-    taken: dict[int, int] = {}  # the expected call of each made one
+    pairs: dict[int, int] = {}  # the expected call, by the call that was made
 
-    def place(call: int, tried: set[int]) -> bool:
+    def place(call: int, visited: set[int]) -> bool:
         for index, fit in enumerate(fits[call]):
-            if fit and index not in tried:
-                tried.add(index)
-                if index not in taken or place(taken[index], tried):
-                    taken[index] = call
+            if fit and index not in visited:
+                visited.add(index)
+                if index not in pairs or place(pairs[index], visited):
+                    pairs[index] = call
                     return True
         return False
 
@@ -86,7 +86,7 @@ def _matched(fits: Sequence[Sequence[bool]]) -> int:
 
 
 def _calls(value: Any) -> list[dict[str, Any]] | None:
-    """Calls as `{name, arguments, optional}`; None for anything else."""
+    """Convert a value to calls as `{name, arguments, optional}`; return None if it does not contain calls."""
     value = _as_json(value)
     values = [value] if isinstance(value, Mapping) else value
     if not isinstance(values, Sequence) or isinstance(values, str):
@@ -102,13 +102,13 @@ def _call(item: Any) -> dict[str, Any] | None:
     name = item.get("name")
     arguments = item.get("arguments", item.get("parameters", item.get("args", {})))
     arguments = _as_json(arguments or "{}") if isinstance(arguments, str) else arguments
-    named = item.get("optional")
-    optional = [key for key in named if isinstance(key, str)] if isinstance(named, list | tuple) else []
+    keys = item.get("optional")
+    optional = [key for key in keys if isinstance(key, str)] if isinstance(keys, list | tuple) else []
     return {"name": name, "arguments": arguments, "optional": optional} if isinstance(name, str) else None
 
 
 def _short_calls(ground_truth: Any) -> list[dict[str, Any]] | None:
-    """Calls written as `{name: {argument: [values that are accepted]}}`; None for anything else."""
+    """Convert calls written as `{name: {argument: [accepted values]}}`; return None for any other ground truth."""
     values = _as_json(ground_truth)
     if not isinstance(values, list) or not all(isinstance(item, Mapping) and len(item) == 1 for item in values):
         return None
@@ -118,7 +118,7 @@ def _short_calls(ground_truth: Any) -> list[dict[str, Any]] | None:
 
 
 def _as_json(value: Any) -> Any:
-    """A value, or the one that a text of JSON has; None for invalid JSON."""
+    """Parse a value that is JSON text; return other values unchanged, and None for invalid JSON."""
     value = as_data(value)
     try:
         return json.loads(value) if isinstance(value, str) else value
@@ -127,12 +127,12 @@ def _as_json(value: Any) -> Any:
 
 
 def _fits(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    given, expected = made.get("arguments"), wanted["arguments"]
-    if made.get("name") != wanted["name"] or not isinstance(given, Mapping):
+    arguments, expected = made.get("arguments"), wanted["arguments"]
+    if made.get("name") != wanted["name"] or not isinstance(arguments, Mapping):
         return False
-    if not expected.keys() - set(wanted["optional"]) <= given.keys() <= expected.keys():
+    if not expected.keys() - set(wanted["optional"]) <= arguments.keys() <= expected.keys():
         return False
-    return all(_equal(value, expected[key]) for key, value in given.items())
+    return all(_equal(value, expected[key]) for key, value in arguments.items())
 
 
 def _equal(made: Any, wanted: Any) -> bool:
@@ -158,7 +158,7 @@ def _fits_short(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _is_accepted(made: Any, wanted: Any) -> bool:
-    """Whether a value is one that the leaderboard accepts; an entry with "" among its alternatives may be missing."""
+    """Whether the leaderboard accepts a value; an entry with "" among its alternatives may be missing."""
     if _has_alternatives(wanted):
         required = {key for key, values in wanted.items() if "" not in values}
         return (

@@ -24,7 +24,7 @@ from agent_rl.tools.truncation import shortened
 
 __all__ = ["RunTests", "RunTestsConfig"]
 
-_MAX_CHARS = 300  # of an input, and of an expected value
+_MAX_CHARS = 300  # maximum characters of an input, and of an expected value
 
 
 class RunTestsConfig(ToolConfig):

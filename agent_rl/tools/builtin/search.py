@@ -42,7 +42,7 @@ from agent_rl.tools.truncation import shortened
 __all__ = ["LocalSearchConfig", "RemoteSearchConfig", "Search"]
 
 MAX_QUERY_CHARS = 1000
-_MAX_ECHO = 200  # characters of a query or a title in an answer
+_MAX_ECHO = 200  # maximum characters of a query or a title in an answer
 
 _OPENING = threading.Lock()
 

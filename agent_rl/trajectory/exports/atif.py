@@ -1,7 +1,7 @@
-"""The Agent Trajectory Interchange Format, ATIF-v1.7 (Harbor's RFC 0001), both ways.
+"""Converts trajectories to and from the Agent Trajectory Interchange Format, ATIF-v1.7 (Harbor's RFC 0001).
 
-A step of the agent is one turn: the sampled text as `message` (its thought as `reasoning_content`), the calls, and the
-results. `extra` has the whole trajectory, so that exporting and importing it is lossless. Images stay where they are.
+Each turn becomes a step of the agent: the sampled text as `message` (its thought as `reasoning_content`), the calls,
+and the results. `extra` has the whole trajectory, so export and import are lossless. Image files are not copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["VERSION", "from_atif", "to_atif"]
 
 VERSION = "ATIF-v1.7"
 _KEY = "agent_rl"
-"""Key of agent_rl's data in `extra`."""
+"""The key of the whole trajectory in `extra`."""
 _SOURCES = {"system": "system", "user": "user", "assistant": "agent", "tool": "user"}
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _OPEN, _CLOSE = "<think>", "</think>"
@@ -58,7 +58,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
 
 
 def from_atif(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a document of any version to JSON data of a `Trajectory`; only agent_rl's own documents have all keys."""
+    """Convert an ATIF document of any version to JSON data of a `Trajectory`; only agent_rl's own have all keys."""
     extra = document.get("extra") or {}
     if "turns" in (extra.get(_KEY) or {}):
         own: dict[str, Any] = extra[_KEY]

@@ -1,8 +1,8 @@
-"""`model_from_gguf` converts a file of llama.cpp to a model's folder that trainer and engine load.
+"""`model_from_gguf` converts a GGUF file of llama.cpp to a model folder that trainer and engine can load.
 
 transformers reads the weights, quantised or not, as float32, and the tokenizer's vocabulary and merges. This module
-takes the tokens that begin, end and pad a text from the file, because transformers chooses others: for SmolLM2, it
-takes the token that begins a message for the one that ends it.
+reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others: for
+SmolLM2, it uses the token that begins a message as the end token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["model_from_gguf"]
 
 MAGIC = b"GGUF"
 SPECIAL = {"bos": "bos_token", "eos": "eos_token", "padding": "pad_token", "unknown": "unk_token"}
-"""Names of a token in the file and in transformers."""
+"""Names of the special tokens in the file, and in transformers."""
 TEMPLATE = "tokenizer.chat_template"
 LICENSE = "general.license"
 
@@ -26,12 +26,12 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     """Write the folder of a model.
 
     Args:
-        file: a file of llama.cpp with tokenizer and chat template.
+        file: a GGUF file with tokenizer and chat template.
         out: the folder to create.
 
     Returns:
-        Facts of the file: `architecture`, `name`, `license` (empty if unknown), `types` (of its matrices, with
-        their numbers), `parameters`.
+        Facts about the file: `architecture`, `name`, `license` (empty if unknown), `types` (the number of matrices
+        of each type), `parameters`.
 
     Raises:
         ConfigError: the package `gguf` is missing, the folder is not empty, or the file is not GGUF, has no chat
@@ -41,15 +41,15 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
         raise ConfigError("OUT", f"{out} is not empty", "Give another folder")
     fields, facts = _read(file)
     if TEMPLATE not in fields:
-        raise ConfigError("FILE", f"{file} has no chat template", "Use the file of a chat model")
+        raise ConfigError("FILE", f"{file} has no chat template", "Use the GGUF file of a chat model")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         model: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
     except ValueError as error:
-        problem = f"transformers does not read {facts['architecture']}: {error}"
-        raise ConfigError("FILE", problem, "Use the model's folder as its owners publish it") from error
+        problem = f"transformers cannot read the architecture {facts['architecture']}: {error}"
+        raise ConfigError("FILE", problem, "Use the model folder that the model's owners publish") from error
     numbers = {ours: fields.get(f"tokenizer.ggml.{name}_token_id") for name, ours in SPECIAL.items()}
     special = {
         ours: tokenizer.convert_ids_to_tokens(int(number)) for ours, number in numbers.items() if number is not None
@@ -61,7 +61,7 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
     for name, number in ids.items():
         setattr(model.config, name, number)
         setattr(model.generation_config, name, number)
-    tokenizer.clean_up_tokenization_spaces = False  # removes spaces before punctuation
+    tokenizer.clean_up_tokenization_spaces = False  # True would remove spaces before punctuation
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -78,8 +78,8 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ConfigError("FILE", "the package gguf is not installed", "pip install gguf") from error
     if not file.is_file():
         raise ConfigError("FILE", f"there is no file {file}", "Give an existing file")
-    with open(file, "rb") as opened:
-        if opened.read(len(MAGIC)) != MAGIC:
+    with open(file, "rb") as stream:
+        if stream.read(len(MAGIC)) != MAGIC:
             raise ConfigError("FILE", f"{file} is not a GGUF file", "Give a file that llama.cpp reads")
     reader = gguf.GGUFReader(file)
     names = (

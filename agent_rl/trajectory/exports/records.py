@@ -16,15 +16,15 @@ from agent_rl.trajectory.trace.tables import split_of
 __all__ = ["flat_record", "write_csv", "write_jsonl"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters that make a spreadsheet compute a cell instead of showing it."""
+"""First characters for which a spreadsheet evaluates a cell as a formula."""
 
 
 def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict[str, Any]:
-    """Return numbers and texts by name; reward components as `reward.<name>`, images as names in `<trace>.images/`.
+    """Return the columns of a trajectory; components are `reward.<name>`, images are names in the folder of images.
 
     Args:
         trajectory: a trajectory of a trace.
-        rows: its rows in training batches.
+        rows: the trajectory's rows in training batches.
     """
     info, score, trained = trajectory.info, trajectory.score, list(rows)
     advantages = [row.advantage for row in trained]
@@ -72,7 +72,7 @@ def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:
 def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
     """Write the records as CSV, with the columns of all records; return their number.
 
-    A text that a spreadsheet would compute is prefixed with an apostrophe.
+    A text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe.
     """
     rows = list(records)
     columns = list(dict.fromkeys(name for record in rows for name in record))

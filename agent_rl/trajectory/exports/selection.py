@@ -1,4 +1,4 @@
-"""Which trajectories of a trace are exported."""
+"""`select` yields the trajectories of a trace that match filters."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def select(
     min_reward: float | None = None,
     limit: int | None = None,
 ) -> Iterator[Trajectory]:
-    """The trajectories of a trace that are exported, without a line that a killed run has torn; None: any.
+    """Yield the matching trajectories of a trace, except torn lines of a killed run.
 
     Args:
         path: the trace.
-        split: the row's split.
-        step: the training step.
-        min_reward: the least reward; a trajectory without a score has none.
-        limit: most trajectories, the first of them.
+        split: the split of the row; None: any split.
+        step: the training step; None: any step.
+        min_reward: minimum reward, which excludes trajectories without a score; None: any.
+        limit: maximum number of trajectories; None: all.
 
     Raises:
-        ConfigError: for a file that is no trace, naming the line.
+        ConfigError: the file is not a trace; the error names the line.
     """
 
-    def fits(trajectory: Trajectory) -> bool:
+    def matches(trajectory: Trajectory) -> bool:
         if split not in (None, split_of(trajectory)) or step not in (None, trajectory.info.get("step")):
             return False
         return min_reward is None or (trajectory.score is not None and trajectory.score.total >= min_reward)
 
     try:
-        yield from islice(filter(fits, trace.read(path, torn="skip")), limit)
+        yield from islice(filter(matches, trace.read(path, torn="skip")), limit)
     except ValueError as error:
-        raise ConfigError(str(path), str(error), "Name a trace, or an evaluation's trajectories.jsonl") from error
+        raise ConfigError(str(path), str(error), "Name the trace of a run or an evaluation") from error

@@ -1,8 +1,8 @@
-"""Rejection sampling: the best trajectories of a trace as data for supervised fine-tuning.
+"""Rejection sampling: writes the best trajectories of a trace as data for supervised fine-tuning.
 
-A row is a training sequence as the run had it: the tokens of prompt and response, and the mask of what was sampled. So
-nothing is rendered again, and `EpisodeDataSet` (`verl_adapter/row_data_set.py`) trains on exactly what was sampled.
-What cannot be written so is left out and counted.
+A row is one training sequence of the run: the token ids of its prompt and response, and the mask of the sampled tokens.
+The text is not tokenized again, so `EpisodeDataSet` (`verl_adapter/row_data_set.py`) trains on exactly the sampled
+tokens. Trajectories that cannot be written in this form are dropped and counted.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from agent_rl.trajectory.trace.tables import split_of
 __all__ = ["SftChoice", "sft_rows", "write_sft"]
 
 CUT = (StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR, StopReason.ERROR)
-"""Ends in the middle of a turn."""
+"""Stop reasons that end an episode in the middle of a turn."""
 
 
 @dataclass
 class SftChoice:
-    """Which of the trajectories are taken; then `left_out` says how many were not, by reason.
+    """Selects trajectories for fine-tuning, and counts the dropped ones.
 
     Attributes:
-        min_reward: least reward; None: any score.
-        split: the row's split; None: any.
-        trained: ids of trajectories that were trained on; of rows that name no split, only these are taken.
-        per_prompt: most trajectories of a prompt in the whole trace, the best; None: no limit.
+        min_reward: minimum reward; None: any score.
+        split: the split of the row; None: any split.
+        trained: ids of the trajectories that were trained on; trajectories without a split are selected only if listed.
+        per_prompt: maximum number of trajectories per prompt in the whole trace, the best ones; None: no limit.
+        left_out: number of dropped trajectories by reason.
     """
 
     min_reward: float | None = None
@@ -43,68 +44,68 @@ class SftChoice:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def of(self, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-        """The chosen ones in their order; each conversation once."""
-        known: set[str] = set()
+        """Return the selected trajectories in their original order, without duplicate conversations."""
+        conversations: set[str] = set()
         prompts: Counter[str] = Counter()
-        found = list(trajectories)
-        chosen: set[int] = set()
-        best_first = sorted(found, key=lambda each: 0.0 if each.score is None else -each.score.total)
-        for each in best_first:  # of equal rewards the first
-            prompt = json.dumps([[message.role, message.content] for message in each.prompt])
-            talk = json.dumps([prompt, [turn.text for turn in each.turns]])
-            reason = self._refusal(each)
-            if reason is None and talk in known:
-                reason = "the same conversation again"
+        candidates = list(trajectories)
+        selected: set[int] = set()
+        best_first = sorted(candidates, key=lambda each: 0.0 if each.score is None else -each.score.total)
+        for trajectory in best_first:  # the sort is stable: equal rewards keep their order
+            prompt = json.dumps([[message.role, message.content] for message in trajectory.prompt])
+            conversation = json.dumps([prompt, [turn.text for turn in trajectory.turns]])
+            reason = self._refusal(trajectory)
+            if reason is None and conversation in conversations:
+                reason = "duplicate conversation"
             if reason is None and prompts[prompt] == self.per_prompt:
-                reason = "more of the same prompt"
+                reason = "over the limit per prompt"
             if reason is None:
-                known.add(talk)
+                conversations.add(conversation)
                 prompts[prompt] += 1
-                chosen.add(id(each))
+                selected.add(id(trajectory))
             else:
                 self.left_out[reason] += 1
-        return [each for each in found if id(each) in chosen]
+        return [trajectory for trajectory in candidates if id(trajectory) in selected]
 
     def _refusal(self, trajectory: Trajectory) -> str | None:
-        """Why a trajectory is not taken, whatever the others are."""
+        """Return why a trajectory is dropped regardless of the others, or None."""
         split = split_of(trajectory)
         if self.split is not None and (trajectory.id not in self.trained if split is None else split != self.split):
-            return f"not of the split {self.split}"
+            return f"not in the split {self.split}"
         if trajectory.score is None or trajectory.error is not None:
             return "no score"
         if trajectory.stop_reason in CUT or not trajectory.turns:
             return "cut off"
-        too_little = self.min_reward is not None and trajectory.score.total < self.min_reward
-        return "reward below the threshold" if too_little else None
+        too_low = self.min_reward is not None and trajectory.score.total < self.min_reward
+        return "reward below the threshold" if too_low else None
 
 
 def sft_rows(
     trajectories: Iterable[Trajectory], tokens_of: Callable[[str], Tokens | None], choice: SftChoice
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each chosen trajectory, one for each of its training sequences.
+    """Yield the rows of each selected trajectory: one row per training sequence.
 
     Args:
-        trajectories: of a trace.
-        tokens_of: finds the tokens of one by its id.
-        choice: is filled with what was left out.
+        trajectories: the trajectories of a trace.
+        tokens_of: returns the tokens of a trajectory by its id, or None.
+        choice: selects the trajectories; its `left_out` also counts those dropped here.
 
     Raises:
-        ConfigError: none of the trajectories has tokens.
+        ConfigError: none of the selected trajectories has tokens.
     """
-    chosen, found = choice.of(trajectories), False
-    for each in chosen:
-        tokens = tokens_of(each.id)
-        found = found or tokens is not None
+    selected, any_tokens = choice.of(trajectories), False
+    for trajectory in selected:
+        tokens = tokens_of(trajectory.id)
+        any_tokens = any_tokens or tokens is not None
         if tokens is None:
             choice.left_out["without tokens"] += 1
         elif not tokens["messages"] or any(sequence["images"] for sequence in tokens["sequences"]):
             choice.left_out["with images, videos or audios"] += 1
         else:
             about = {
-                "id": each.id,
-                "reward": each.score.total if each.score else None,
-                "data_source": each.data_source,
-                "step": each.info.get("step"),
+                "id": trajectory.id,
+                "reward": trajectory.score.total if trajectory.score else None,
+                "data_source": trajectory.data_source,
+                "step": trajectory.info.get("step"),
                 "messages": json.dumps(tokens["messages"]),
                 "tools": json.dumps(tokens["tools"]),
             }
@@ -112,19 +113,19 @@ def sft_rows(
                 {**{name: list(sequence[name]) for name in ("prompt_ids", "response_ids", "mask")}, **about}
                 for sequence in tokens["sequences"]
             ]
-    if chosen and not found:
-        remedy = "Write it with agent_rl.trace.tokens=true, as every recipe does"
-        raise ConfigError("sft", "the trace has no conversations: they are kept with the tokens", remedy)
+    if selected and not any_tokens:
+        remedy = "Run with agent_rl.trace.tokens=true, as every recipe does"
+        raise ConfigError("sft", "the trace has no tokens, from which the rows are made", remedy)
 
 
 def write_sft(path: Path, trajectories: Iterable[list[dict[str, Any]]]) -> int:
-    """Write the rows of trajectories as parquet; returns the number of trajectories."""
+    """Write the rows of trajectories as parquet; return the number of trajectories."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    ids, found = pa.list_(pa.int64()), list(trajectories)
+    ids, rows_of_each = pa.list_(pa.int64()), list(trajectories)
     columns = {"prompt_ids": ids, "response_ids": ids, "mask": ids, "id": pa.string(), "reward": pa.float64(),
                "data_source": pa.string(), "step": pa.int64(), "messages": pa.string(),
                "tools": pa.string()}  # fmt: skip
-    parquet.write_table(pa.Table.from_pylist([row for rows in found for row in rows], pa.schema(columns)), path)
-    return len(found)
+    parquet.write_table(pa.Table.from_pylist([row for rows in rows_of_each for row in rows], pa.schema(columns)), path)
+    return len(rows_of_each)

@@ -1,8 +1,8 @@
-"""The trace: every trajectory as a line of JSON, and next to it the tokens and batches of training.
+"""Reads and writes a trace: a file with every trajectory as a line of JSON, and files of tokens and batches next to it.
 
 `trace.jsonl` has the trajectories, `trace.tokens.jsonl` their token ids, masks and log-probs, `trace.batches.jsonl` the
-rows of every training batch in their order, with the advantages. Each of the three continues in `<name>.1.jsonl`,
-`<name>.2.jsonl`, ... at a given size; every function here takes the path of the first part and follows the others.
+rows of every training batch in order, with the advantages. At a given size, each of these files continues in
+`<name>.1.jsonl`, `<name>.2.jsonl`, ...; every function here takes the path of the first part and also reads the others.
 `trace.images/` has the images.
 """
 

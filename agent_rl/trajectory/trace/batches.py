@@ -1,8 +1,8 @@
-"""The batches of training, in `trace.batches.jsonl` next to a trace: their rows in order, with the advantages.
+"""Reads and writes `trace.batches.jsonl` next to a trace: the rows of each training batch, with their advantages.
 
-A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are base64 of zlib of JSON: the names of training
-sequences, and the advantage of each, or, if its tokens have different advantages, those packed as in
-`agent_rl.trajectory.trace.tokens`.
+A line is `{"step": ..., "update": ..., "rows": ...}`, where the rows are JSON, compressed by zlib, in base64: the
+names of the training sequences, and their advantages. The advantage of a sequence is a number, or, if its tokens
+have different advantages, all of them packed by `agent_rl.trajectory.trace.tokens.pack`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
     """Yield the stored batches of a trace in the order of training, except torn lines.
 
-    A run that resumes from a checkpoint repeats the steps after it: of several batches of a step, the last counts.
+    A run that resumes from a checkpoint repeats the steps after it: if a batch occurs again, the last one counts.
     """
     for part in parts(sibling(trace, "batches")):
         if not part.exists():

@@ -40,8 +40,8 @@ def append(
     Args:
         path: the trace.
         trajectory: the trajectory, which is not changed.
-        part_bytes: size at which the next part starts; None: the trace has one part.
-        image_bytes: maximum size of all images; None: no limit.
+        part_bytes: size in bytes at which the next part starts; None: the trace has a single part.
+        image_bytes: maximum size in bytes of all images together; None: no limit.
 
     Raises:
         OSError: the file cannot be written.
@@ -60,7 +60,7 @@ def read(
 
     Args:
         path: the trace.
-        torn: what to do at an incomplete line, which a killed run may leave.
+        torn: whether an incomplete line, which a killed run may leave, is an error or skipped.
         tokens: whether to fill `info["tokens"]` from the file next to the trace, with `TokenReader`.
 
     Raises:
@@ -92,7 +92,7 @@ def trace_of(place: str | os.PathLike[str]) -> Path:
         if candidate.is_file():
             return candidate
     problem = f"the folder has no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
-    raise ConfigError(str(place), problem, "Name a run's folder, an evaluation's, or a trace")
+    raise ConfigError(str(place), problem, "Name the folder of a run or an evaluation, or a trace")
 
 
 def _is_json(line: bytes) -> bool:

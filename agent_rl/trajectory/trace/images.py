@@ -25,14 +25,14 @@ __all__ = ["find_image", "has_images", "image_folder", "image_names", "store_ima
 MOST_PIXELS = 4 << 20
 """Pixels above which an image is scaled down."""
 LEVEL = 1
-"""The level of zlib's compression."""
+"""zlib compression level."""
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
-"""Modes that PNG has and browsers show; other images become RGB."""
+"""Image modes that PNG supports and browsers show; images of other modes are converted to RGB."""
 _WRITES = 64
-"""Number of images that a process writes before it measures the folder again."""
+"""Number of images that a process writes before it measures the size of the folder again."""
 
 _sizes: dict[Path, tuple[int, int]] = {}
-"""Bytes of a folder, last measured plus written since, and the number of images written since."""
+"""For each folder, its last measured size plus the bytes written since, and the number of images written since."""
 
 
 def image_folder(trace: str | os.PathLike[str]) -> Path:
@@ -72,10 +72,10 @@ def store_images(trace: str | os.PathLike[str], trajectory: Trajectory, *, most_
     Args:
         trace: the trace.
         trajectory: the trajectory, which is not changed.
-        most_bytes: approximate limit of the folder; later images have a name but no file. None: no limit.
+        most_bytes: approximate size limit of the folder; images above it get a name but no file. None: no limit.
 
     Returns:
-        The trajectory with names instead of images, without unreadable images.
+        The trajectory with file names instead of images; unreadable images are dropped.
 
     Raises:
         OSError: a file cannot be written.
@@ -130,7 +130,7 @@ def _small(image: Image) -> Image:
 
 
 def _has_room(folder: Path, most_bytes: int | None) -> bool:
-    """Whether the folder is below its limit; it is measured now and then, because other processes write to it, too."""
+    """Whether the folder is below its limit; it is measured regularly, because other processes write to it, too."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
         size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0

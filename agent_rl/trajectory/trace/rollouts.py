@@ -1,4 +1,4 @@
-"""The text of a conversation as verl writes it (`trainer.rollout_data_dir`, `trainer.log_val_generations`)."""
+"""Splits the text of a conversation in verl's dumps (`trainer.rollout_data_dir`, `trainer.log_val_generations`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 
 
 def segments(text: str, first: str = "user") -> list[tuple[str, str]]:
-    """Role and text of each part; `first` is the role of the text before the first role line.
+    """Return the role and text of each message; `first` is the role of the text before the first role line.
 
-    verl decodes a conversation without its special tokens: what is left of a message's beginning is a line with its
-    role.
+    verl decodes a conversation without its special tokens, so a message begins with a line that has only its role.
     """
     parts = _ROLE.split(text)
-    found = [(first, parts[0])] if parts[0] else []
-    found += list(zip(parts[1::2], parts[2::2], strict=True))
-    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in found]
+    messages = [(first, parts[0])] if parts[0] else []
+    messages += list(zip(parts[1::2], parts[2::2], strict=True))
+    return [(role, part.removesuffix("\n").lstrip("\n")) for role, part in messages]

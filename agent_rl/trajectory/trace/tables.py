@@ -1,4 +1,4 @@
-"""`read_trace`: a run's trajectories, turns and tool calls as DataFrames of pandas."""
+"""`read_trace` returns a run's trajectories, turns and tool calls as pandas DataFrames."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ CALL = (
 
 
 class TraceTables(NamedTuple):
-    """What `read_trace` gives; `id` joins the three tables, and `id` with `turn` the last two.
+    """The three tables of a trace: `id` joins all of them, and `id` with `turn` joins turns and calls.
 
     Attributes:
         trajectories: in the order of the trace: `id`, `group` (the id without the number of the sample), `step`,
             `split` and `index` of the row, `data_source`, `agent`, `stop_reason`, `error`, `answer`, `ground_truth`,
-            `reward`, `advantage` (the mean of those it was trained with; missing: it was not), the numbers of `turns`
-            and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and `reward.<name>` for
-            each component.
-        turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (what was wrong with it), sampled `tokens`,
-            the number of `calls`, `generation_seconds`, `tool_seconds`.
-        calls: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and of its result `status`, `text`,
-            `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`; missing where the episode ended before it.
+            `reward`, `advantage` (the mean of its advantages in training; missing if it was not trained on), the
+            numbers of `turns` and `calls`, `prompt_tokens`, `response_tokens`, `seconds`, `ended` (Unix time), and
+            `reward.<name>` for each component.
+        turns: `id`, `turn` (from 0), `text`, `observation`, `malformed` (the problem with its format), the number of
+            sampled `tokens`, the number of `calls`, `generation_seconds`, `tool_seconds`.
+        calls: `id`, `turn`, `call` (from 0 in its turn), `tool`, `arguments`, and the result's `status`, `text`,
+            `seconds`, `queue_seconds`, `reward`, `answer`, `metrics`, missing if the episode ended before the result.
     """
 
     trajectories: pd.DataFrame
@@ -47,18 +47,18 @@ class TraceTables(NamedTuple):
 
 
 def read_trace(run: str | os.PathLike[str]) -> TraceTables:
-    """The trajectories, turns and tool calls of a run as three tables.
+    """Return the trajectories, turns and tool calls of a run as three tables.
 
         tables = agent_rl.read_trace("outputs/gsm8k_calculator")
         tables.trajectories.groupby("step")["reward"].mean()
         tables.calls.groupby("tool")["status"].value_counts()
 
     Args:
-        run: the folder of a run or of an evaluation, or a trace; a line that a killed run has torn is left out.
+        run: the folder of a run or of an evaluation, or a trace; incomplete lines of a killed run are skipped.
 
     Raises:
         ConfigError: there is no trace.
-        ValueError: naming file and line, for a line that is not a trajectory.
+        ValueError: a line is not a trajectory; the error names file and line.
     """
     import pandas as pd
 
@@ -80,7 +80,7 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
                     columns |= {name: getattr(result, name) for name in CALL if hasattr(result, name)}
                     columns["status"] = result.status.value
                 calls.append(columns | place)
-    components = dict.fromkeys(name for each in trajectories for name in each if name.startswith("reward."))
+    components = dict.fromkeys(name for row in trajectories for name in row if name.startswith("reward."))
     return TraceTables(
         pd.DataFrame(trajectories, columns=[*TRAJECTORY, *components]),
         pd.DataFrame(turns, columns=list(TURN)),
@@ -89,7 +89,7 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
 
 
 def split_of(trajectory: Trajectory) -> str | None:
-    """The split that the trajectory's row names."""
+    """Return the split of the trajectory's row, or None if the row has no split."""
     return trajectory.info.get("split") or trajectory.extra_info.get("split")
 
 

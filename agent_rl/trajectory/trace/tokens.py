@@ -1,11 +1,11 @@
-"""The tokens of trajectories, in `trace.tokens.jsonl` next to a trace: ids, masks and log-probs used in training.
+"""Reads and writes `trace.tokens.jsonl` next to a trace: the token ids, masks and log-probs used in training.
 
-A line is `{"id": ..., "size": ..., "data": ...}`: a trajectory's id, the number of bytes that follow that number's
-comma, and base64 of zlib of a line of JSON and then numbers. The JSON has the messages, the tools, and of each sequence
-the number of tokens of prompt and response, whether it has log-probs, and the number of images. The numbers are the ids
-of all sequences (prompt, response, prompt, ...), their masks, their log-probs: ids as 32-bit integers, masks as bytes,
-log-probs as 32-bit floats; all first bytes of the 32 bits (little-endian), then all second ones and so on. By `size` a
-reader knows a torn line.
+A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
+comma that follows it, from which a reader recognizes a torn line. `data` is a line of JSON followed by binary numbers,
+all compressed by zlib, in base64. The JSON has the messages, the tools, and for each sequence the numbers of prompt and
+response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all sequences (prompt,
+response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit floats. 32-bit
+numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 __all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
 
 LEVEL = 1
-"""The level of zlib's compression."""
+"""zlib compression level."""
 _HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')
 
 
@@ -86,7 +86,7 @@ class TokenReader:
     def __init__(self, trace: str | os.PathLike[str]) -> None:
         self._first = sibling(trace, "tokens")
         self._places: dict[str, tuple[Path, int]] = {}
-        """Part and offset of each line; the last one, if an episode ran again."""
+        """Part and offset of the last line of each trajectory; an episode that ran again has several."""
         self._ends: dict[Path, int] = {}
         """Offset up to which each part has been read."""
 
@@ -120,15 +120,15 @@ class TokenReader:
 
 
 def pack(values: Sequence[float]) -> str:
-    """Pack 32-bit floats into text, as described in the module."""
+    """Pack numbers into text: as 32-bit floats stored by byte, compressed by zlib and encoded as base64."""
     return _text(_planes("f", values))
 
 
 def unpack(text: str) -> list[float]:
-    """Unpack the numbers in a text of `pack`.
+    """Unpack the numbers in a text that `pack` returned.
 
     Raises:
-        ValueError: the text is not from `pack`.
+        ValueError: `pack` did not return this text.
     """
     return _numbers("f", _bytes(text))
 
@@ -142,7 +142,7 @@ def _tokens(record: Any) -> Tokens:
     count = sum(prompts) + sum(responses)
     masked = 4 * count + sum(responses)
     if len(data) != masked + 4 * sum(logged):
-        raise ValueError("its length is wrong")
+        raise ValueError("the data has the wrong length")
     ids = iter(_numbers("i", data[: 4 * count]))
     masks = iter(data[4 * count : masked])
     logprobs = iter(_numbers("f", data[masked:]))

@@ -1,8 +1,8 @@
 """`TraceWriter` writes a run's trace without ever stopping or delaying the run.
 
-A thread writes the records one by one, and an episode waits for its own record: a killed process loses at most the
-record that it is writing. If a write fails (a full disk) or hangs (a network file system), this is reported once, and
-records are lost until writing works again.
+A thread writes the records one by one, and each episode waits for its own record, so a killed process loses at most the
+records in its queue. If a write fails (a full disk) or hangs (a network file system), the writer reports it
+once, and records are lost until writing works again.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ class TraceWriter:
     async def trajectory(self, trajectory: Trajectory) -> None:
         """Write a trajectory, and its tokens if it has them in `info["tokens"]`."""
         sizes = {"part_bytes": self._part_bytes, "image_bytes": self._image_bytes}
-        await self._written(lambda: append(self.path, trajectory, **sizes))
+        await self._write(lambda: append(self.path, trajectory, **sizes))
 
     async def images(self, trajectory: Trajectory) -> Trajectory:
-        """Write the images and return the trajectory with their names instead; unchanged if that fails."""
-        stored: list[Trajectory] = []
+        """Write the images and return the trajectory with file names instead of them; unchanged if writing fails."""
+        results: list[Trajectory] = []
         if has_images(trajectory):
             store = partial(store_images, self.path, trajectory, most_bytes=self._image_bytes)
-            await self._written(lambda: stored.append(store()))
-        return stored[0] if stored else trajectory
+            await self._write(lambda: results.append(store()))
+        return results[0] if results else trajectory
 
     def tokens(self, id: str, tokens: Tokens) -> None:
-        """Write the tokens of a trajectory without waiting; later records of this process follow them."""
+        """Write the tokens of a trajectory without waiting; this process writes later records after them."""
         if future := self._start(lambda: append_tokens(self.path, id, tokens, part_bytes=self._part_bytes)):
             future.add_done_callback(self._judge)
 
@@ -82,7 +82,8 @@ class TraceWriter:
             wait((future,), timeout=self._patience_s)
             self._judge(future)
 
-    async def _written(self, write: Callable[[], None]) -> None:
+    async def _write(self, write: Callable[[], None]) -> None:
+        """Queue a write, and wait for it up to `patience_s` seconds."""
         if future := self._start(write):
             await asyncio.wait((asyncio.wrap_future(future),), timeout=self._patience_s)
             self._judge(future)
@@ -118,8 +119,9 @@ class TraceWriter:
             else:
                 failure, self._overdue = f"no answer for {self._patience_s:g} s", future
             if failure and not self._failing:
-                what = f"the trace {self.path} cannot be written ({failure})"
-                print(f"agent_rl: {what}: new records are missing in it, and training continues", flush=True)
+                problem = f"the trace {self.path} cannot be written ({failure})"
+                print(f"agent_rl: {problem}: new records are lost, and training continues", flush=True)
             elif self._failing and not failure:
-                print(f"agent_rl: the trace {self.path} is written again, {self.lost} records are missing", flush=True)
+                text = f"the trace {self.path} can be written again; {self.lost} records were lost"
+                print(f"agent_rl: {text}", flush=True)
             self._failing = failure is not None

@@ -1,4 +1,4 @@
-"""Viewer: trajectories of runs, evaluations and other programs as pages on this machine, found by an index on disk.
+"""Viewer: shows trajectories of runs, evaluations and other programs as web pages, with an index on disk for search.
 
-It reads files and never writes into a run's folder. It must not know verl, or how a run is started.
+It reads files and never writes into a run's folder. Its code must not depend on verl, or on how a run is started.
 """

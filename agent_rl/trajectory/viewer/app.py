@@ -1,7 +1,7 @@
-"""Who may see the viewer's pages, and what a browser may do with them.
+"""`create_app` builds the viewer's web app, which checks who may see its pages and what browsers may do with them.
 
-Nothing from a trajectory is ever code on a page: templates escape, the content security policy allows scripts and
-styles of the viewer's own files alone, and characters that control a terminal or the order of text are shown by name.
+Text of a trajectory never runs as code on a page: templates escape it, the content security policy allows only the
+viewer's own scripts and styles, and characters that control a terminal or the order of text are shown by name.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str | None = None) -> FastAPI:
-    """Return the web app of an index, which it refreshes while it serves the pages.
+    """Return the web app that serves the pages of an index, and refreshes the index.
 
     Args:
-        index: of the trajectories.
-        hosts: names under which the server may be called, without port; a request for another one is refused.
-        token: what a browser must show; None: nothing, for a server on this machine alone.
+        index: the index of the trajectories.
+        hosts: allowed host names, without port; requests with another `Host` header are rejected.
+        token: the token that a browser must send; None: no token, for a server that only this machine can reach.
     """
     pages = Pages(index)
 
@@ -77,8 +77,8 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        refused = _refusal(request, hosts, token)
-        response = await answer(request) if refused is None else refused
+        refusal = _refusal(request, hosts, token)
+        response = await answer(request) if refusal is None else refusal
         for name, value in HEADERS.items():
             response.headers[name] = value
         return response
@@ -87,16 +87,17 @@ def create_app(index: TraceIndex, *, hosts: Sequence[str] = LOOPBACK, token: str
 
 
 def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Response | None:
-    """Why a request gets nothing: another host's name (DNS rebinding), another origin, or no token."""
+    """Return the response to a request with a wrong host (DNS rebinding), origin, method or token; None: allowed."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     if name not in hosts:
-        return Response(f"not served under the name {visible(name)!r}", status_code=403, media_type="text/plain")
+        text = f"the host name {visible(name)!r} is not allowed: open the address that the command printed"
+        return Response(text, status_code=403, media_type="text/plain")
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != host:
-        return Response("another origin", status_code=403, media_type="text/plain")
+        return Response("requests from another origin are not allowed", status_code=403, media_type="text/plain")
     if request.method not in ("GET", "HEAD"):
-        return Response("pages are read only", status_code=405, media_type="text/plain")
+        return Response("only GET and HEAD requests are allowed", status_code=405, media_type="text/plain")
     if token is None or hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
         return None
     if hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
@@ -113,4 +114,4 @@ async def _keep_fresh(index: TraceIndex) -> None:
         try:
             await asyncio.to_thread(index.refresh)
         except Exception:
-            logger.exception("the files could not be read")
+            logger.exception("the index could not be refreshed from the files")

@@ -1,4 +1,4 @@
-"""`TraceIndex`: a database on disk for finding trajectories by properties and text; the files keep the trajectories.
+"""`TraceIndex`: a database on disk that finds trajectories by properties and text; the files keep the trajectories.
 
 It is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter. It never
 writes to the files and takes no locks in their folders.
@@ -64,7 +64,7 @@ class TraceIndex:
         folder: the folder of the database; None: `cache_folder()`.
 
     Raises:
-        OSError: not even a temporary database can be made.
+        OSError: not even a temporary database can be created.
     """
 
     def __init__(self, sources: Sequence[Source], folder: Path | None = None) -> None:
@@ -77,7 +77,7 @@ class TraceIndex:
             self._open_in(folder)
         except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
-            logger.warning("%s cannot hold the index (%s): it is built again each time", folder, error)
+            logger.warning("%s cannot hold the index (%s): it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
 
     def close(self) -> None:
@@ -113,21 +113,21 @@ class TraceIndex:
         return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
-        """Return the trajectories before and after this one in the page's order."""
-        found = [None, *(row["id"] for row in self.find(query)), None]
-        at = found.index(number) if number in found else None
-        return (None, None) if at is None else (found[at - 1], found[at + 1])
+        """Return the trajectories before and after this one on its page of results."""
+        ids = [None, *(row["id"] for row in self.find(query)), None]
+        at = ids.index(number) if number in ids else None
+        return (None, None) if at is None else (ids[at - 1], ids[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
         """Return the values of each facet and the names of tools and components, with their numbers of trajectories."""
         tables = {facet: (facet, "trajectories") for facet in FACETS}
         tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
-        found = {}
+        values = {}
         for kind, (column, table) in tables.items():
-            counted = f"SELECT {column} AS value, count(*) AS number FROM {table} WHERE value IS NOT NULL"
-            rows = self._rows(f"{counted} GROUP BY value ORDER BY value")
-            found[kind] = [(str(row["value"]), row["number"]) for row in rows]
-        return found
+            counts = f"SELECT {column} AS value, count(*) AS number FROM {table} WHERE value IS NOT NULL"
+            rows = self._rows(f"{counts} GROUP BY value ORDER BY value")
+            values[kind] = [(str(row["value"]), row["number"]) for row in rows]
+        return values
 
     def get(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return a trajectory's columns and the trajectory as JSON data, or None if the number is unknown."""
@@ -138,8 +138,8 @@ class TraceIndex:
 
     def record(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return the trajectory with these columns, as JSON data."""
-        (found,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
-        with open(found["path"], "rb") as file:
+        (row,) = self._rows("SELECT path FROM files WHERE id = ?", [columns["file_id"]])
+        with open(row["path"], "rb") as file:
             file.seek(columns["offset"])
             return in_our_form(json.loads(file.read(columns["length"])))
 
@@ -164,33 +164,34 @@ class TraceIndex:
         return self._rows(sql, [columns["prompt_key"], columns["step"], columns["file"]])
 
     def correctness(self, step: int, facets: Mapping[str, str]) -> list[list[float]]:
-        """The correctness of each prompt's samples in a step, for trajectories with these facets."""
+        """Return the correctness of each prompt's samples in a step, for trajectories with these facets."""
         where, values = Query({**facets, "step": str(step)}).condition()
-        known = f"{where} AND correctness IS NOT NULL"
-        sql = f"SELECT prompt_key, correctness FROM trajectories t {known} ORDER BY prompt_key"
+        scored = f"{where} AND correctness IS NOT NULL"
+        sql = f"SELECT prompt_key, correctness FROM trajectories t {scored} ORDER BY prompt_key"
         groups = groupby(self._rows(sql, values), itemgetter("prompt_key"))
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """The first and the last step of a file: of validations, if there are two, as they have the same prompts."""
-        steps = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
-        held_out, every = (
-            [row["step"] for row in self._rows(steps.format(where), [file])] for where in ("AND split = 'test'", "")
+        """Return the first and last step of a file: of validations if there are two, as they have the same prompts."""
+        sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
+        held_out, all_steps = (
+            [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
         )
-        found = held_out if len(held_out) > 1 else every or [None]
-        return found[0], found[-1]
+        steps = held_out if len(held_out) > 1 else all_steps or [None]
+        return steps[0], steps[-1]
 
     def compare(
         self, one: tuple[str, int | None], other: tuple[str, int | None]
     ) -> tuple[list[dict[str, Any]], dict[str, tuple[float, float, Change]]]:
-        """The prompts that both sides have, and the change of each of `MEASURES`.
-
-        The 200 prompts whose mean rewards differ most come first, as their columns. A change is by the means of each
-        prompt: the mean of one side, that of the other, and the `Change`.
+        """Compare two sides on the prompts that both have.
 
         Args:
-            one: name of a file, and a step of it; None: all.
-            other: the other side.
+            one: the name of a file and a step; None: all steps.
+            other: file and step of the other side.
+
+        Returns:
+            The 200 prompts whose mean rewards differ most, as columns; and for each of `MEASURES` the mean of one
+            side, the mean of the other, and the `Change`, all computed from the means of each prompt.
         """
         means = ", ".join(f"avg({name}) AS {name}" for name in MEASURES.values())
         side = (
@@ -215,14 +216,14 @@ class TraceIndex:
         return rows[:MOST_COMPARED], changes
 
     def skipped(self) -> int:
-        """Lines that are no trajectory."""
+        """Return the number of lines that are not a trajectory."""
         return int(self._rows("SELECT coalesce(sum(skipped), 0) AS number FROM files")[0]["number"])
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, check_same_thread=False, timeout=30)
         database.row_factory = sqlite3.Row
         database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=OFF")  # it can be made again
+        database.execute("PRAGMA synchronous=OFF")  # a lost index can be rebuilt
         return database
 
     def _open_in(self, folder: Path) -> None:
@@ -233,7 +234,7 @@ class TraceIndex:
         with self._alone:
             try:
                 self._writer = self._opened()
-            except sqlite3.DatabaseError:  # of a machine that lost its power
+            except sqlite3.DatabaseError:  # corrupt, for example after a power failure
                 for file in folder.glob(f"{self.path.name}*"):
                     file.unlink()
                 self._writer = self._opened()
@@ -245,7 +246,7 @@ class TraceIndex:
         return database
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """What a query finds, by a connection of its own."""
+        """Return the rows of a query, which uses its own connection."""
         with closing(self._connect()) as database:
             return [dict(row) for row in database.execute(sql, values)]
 
@@ -253,14 +254,14 @@ class TraceIndex:
         try:
             status = os.stat(source.path)
         except OSError:
-            return 0  # not there yet
+            return 0  # the file does not exist yet
         path, database = str(source.path), self._writer
         known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
         if known is not None and (known["inode"] != status.st_ino or known["offset"] > status.st_size):
             self._forget(known["id"])
         new = (path, source.name, status.st_ino)
         database.execute("INSERT OR IGNORE INTO files (path, name, inode, offset, skipped) VALUES (?, ?, ?, 0, 0)", new)
-        database.commit()  # else this process would keep the lock for writing, also where there is nothing to read
+        database.commit()  # otherwise this process would keep the write lock, even if there is nothing to read
         known = database.execute("SELECT * FROM files WHERE path = ?", [path]).fetchone()
         return self._read(source, known["id"], known["offset"], progress) if known["offset"] < status.st_size else 0
 
@@ -273,7 +274,7 @@ class TraceIndex:
         self._writer.commit()
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
-        # never a number that had a text before: what is forgotten stays among the texts
+        # never reuse the number of a deleted trajectory: its text stays in the table of texts
         highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()

@@ -25,7 +25,6 @@ from agent_rl.trajectory.viewer.tokens import find_tokenizer, shaded
 
 __all__ = ["Pages"]
 
-_OF_A_RUN = ("run.json", "metrics.jsonl")
 _OWN = ("full", "with")
 """Query parameters that do not belong to the table."""
 
@@ -85,9 +84,9 @@ class Pages:
         except ValueError as error:
             raise HTTPException(422, visible(error)) from error
         trained = read_trained_rows(self.index.path_of(columns), [name]).get(name, [])
-        tokenizer, without = find_tokenizer(self.index.path_of(columns).parent), ""
+        tokenizer, notice = find_tokenizer(self.index.path_of(columns).parent), ""
         if tokenizer is None:
-            without = "The tokenizer of the run's model is not on this machine, so tokens are shown as numbers."
+            notice = "The tokenizer of the run's model is not on this machine, so tokens are shown as ids."
         sequences = []
         for place, sequence in enumerate(stored["sequences"] if stored else ()):
             about = [
@@ -97,7 +96,7 @@ class Pages:
             ]
             sequences.append({**shaded(sequence, tokenizer, "full" in request.query_params), "trained": about})
         return self._page(
-            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, without=without,
+            "tokens.html", columns=columns, sequences=sequences, decoded=tokenizer is not None, notice=notice,
             **self._around(request, number),
         )  # fmt: skip
 
@@ -107,11 +106,11 @@ class Pages:
         other = read_int(request.query_params.get("with"))
         chosen = [columns] if other is None else [columns, self._record(other)[0]]
         sides = []
-        for each in chosen:
-            group = read_group(self.index, each)
+        for side in chosen:
+            group = read_group(self.index, side)
             for sample in group.samples:
                 self._show_images(sample.row, sample.record)
-            sides.append({"columns": each, "group": group})
+            sides.append({"columns": side, "group": group})
         back = _back(_given(request))
         up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#row-c{number}"
         return self._page("group.html", sides=sides, full=False, up=up)
@@ -166,17 +165,17 @@ class Pages:
     def _record(self, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
         match = self.index.get(number)
         if match is None:
-            raise HTTPException(404, f"there is no trajectory {number}")
+            raise HTTPException(404, f"There is no trajectory {number}")
         return match
 
     def _around(self, request: Request, number: int) -> dict[str, Any]:
-        """Return the trajectories before and after this one in the table, and the table's address."""
+        """Return the trajectories before and after this one in the table, and the table's query parameters."""
         given = _given(request)
         before, after = self.index.neighbours(number, Query(given))
         return {"before": before, "after": after, "back": _back(given)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        """Replace the names of images by their addresses, or by the reason why one is not shown."""
+        """Replace the names of images by their URLs, or by the reason why an image is not shown."""
         folder, number = image_folder(self.index.path_of(columns)), 0
         for holder, names in names_of(record):
             pictures = []
@@ -190,7 +189,7 @@ class Pages:
             holder["pictures"] = pictures
 
     def _choices(self) -> tuple[int, dict[str, list[tuple[str, int]]]]:
-        """Return the number of trajectories and the values of all facets; they are recounted only when that changes."""
+        """Return the number of trajectories and the values of all facets, which are cached until the number changes."""
         with self._lock:
             total = self.index.count()
             if self._values[0] != total:
@@ -212,7 +211,7 @@ def _back(given: Mapping[str, str]) -> str:
 
 
 def _linker(given: Mapping[str, str]) -> Callable[..., str]:
-    """Return a function that makes addresses of this page with some values changed."""
+    """Return a function that makes the query string of this page with some parameters changed."""
 
     def link(**changed: Any) -> str:
         values = {**given, **{key: str(value) for key, value in changed.items()}}

@@ -1,88 +1,89 @@
-"""`Query`: which trajectories of an index an address asks for, and the condition in SQL that finds them."""
+"""`Query` turns the parameters of a URL into an SQL condition that selects trajectories of an index."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["FACETS", "NUMBERS", "Query", "read_float", "read_int"]
 
 FACETS = ("file", "step", "split", "data_source", "agent", "stop_reason")
-"""Columns with few values, that can be chosen."""
+"""Columns with few distinct values, for which a page offers a choice."""
 NUMBERS = ("reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds")
-"""Columns that can be sorted by and have a range."""
+"""Numeric columns, which a query can sort by and limit to a range."""
 
 
 class Query:
-    """Which trajectories, in which order (`sort`, `descending`), and which page of them (from 0).
+    """The filters, the order (`sort`, `descending`) and the page (from 0) of a list of trajectories.
 
     Args:
-        given: the values of an address, of which those that cannot be read do not count. By name of `FACETS` the value;
-            by name of `NUMBERS` with `_min` or `_max` the limit; `tool`, that was called; `component`, that has a value
-            from `component_min` to `component_max`; `error`, yes or no; `text`, words that all occur; `sort`, of
-            `NUMBERS` or `step`; `order`, desc or asc; `page`.
+        parameters: the parameters of a URL; invalid values are ignored. A name of `FACETS` has the value to match; a
+            name of `NUMBERS` with `_min` or `_max` has a limit; `tool` was called; `component` has a value from
+            `component_min` to `component_max`; `error` is yes or no; all words of `text` occur; `sort` is a name of
+            `NUMBERS` or `step`; `order` is desc or asc; `page` is a number.
     """
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        self._given = given or {}
-        sort = self._given.get("sort", "")
+    def __init__(self, parameters: Mapping[str, str] | None = None) -> None:
+        self._parameters = parameters or {}
+        sort = self._parameters.get("sort", "")
         self.sort = sort if sort in (*NUMBERS, "step") else "id"
-        self.descending = self._given.get("order") != "asc"
-        self.page = max(0, min(read_int(self._given.get("page")) or 0, 10**6))
+        self.descending = self._parameters.get("order") != "asc"
+        self.page = max(0, min(read_int(self._parameters.get("page")) or 0, 10**6))
 
     def filters(self) -> list[tuple[str, str]]:
-        """The values that choose trajectories, by the keys of an address."""
+        """Return the parameters that filter trajectories, as keys and values."""
         ranges = [f"{name}_{end}" for name in (*NUMBERS, "component") for end in ("min", "max")]
         known = (*FACETS, *ranges, "tool", "component", "error", "text")
-        return [(key, value) for key, value in self._given.items() if value and key in known]
+        return [(key, value) for key, value in self._parameters.items() if value and key in known]
 
     def condition(self) -> tuple[str, list[Any]]:
-        """The part `WHERE ...` of a query of `trajectories t`, and its values."""
-        parts, given = list[str](), self._given
+        """Return the `WHERE` clause of a query on `trajectories t`, and its values."""
+        parts, parameters = list[str](), self._parameters
         values: list[Any] = []
         for facet in FACETS:
-            if value := given.get(facet):
+            if value := parameters.get(facet):
                 step = read_int(value) if facet == "step" else None
                 parts.append(f"t.{facet} = ?")
                 values.append(value if step is None else step)
         for number in NUMBERS:
             for end, sign in (("min", ">="), ("max", "<=")):
-                if (bound := read_float(given.get(f"{number}_{end}"))) is not None:
+                if (bound := read_float(parameters.get(f"{number}_{end}"))) is not None:
                     parts.append(f"t.{number} {sign} ?")
                     values.append(bound)
-        if tool := given.get("tool"):
+        if tool := parameters.get("tool"):
             parts.append("t.id IN (SELECT id FROM tools WHERE name = ?)")
             values.append(tool)
-        if component := given.get("component"):
-            low, high = (read_float(given.get(f"component_{end}")) for end in ("min", "max"))
+        if component := parameters.get("component"):
+            low, high = (read_float(parameters.get(f"component_{end}")) for end in ("min", "max"))
             parts.append("t.id IN (SELECT id FROM components WHERE name = ? AND value >= ? AND value <= ?)")
             values += [component, -1e308 if low is None else low, 1e308 if high is None else high]
-        if (error := given.get("error")) in ("yes", "no"):
+        if (error := parameters.get("error")) in ("yes", "no"):
             parts.append(f"t.error IS {'NOT ' * (error == 'yes')}NULL")
-        if words := _words(given.get("text", "")[:200]):
+        if words := _words(parameters.get("text", "")[:200]):
             parts.append("t.id IN (SELECT rowid FROM texts WHERE texts MATCH ?)")
             values.append(words)
         return f"WHERE {' AND '.join(parts)}" if parts else "", values
 
 
 def read_float(text: str | None) -> float | None:
-    """The number of a text; None: it is none."""
+    """Return the number in a text, or None if the text is not a number."""
     try:
-        found = float(text or "")
+        number = float(text or "")
     except ValueError:
         return None
-    return found if found == found else None
+    return None if math.isnan(number) else number
 
 
 def read_int(text: str | None) -> int | None:
-    """The number of a text that a database can hold; None: it is none."""
+    """Return the integer in a text, or None if the text is not an integer or is too large for the database."""
     try:
-        found = int(text or "")
+        number = int(text or "")
     except ValueError:
         return None
-    return found if abs(found) < 2**62 else None
+    return number if abs(number) < 2**62 else None
 
 
 def _words(text: str) -> str:
-    """The words of a search as FTS5 reads them, each as text and none as an operator."""
-    return " ".join(f'"{word}"' for word in "".join(each if each.isalnum() else " " for each in text).split())
+    """Quote the words of a search for FTS5, so that it does not read a word as an operator."""
+    return " ".join(f'"{word}"' for word in "".join(char if char.isalnum() else " " for char in text).split())

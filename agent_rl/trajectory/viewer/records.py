@@ -1,6 +1,6 @@
 """Finds the files to view, and converts their records to the JSON data of a `Trajectory`.
 
-It reads traces of runs and evaluations (JSON lines), verl's rollout dumps (JSON lines), and trajectories in the
+The files are traces of runs and evaluations (JSON lines), verl's rollout dumps (JSON lines), and trajectories in the
 Agent Trajectory Interchange Format (ATIF, one JSON document per file).
 """
 
@@ -33,17 +33,17 @@ _DUMPS = ("rollouts/*.jsonl", "validation/*.jsonl")
 
 @dataclass(frozen=True)
 class Source:
-    """A file of records with its later parts; pages show its `name`."""
+    """A file of records, including its later parts; pages show its `name`."""
 
     path: Path
     name: str
 
 
 def find_sources(places: Sequence[str]) -> list[Source]:
-    """Return the files at the places that a user names, folders or files.
+    """Return the files of records in folders or at file paths.
 
     Raises:
-        ConfigError: a place does not exist, or a folder has no such file; the error names it.
+        ConfigError: a path does not exist, or a folder has no such file; the error names it.
     """
     files: dict[Path, None] = {}
     for text in places:
@@ -51,7 +51,7 @@ def find_sources(places: Sequence[str]) -> list[Source]:
         if path.is_dir():
             records = _in_folder(path)
             if not records:
-                remedy = f"Name a run's folder, an evaluation's, or files; looked for {', '.join(_IN_A_RUN)}"
+                remedy = f"Name the folder of a run or an evaluation, or files; looked for {', '.join(_IN_A_RUN)}"
                 raise ConfigError(text, "the folder has no trajectories", remedy)
             files |= dict.fromkeys(file.resolve() for file in records)
         elif path.is_file():
@@ -82,7 +82,7 @@ def _in_folder(folder: Path) -> list[Path]:
     if files["trace.jsonl"]:  # verl's dumps have the same trajectories
         files = {pattern: paths for pattern, paths in files.items() if pattern not in _DUMPS}
     records = [file for paths in files.values() for file in paths]
-    # a run that has started soon gets its trace
+    # a run that has just started does not have its trace yet
     return records or ([folder / _IN_A_RUN[0]] if (folder / "run.json").exists() else [])
 
 
@@ -108,11 +108,11 @@ def in_our_form(record: Any) -> dict[str, Any]:
             return _of_dump(record)
         if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
             return from_atif(record)
-    raise ValueError("neither a trajectory of agent_rl, nor a line of verl's dumps, nor ATIF")
+    raise ValueError("the record is not a trajectory of agent_rl, a line of verl's dumps, or ATIF")
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
-    """Convert a line of `trainer.rollout_data_dir`, whose text is divided by lines with a role."""
+    """Convert a line of `trainer.rollout_data_dir`, in which a line with a role begins each message."""
     prompt = [{"role": role, "content": text} for role, text in trace.segments(str(record["input"])) if text]
     turns: list[dict[str, Any]] = []
     for role, text in trace.segments(str(record["output"]), "assistant"):

@@ -1,4 +1,4 @@
-"""The templates of all pages: they escape, and show by the filter `visible` what controls other text."""
+"""Jinja templates of all pages: they escape HTML, and the filter `visible` shows control characters by name."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agent_rl.work.text import named
 __all__ = ["MOST_CHARACTERS", "environment", "visible"]
 
 MOST_CHARACTERS = 20_000
-"""Of one text on a page; `?full=1` shows all."""
+"""Maximum characters of one text on a page; `?full=1` shows the whole text."""
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _STATUS = {"trained": "good", "failed": "bad", "killed": "bad", "aborted": "warn", "stopped": "warn"}
 _TONES = {"answered": "", "stopped": "", "": ""}
 
 
 def environment() -> Environment:
-    """The templates with their filters."""
-    made = Environment(
+    """Return the templates' environment with its filters."""
+    templates = Environment(
         loader=PackageLoader("agent_rl.trajectory.viewer"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {
+    templates.filters |= {
         "visible": visible,
         "number": _number,
         "signed": lambda value: _number(value) if value is None else f"{value + 0.0:+.3f}",
@@ -37,25 +37,25 @@ def environment() -> Environment:
         "thoughts": _thoughts,
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=repr),
     }
-    return made
+    return templates
 
 
 def visible(text: Any, full: bool = True) -> str:
-    """Text with its control, surrogate and direction characters by name, cut to `MOST_CHARACTERS` unless `full`."""
+    """Return text with control, surrogate and direction characters as names, cut at `MOST_CHARACTERS` unless `full`."""
     shown = str(text)
     cut = 0 if full else max(0, len(shown) - MOST_CHARACTERS)
     return f"{named(shown[:-cut])}\n\n\u2026 {cut:,} more characters" if cut else named(shown)
 
 
 def _thoughts(text: Any) -> list[tuple[str, str]]:
-    """A turn's text as parts: thoughts that the policy has marked, and the rest."""
-    parts = _THOUGHT.split(str(text))
-    found = [("thought" if place % 2 else "text", part.strip("\n")) for place, part in enumerate(parts)]
-    return [(kind, part) for kind, part in found if part.strip()] or [("text", str(text))]
+    """Split a turn's text into pairs of kind and text: thoughts in <think> tags, and the rest."""
+    pieces = _THOUGHT.split(str(text))
+    parts = [("thought" if place % 2 else "text", piece.strip("\n")) for place, piece in enumerate(pieces)]
+    return [(kind, part) for kind, part in parts if part.strip()] or [("text", str(text))]
 
 
 def _mark(correctness: float | None) -> Markup:
-    """Whether an answer is right, as a coloured word; nothing where no scorer has judged it."""
+    """Return a coloured word for the correctness of an answer; empty if no scorer judged it."""
     if correctness is None:
         return Markup()
     word = "right" if correctness >= 1 else "wrong" if correctness <= 0 else "partly"

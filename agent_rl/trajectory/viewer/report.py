@@ -1,4 +1,4 @@
-"""`report`: a run, or several, as one page that needs nothing else: curves, warnings, trajectories, configuration."""
+"""`report` renders one or more runs as a self-contained page: curves, warnings, trajectories, configuration."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHARTS: dict[str, dict[str, str]] = {
     "KL and entropy": {"actor/kl_loss": "KL", "actor/ppo_kl": "KL to the old policy", "actor/entropy": "entropy"},
     "Gradient norm": {"actor/grad_norm": "actor"},
 }  # fmt: skip
-"""Each chart's metrics of verl, and what they are called there."""
+"""For each chart, the keys of its metrics and their names in the legend."""
 RUN_CHARTS = {
     "Reward": {"critic/score/mean": "mean"},
     "Correctness": {"agent/correctness": "training"},
@@ -64,25 +64,25 @@ COMPARED = {
     "timing_s/step": "Seconds per step",
     "perf/throughput": "Tokens per second and GPU",
 }
-"""Metrics of the tables, and a chart each where several runs are compared."""
+"""Metrics of the tables, with their titles; a comparison of several runs has a chart of each metric."""
 FACTS = {
     "model": "actor_rollout_ref.model.path",
     "data": "data.train_files",
     "algorithm": "algorithm.adv_estimator",
     "seed": "data.seed",
 }
-"""What a run's heading shows of its configuration."""
+"""Configuration keys that a run's heading shows, by their label."""
 ENDS = 3
-"""Steps at the start and at the end that the tables average, where there are twice as many."""
+"""Number of steps at the start and at the end that the tables average; a short run averages half of its steps."""
 MOST_SHOWN = 3
-"""Best and worst trajectories."""
+"""Maximum number of best and of worst trajectories."""
 MOST_IMAGES = 12
-"""Of a trajectory."""
+"""Maximum number of images per trajectory."""
 _MOST_DIFFERENCES = 100
 
 
 class Success(NamedTuple):
-    """The success in a step, with its 95 % interval."""
+    """The mean correctness in a step, with its 95 % interval."""
 
     step: int
     prompts: int
@@ -93,11 +93,11 @@ class Success(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectories:
-    """What a page shows of a run's trace; nothing without one."""
+    """The part of a page that comes from a run's trace; empty if the run has no trace."""
 
     success: Sequence[Success] = ()
     held_out: Sequence[Success] = ()
-    """Success in the validations."""
+    """Success in the validations during training."""
     best: Sequence[Mapping[str, Any]] = ()
     worst: Sequence[Mapping[str, Any]] = ()
     changed: Sequence[Mapping[str, Any]] = ()
@@ -107,13 +107,13 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run's folder says.
+    """The metrics and the description in a run's folder.
 
     Attributes:
-        name: of the folder.
-        path: of the folder.
+        name: the name of the folder.
+        path: the folder.
         steps: the metrics of each step, with its number as `step`.
-        about: `run.json`: command, configuration, versions, files; empty without one.
+        about: the content of `run.json` (command, configuration, versions, files); empty if there is no such file.
     """
 
     name: str
@@ -123,17 +123,17 @@ class Run:
 
     @property
     def training(self) -> list[Mapping[str, Any]]:
-        """The steps of training, without a validation before it."""
-        return [each for each in self.steps if "critic/score/mean" in each]
+        """The steps of training, without the validation before the first step."""
+        return [metrics for metrics in self.steps if "critic/score/mean" in metrics]
 
     @cached_property
     def state(self) -> RunState:
-        """How far it has come, and how it ended."""
+        """The progress of the run, and how it ended."""
         return run_state(self.path, self.about, self.steps)
 
     @property
     def warnings(self) -> list[SymptomWarning]:
-        """What its user should look at, the end first."""
+        """The warnings about the run; those about its end come first."""
         return [*end_warnings(self.state), *run_warnings(self.training, self.about.get("configuration") or {})]
 
 
@@ -141,27 +141,27 @@ def read_run(folder: str) -> Run:
     """Read a run's folder.
 
     Raises:
-        ConfigError: it has neither metrics nor `run.json`, or they cannot be read.
+        ConfigError: the folder has neither metrics nor `run.json`, or they cannot be read.
     """
     path, about = Path(folder), Path(folder) / "run.json"
     try:
-        read = json.loads(about.read_text()) if about.is_file() else {}
+        description = json.loads(about.read_text()) if about.is_file() else {}
         steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not about.is_file() else []
     except (OSError, ValueError, KeyError) as error:
-        problem = f"no metrics can be read there ({error})"
+        problem = f"the folder has no readable metrics ({error})"
         raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
-    return Run(path.resolve().name, path, steps, read)
+    return Run(path.resolve().name, path, steps, description)
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """What was run and what came out, as JSON data: command, versions, hashes of files, metrics as (step, value)."""
+    """Return a run's command, versions, hashes of files, and metrics as pairs (step, value), as JSON data."""
     files: Mapping[str, Any] = run.about.get("files") or {}
     keys = [*COMPARED, "actor/entropy", "training/rollout_probs_diff_mean"]
     return {
         "name": run.name,
         "command": _command(run),
         "versions": run.about.get("versions") or {},
-        "sha256": {key: [each.get("sha256") for each in found] for key, found in files.items()},
+        "sha256": {key: [file.get("sha256") for file in used] for key, used in files.items()},
         "steps": len(run.training),
         "validation": dict(_validation(run)),
         "metrics": {key: points for key in keys if (points := series(run.training, key))},
@@ -169,28 +169,29 @@ def facts(run: Run) -> dict[str, Any]:
 
 
 def run_facts(run: Run) -> dict[str, str]:
-    """Model, data, algorithm, seed and time of a run, for its heading."""
+    """Return model, data, algorithm, seed and time of a run by label, for its heading."""
     keys = dict(leaves(run.about.get("configuration") or {}))
-    found = {name: keys.get(key) for name, key in FACTS.items()}
+    values = {name: keys.get(key) for name, key in FACTS.items()}
     if started := run.about.get("started"):
-        found["started"] = started[-1][:16].replace("T", " ")
+        values["started"] = started[-1][:16].replace("T", " ")
     seconds = [value for _, value in series(run.training, "timing_s/step")]
-    found["time of its steps"] = f"{sum(seconds) / 60:.1f} min" if seconds else None
-    return {name: ", ".join(value) if isinstance(value, list) else str(value) for name, value in found.items() if value}
+    values["time in steps"] = f"{sum(seconds) / 60:.1f} min" if seconds else None
+    shown = {name: value for name, value in values.items() if value}
+    return {name: ", ".join(value) if isinstance(value, list) else str(value) for name, value in shown.items()}
 
 
 def _command(run: Run) -> str:
-    """The command line that started the run, without the folder of the program."""
+    """Return the command line that started the run, without the folder of the program."""
     program, *words = run.about.get("command") or [""]
     return " ".join([Path(program).name, *words]).strip()
 
 
 def report(runs: Sequence[Run], cache: Path | None = None) -> str:
-    """The page.
+    """Return the HTML page of one or more runs; several runs are also compared.
 
     Args:
-        runs: one, which is shown in full; or several, which are compared.
-        cache: where the index of the trajectories is kept.
+        runs: the runs.
+        cache: the folder for the index of trajectories; None: the user's cache folder.
     """
     style = Path(__file__).with_name("static").joinpath("viewer.css").read_text(encoding="utf-8")
     return str(
@@ -206,52 +207,53 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
 
 
 def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
-    """The charts of the page: those of one run, or several runs compared.
+    """Return the charts of one run, or the charts that compare several runs.
 
     Args:
-        runs: one or several.
-        cache: as for `report`.
+        runs: the runs.
+        cache: the folder for the index of trajectories; None: the user's cache folder.
     """
     return _compared(runs) if len(runs) > 1 else _charts_of(runs[0], _trajectories(runs[0], cache))
 
 
 def run_charts(run: Run) -> list[Chart]:
-    """The six curves of the viewer's first page."""
+    """Return the six charts of the viewer's first page; some may be empty."""
     validations = {
         f"validation {name.partition('/acc/')[0]}": [(step, value, None, None) for step, value in points]
         for name, points in _validation(run)
         if "/acc/" in name
     }
-    found = [Chart(title, _lines(run.training, keys)) for title, keys in RUN_CHARTS.items()]
-    return [found[0], replace(found[1], marks=validations), *found[2:]]
+    figures = [Chart(title, _lines(run.training, keys)) for title, keys in RUN_CHARTS.items()]
+    return [figures[0], replace(figures[1], marks=validations), *figures[2:]]
 
 
 def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
-    """The charts of one run that have a point."""
+    """Return the charts of one run, except empty ones."""
     names = components(run.training, run.about.get("configuration") or {})
-    found = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
+    figures = [Chart(title, _lines(run.training, keys)) for title, keys in CHARTS.items()]
     ends = [key for step in run.training[:1] for key in step if key.startswith("agent/stop_")]
     stops = {key: key.removeprefix("agent/stop_") for key in ends if any(v for _, v in series(run.training, key))}
-    found.insert(1, Chart("Components of the reward", _lines(run.training, {f"agent/{name}": name for name in names})))
-    found.insert(4, Chart("How trajectories end", _lines(run.training, stops)))
+    parts = {f"agent/{name}": name for name in names}
+    figures.insert(1, Chart("Components of the reward", _lines(run.training, parts)))
+    figures.insert(4, Chart("Stop reasons", _lines(run.training, stops)))
     if success := trajectories.success:
         points = [(each.step, each.value) for each in success]
         band = [(each.step, each.low, each.high) for each in success if each.low is not None and each.high is not None]
         marks = [(each.step, each.value, each.low, each.high) for each in trajectories.held_out]
-        measured = {"held-out rows": marks} if marks else {}
-        found[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band}, measured)
-    return [chart for chart in found if chart]
+        held_out = {"held-out rows": marks} if marks else {}
+        figures[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band}, held_out)
+    return [chart for chart in figures if chart]
 
 
 def _compared(runs: Sequence[Run]) -> list[Chart]:
-    """A chart of each metric with a line for each run, where any has it."""
-    named = list(zip(_names(runs), runs, strict=True))
-    found = [Chart(title, {name: series(run.training, key) for name, run in named}) for key, title in COMPARED.items()]
-    return [chart for chart in found if chart]
+    """Return a chart of each metric that a run has, with one line per run."""
+    pairs = list(zip(_names(runs), runs, strict=True))
+    lines = {title: {name: series(run.training, key) for name, run in pairs} for key, title in COMPARED.items()}
+    return [chart for title, by_run in lines.items() if (chart := Chart(title, by_run))]
 
 
-def _drawn(found: Iterable[Chart]) -> Markup:
-    return Markup("".join(chart.svg() for chart in found))
+def _svg(figures: Iterable[Chart]) -> Markup:
+    return Markup("".join(chart.svg() for chart in figures))
 
 
 def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
@@ -262,7 +264,7 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
         "run": run,
         "facts": run_facts(run),
         "steps": len(run.training),
-        "charts": _drawn(_charts_of(run, trajectories)),
+        "charts": _svg(_charts_of(run, trajectories)),
         "ends": ends,
         "table": [
             (title, key, fmean(values[:ends]), fmean(values[-ends:])) for title, key, (values,) in _values([run])
@@ -270,9 +272,9 @@ def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
         "validation": _validation(run),
         "trajectories": trajectories,
         "success": [
-            (kind, each)
-            for kind, found in (("", trajectories.success), ("held-out ", trajectories.held_out))
-            for each in dict.fromkeys([*found[:1], *found[-1:]])
+            (kind, success)
+            for kind, successes in (("", trajectories.success), ("held-out ", trajectories.held_out))
+            for success in dict.fromkeys([*successes[:1], *successes[-1:]])
         ],
         "command": _command(run),
         "versions": run.about.get("versions") or {},
@@ -285,21 +287,23 @@ def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
         {key: json.dumps(value, ensure_ascii=False) for key, value in leaves(run.about.get("configuration") or {})}
         for run in runs
     ]
-    keys = sorted({key for each in flat for key in each})
-    differences = [(key, [each.get(key, "\u2013") for each in flat]) for key in keys]
+    keys = sorted({key for configuration in flat for key in configuration})
+    differences = [(key, [configuration.get(key, "\u2013") for configuration in flat]) for key in keys]
     return {
         "runs": _names(runs),
         "last": [
             (title, key, [fmean(each[-ENDS:]) if each else None for each in values])
             for title, key, values in _values(runs)
         ],
-        "charts": _drawn(_compared(runs)),
+        "charts": _svg(_compared(runs)),
         "differences": [(key, values) for key, values in differences if len(set(values)) > 1][:_MOST_DIFFERENCES],
     }
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    return [run.name if [each.name for each in runs].count(run.name) == 1 else str(run.path) for run in runs]
+    """Return the name of each run, or its path if several runs have the same name."""
+    names = [run.name for run in runs]
+    return [run.name if names.count(run.name) == 1 else str(run.path) for run in runs]
 
 
 def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[int, float]]]:
@@ -307,7 +311,7 @@ def _lines(steps: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[
 
 
 def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]:
-    """The metrics of the tables that one of the runs has: title, key, and each run's values."""
+    """Yield title, key and each run's values of the metrics of a table that any run has."""
     for key, title in COMPARED.items():
         values = [[value for _, value in series(run.training, key)] for run in runs]
         if any(values):
@@ -315,14 +319,14 @@ def _values(runs: Sequence[Run]) -> Iterator[tuple[str, str, list[list[float]]]]
 
 
 def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Accuracies and rewards on validation rows, by step."""
-    keys = sorted({key for each in run.steps for key in each if key.startswith("val-")})
+    """Return the accuracies and rewards on validation rows, as points by step."""
+    keys = sorted({key for metrics in run.steps for key in metrics if key.startswith("val-")})
     shown = [key for key in keys if key.split("/")[-2] in ("acc", "reward")]
     return [(key.partition("/")[2], series(run.steps, key)) for key in shown]
 
 
 def _trajectories(run: Run, cache: Path | None) -> Trajectories:
-    """Success, and trajectories worth reading."""
+    """Read the success by step, and the trajectories to show, from the trace of a run."""
     file = run.path / "trace.jsonl"
     if not file.is_file() or not run.training:
         return Trajectories()
@@ -339,8 +343,9 @@ def _trajectories(run: Run, cache: Path | None) -> Trajectories:
             for query in (Query({**by_reward, "order": order}) for order in ("desc", "asc"))
         )
         held_out = list(_successes(index, run.steps, {"split": "test"}))
-        # of validations where there are several: they have the same prompts, as training's steps seldom do
-        steps = [each.step for each in held_out] if len(held_out) > 1 else [int(each["step"]) for each in run.training]
+        # compare two validations if possible: they have the same prompts, which steps of training rarely do
+        training_steps = [int(metrics["step"]) for metrics in run.training]
+        steps = [success.step for success in held_out] if len(held_out) > 1 else training_steps
         between = steps[0], steps[-1]
         one, other = ((source.name, step) for step in between)
         changed = index.compare(one, other)[0][:5] if one != other else []
@@ -348,26 +353,26 @@ def _trajectories(run: Run, cache: Path | None) -> Trajectories:
 
 
 def _of_several(index: TraceIndex, query: Query) -> list[dict[str, Any]]:
-    """The first trajectories that a query finds, of different prompts."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the first trajectories of a query, at most one per prompt."""
+    by_prompt: dict[str, dict[str, Any]] = {}
     for row in index.find(query):
-        found.setdefault(row["prompt_key"], row)
-    return list(found.values())[:MOST_SHOWN]
+        by_prompt.setdefault(row["prompt_key"], row)
+    return list(by_prompt.values())[:MOST_SHOWN]
 
 
 def _successes(index: TraceIndex, steps: Sequence[Mapping[str, Any]], facets: Mapping[str, str]) -> Iterator[Success]:
-    for step in (int(each["step"]) for each in steps):
+    for step in (int(metrics["step"]) for metrics in steps):
         if rows := index.correctness(step, facets):
             is_rate = all(0 <= value <= 1 for row in rows for value in row)
-            found = estimate_rate(rows) if is_rate else estimate_mean(rows)
-            yield Success(step, len(rows), found.mean, found.low, found.high)
+            estimate = estimate_rate(rows) if is_rate else estimate_mean(rows)
+            yield Success(step, len(rows), estimate.mean, estimate.low, estimate.high)
 
 
 def _with_thumbnails(record: dict[str, Any], place: Path) -> dict[str, Any]:
-    """The record with its first images in itself, small."""
+    """Embed small versions of a record's first images in the record, and return it."""
     left = MOST_IMAGES
     for holder, names in names_of(record):
-        shown = [image for name in names[:left] if (image := thumbnail(place, name))]
-        left -= len(shown)
-        holder["pictures"] = [{"address": image} for image in shown]
+        thumbnails = [image for name in names[:left] if (image := thumbnail(place, name))]
+        left -= len(thumbnails)
+        holder["pictures"] = [{"address": image} for image in thumbnails]
     return record

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 TRAINED = "as used in training"
-COMPUTED = "computed as its reward's distance from the group's mean in standard deviations; the trace has no advantages"
+COMPUTED = "computed from the rewards of the group as in GRPO, because the trace has no advantages"
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,8 +35,9 @@ def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
     they are None if not measured or not in the trace.
     """
     score = record.get("score") or {}
-    given = score.get("weights")
-    weights = {name: weight for name, weight in given.items() if _is_number(weight)} if isinstance(given, dict) else {}
+    all_weights = score.get("weights")
+    known = all_weights if isinstance(all_weights, dict) else {}
+    weights = {name: weight for name, weight in known.items() if _is_number(weight)}
     values, verdicts, parts = components(record), dict(_verdicts(record)), list[dict[str, Any]]()
     for name in dict.fromkeys([*values, *verdicts]):
         weight = weights.get(name)
@@ -60,15 +61,15 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 def _verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     notes = ((record.get("info") or {}).get("reward") or {}).get("notes") or {}
-    for name, noted in notes.items():
-        lists = [noted.get(key) for key in ("verdicts", "pairs")] if isinstance(noted, dict) else []
-        said = [each for found in lists if isinstance(found, list) for each in found if isinstance(each, dict)]
-        if said:
+    for name, note in notes.items():
+        lists = [note.get(key) for key in ("verdicts", "pairs")] if isinstance(note, dict) else []
+        verdicts = [item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)]
+        if verdicts:
             yield (
                 name,
                 [
-                    {"reason": each.get("reason"), "values": [item for item in each.items() if item[0] != "reason"]}
-                    for each in said
+                    {"reason": verdict.get("reason"), "values": [(k, v) for k, v in verdict.items() if k != "reason"]}
+                    for verdict in verdicts
                 ],
             )
 
@@ -99,7 +100,7 @@ class SampleGroup:
     def varying(self) -> list[str]:
         """Names of the components whose values differ between the samples; all components of a single sample."""
         values = {name: {components(each.record).get(name) for each in self.samples} for name in self.names}
-        return [name for name, found in values.items() if len(found) > 1 or len(self.samples) == 1]
+        return [name for name, distinct in values.items() if len(distinct) > 1 or len(self.samples) == 1]
 
     @property
     def different_first(self) -> list[Sample]:
@@ -121,13 +122,13 @@ class SampleGroup:
 
 def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
     """Read the group of a trajectory of the index."""
-    found = [(row, index.record(row)) for row in index.group(columns)]
-    trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in found])
+    members = [(row, index.record(row)) for row in index.group(columns)]
+    trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in members])
     if trained:
-        values = [mean_advantage(trained.get(str(record.get("id")), ())) for _, record in found]
+        values = [mean_advantage(trained.get(str(record.get("id")), ())) for _, record in members]
     else:
-        values = _computed([row["reward"] for row, _ in found])
-    samples = [Sample(*each, value) for each, value in zip(found, values, strict=True)]
+        values = _grpo_advantages([row["reward"] for row, _ in members])
+    samples = [Sample(row, record, value) for (row, record), value in zip(members, values, strict=True)]
     return SampleGroup(samples, TRAINED if trained else COMPUTED)
 
 
@@ -141,8 +142,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _computed(rewards: Sequence[float | None]) -> list[float | None]:
-    """Compute advantages as GRPO does."""
+def _grpo_advantages(rewards: Sequence[float | None]) -> list[float | None]:
+    """Compute the advantages of a group as GRPO does."""
     known = [reward for reward in rewards if reward is not None]
     if len(known) < 2:
         return [None] * len(rewards)

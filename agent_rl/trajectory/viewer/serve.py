@@ -1,4 +1,4 @@
-"""Serves the viewer from the terminal: reads the files with a progress bar, says the address, ends with Ctrl-C."""
+"""`serve` runs the viewer from the terminal: it reads the files with a progress bar, then serves until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["serve"]
 def serve(
     sources: Sequence[Source], host: str, port: int, token: str | None, announce: Callable[[str, int], None]
 ) -> None:
-    """Serve until the process is told to end.
+    """Serve the viewer until the process receives a signal to end.
 
     Args:
         sources: the files.
-        host: address to listen on.
-        port: 0 for any.
-        token: what browsers must show; None: nothing.
-        announce: gets the address and the number of trajectories, once it can be opened.
+        host: the address to listen on.
+        port: the port to listen on; 0: any free port.
+        token: the token that browsers must send; None: no token.
+        announce: is called with the URL and the number of trajectories once the files are read.
 
     Raises:
-        ConfigError: the packages for it are not installed, or the port is taken.
+        ConfigError: a package that the viewer needs is not installed, or the port cannot be used.
     """
     try:
         import uvicorn

@@ -17,7 +17,7 @@ __all__ = ["SCHEMA", "RowBatch", "lines"]
 _SHOWN = 160
 """Maximum characters of a question and of an answer in the table."""
 _MOST_TEXT = 200_000
-"""Maximum characters of a trajectory that can be searched."""
+"""Maximum characters of a trajectory that the search index contains."""
 SCHEMA = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, name TEXT, inode INTEGER, offset INTEGER, skipped INTEGER);
@@ -39,7 +39,7 @@ INSERT INTO texts (texts, rank) VALUES ('hashsize', 16777216);
 
 
 class RowBatch:
-    """Rows that the database does not have yet; `offset` is where the file continues after them."""
+    """Rows that are not yet in the database; `offset` is the position in the file after them."""
 
     def __init__(self, file: int, offset: int) -> None:
         self.file, self.offset, self._skipped = file, offset, 0
@@ -52,7 +52,7 @@ class RowBatch:
         return len(self._rows)
 
     def read(self, number: int, name: str, line: bytes) -> bool:
-        """Add the trajectory in a line of the file with this name; return whether the line has one."""
+        """Add the trajectory in a line of the file with this name; return whether the line is a trajectory."""
         at, self.offset = self.offset, self.offset + len(line)
         try:
             self._add(number, name, at, len(line), in_our_form(json.loads(line)))
@@ -108,7 +108,7 @@ class RowBatch:
 
 
 def _truth(value: Any) -> str:
-    """Return the right answer in one line; empty without a right answer."""
+    """Return the ground truth as text; empty if the record has none."""
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

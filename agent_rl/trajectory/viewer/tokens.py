@@ -20,7 +20,7 @@ SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"
 
 
 class ShadedToken(NamedTuple):
-    """A token, or several that together are one character."""
+    """A token, or several tokens that together encode one character."""
 
     text: str
     ids: str
@@ -50,7 +50,7 @@ def find_tokenizer(folder: Path) -> Path | None:
 
 
 def shaded(sequence: TokenSequence, tokenizer: Path | None, full: bool = False) -> dict[str, Any]:
-    """Return one training sequence for a page: tokens, `size`, mean log-prob, and how many tokens were cut.
+    """Return one training sequence for a page: its tokens, counts, mean log-prob, and the number of omitted tokens.
 
     Args:
         sequence: a sequence of the trace.
@@ -91,7 +91,7 @@ def _tokens(ids: Sequence[int], marks: Sequence[Any], tokenizer: Path | None) ->
 
 
 def _texts(ids: Sequence[int], tokenizer: Path | None) -> Iterator[tuple[str, int]]:
-    """Yield texts with their numbers of tokens; the bytes of one character stay together."""
+    """Yield each text with its number of tokens; tokens that share a character are decoded together."""
     if tokenizer is None:
         yield from ((f"{id} ", 1) for id in ids)
         return

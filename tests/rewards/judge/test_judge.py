@@ -76,7 +76,7 @@ def test_a_rubric_comes_from_config_file_or_row(source: str, tmp_path: Path) -> 
 def test_a_row_without_its_rubric_is_unscored() -> None:
     with FaultyServer() as server:
         judge = made(Judge, server, mode="rubric")
-        with pytest.raises(UnscoredError, match="row 3 has no rubric to judge by"):
+        with pytest.raises(UnscoredError, match="row 3 has no usable rubric"):
             measure(judge, trajectory(info={"index": 3}))
         assert not server.requests
 

@@ -70,7 +70,7 @@ def test_a_reward_model_too() -> None:
     ("config", "message"),
     [
         ({"template": NAME.format("Nowise")}, "has no 'NowiseTemplate'"),
-        ({"template": NAME.format("Pairwise")}, "has the fields think, preference. It needs score"),
+        ({"template": NAME.format("Pairwise")}, "has only the fields think, preference. Add the field score"),
         ({"template": "agent_rl.reasoning_rm.RewardModule"}, "is not a prompt template"),
         ({**POINTWISE, "scale": [0, 10]}, "are from 0 to 4"),
     ],

@@ -46,13 +46,13 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
 
 @pytest.mark.parametrize("result", [None, "good", {"acc": 1.0}, {"score": None}])
 def test_what_is_no_score_is_the_authors_mistake(result: Any) -> None:
-    with pytest.raises(ConfigError, match="scorer mine: it returned"):
+    with pytest.raises(ConfigError, match="scorer mine: the scorer returned"):
         score_now(Scorer("mine", lambda *_: result), "", "")
 
 
 @pytest.mark.parametrize("result", [float("nan"), {"score": float("inf")}])
 def test_what_is_no_number_is_unscored(result: Any) -> None:
-    with pytest.raises(UnscoredError, match="the scorer mine gave"):
+    with pytest.raises(UnscoredError, match="the scorer mine returned"):
         score_now(Scorer("mine", lambda *_: result), "", "")
 
 

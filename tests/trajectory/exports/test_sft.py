@@ -30,8 +30,8 @@ def test_what_is_chosen():
     choice = SftChoice(0.5, trained=["p5_0"])
     assert ids(choice, made) == ["p0_1", "p0_2", "p0_3", "p1_0", "p5_0"]
     assert dict(choice.left_out) == {
-        "no score": 1, "cut off": 1, "not of the split train": 2, "reward below the threshold": 1,
-        "the same conversation again": 1,
+        "no score": 1, "cut off": 1, "not in the split train": 2, "reward below the threshold": 1,
+        "duplicate conversation": 1,
     }  # fmt: skip
     assert ids(SftChoice(split="test"), made) == ["p4_0"]
     made[2].id = "later_0"  # another step
@@ -50,7 +50,7 @@ def test_rows_are_the_training_sequences_and_what_has_images_is_left_out(tmp_pat
     assert export(tmp_path, "sft", "--limit", 1)["trajectories"] == 1
     written = export(tmp_path, "sft")
     assert (written["trajectories"], written["left_out"]) == (
-        1, {"not of the split train": 1, "with images, videos or audios": 1, "without tokens": 1},
+        1, {"not in the split train": 1, "with images, videos or audios": 1, "without tokens": 1},
     )  # fmt: skip
     first, second = parquet.read_table(tmp_path / "trace.sft.parquet").to_pylist()
     assert (first["prompt_ids"], first["response_ids"], first["mask"], second["mask"]) == (
@@ -62,7 +62,7 @@ def test_rows_are_the_training_sequences_and_what_has_images_is_left_out(tmp_pat
     assert (first["id"], json.loads(first["messages"]), first["tools"]) == ("p1_0", said, "[]")
 
 
-def test_a_trace_without_tokens_has_no_conversations(tmp_path):
+def test_a_trace_without_tokens_is_an_error(tmp_path):
     trace.append(tmp_path / "trace.jsonl", trajectory())
-    with pytest.raises(ConfigError, match="kept with the tokens"):
+    with pytest.raises(ConfigError, match="the trace has no tokens"):
         export(tmp_path, "sft")

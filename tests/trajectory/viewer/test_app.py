@@ -51,7 +51,7 @@ def test_the_table_shows_what_the_address_asks_for(client: TestClient) -> None:
     assert page.count('<tr id="t') == 25
     page = client.get("/?step=2&data_source=math&sort=reward&order=asc&component=correctness&component_min=1").text
     assert "4 of 25 trajectories" in texts(page)
-    assert "Nothing matches" in client.get("/?text=nothing+says+this").text
+    assert "No trajectories match" in client.get("/?text=nothing+says+this").text
     assert client.get("/count?step=2").json() == {"count": 13}
 
 
@@ -90,7 +90,7 @@ def test_right_and_wrong_answers_are_marked_beside_the_ground_truth(client: Test
 
 
 def test_what_is_not_there_is_a_page(client: TestClient) -> None:
-    for address, problem in (("/nothing", "There is no page /nothing"), ("/t/99", "there is no trajectory 99")):
+    for address, problem in (("/nothing", "There is no page /nothing"), ("/t/99", "There is no trajectory 99")):
         answer = client.get(address)
         assert answer.status_code == 404
         assert problem in texts(answer.text)
@@ -220,8 +220,8 @@ def test_a_hostile_image_is_named_and_not_shown(pictured: TestClient) -> None:
     assert client.get("/t/2/image/0").headers["content-type"] == "image/webp"
     for place in range(1, 1 + len(NOT_SHOWN)):
         assert client.get(f"/t/2/image/{place}").status_code == 404, NOT_SHOWN[place - 1]
-    assert texts(page).count("An image is not shown: ") == len(NOT_SHOWN)
-    assert "it has 8000 by 8000 pixels" in page
+    assert texts(page).count("This image is not shown: ") == len(NOT_SHOWN)
+    assert "the image has too many pixels: 8000 by 8000" in page
     assert not CONTROL.search(page)
 
 

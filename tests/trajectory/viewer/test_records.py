@@ -55,5 +55,5 @@ def test_a_line_of_verls_dump_is_divided_at_its_roles() -> None:
 
 @pytest.mark.parametrize("record", [[], "x", 3, {}, {"turns": []}, {"steps": []}, json.loads('{"input": 1}')])
 def test_anything_else_is_no_trajectory(record: object) -> None:
-    with pytest.raises(ValueError, match="neither a trajectory"):
+    with pytest.raises(ValueError, match="not a trajectory"):
         in_our_form(record)

@@ -42,7 +42,7 @@ def shown(*folders: Path) -> str:
 
 
 def test_of_one_validation_no_change_is_shown(tmp_path: Path) -> None:
-    said = "none after it"
+    said = "no later validation"
     assert said in shown(with_metrics(tmp_path / "one", 1))
     assert said not in shown(with_metrics(tmp_path / "two", 2))
 
@@ -99,7 +99,7 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     reward = page[page.index("<figcaption>Reward") :]
     assert re.search(r"one: 0\.2<.*two: 0\.3<", reward[: reward.index("</figure>")])
     assert re.search(r'title="critic/score/mean">Reward</th><td class="n">0\.150</td><td class="n">0\.200</td>', page)
-    assert "what their configurations differ in" not in page
+    assert "differences between the configurations" not in page
     for name, seed in (("one", 1), ("two", 2)):
         (tmp_path / name / "run.json").write_text(json.dumps({"configuration": {"data": {"seed": seed, "size": 3}}}))
     page = shown(tmp_path / "one", tmp_path / "two")
@@ -158,5 +158,5 @@ def test_the_command_writes_page_and_charts_and_refuses_a_folder_without_metrics
     )  # fmt: skip
     assert facts["metrics"]["critic/score/mean"] == [[1, 0.1], [2, 0.2]]
     assert facts["validation"] == {"gsm8k/acc/mean@1": [[1, 0.25], [2, 0.25]]}
-    with pytest.raises(ConfigError, match=r"no metrics can be read there.*metrics\.jsonl"):
+    with pytest.raises(ConfigError, match=r"the folder has no readable metrics.*metrics\.jsonl"):
         CliRunner().invoke(app, [str(tmp_path)], catch_exceptions=False)

@@ -1,8 +1,8 @@
-"""Mathematical answers, read in many notations and compared by value; they must not know trajectories.
+"""Parses mathematical answers in many notations, and compares them by value, without access to trajectories.
 
-`latex` normalizes spellings and units, `expression` parses one expression by the calculator's grammar, `value` compares
-two of them by their values, `forms` finds the kind of an answer, `same` compares two forms, `worker` calls math-verify.
-`numeric` reads plain numbers.
+`latex` normalizes spellings and units, `expression` parses an expression with the calculator's grammar, `value`
+compares the values of two expressions, `forms` parses any answer, `same` compares two parsed answers, and `worker`
+calls math-verify. `numeric` parses plain numbers.
 """
 
 from agent_rl.rewards.scorers.math.math_answer import score_math

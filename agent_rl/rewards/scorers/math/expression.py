@@ -1,8 +1,8 @@
-r"""Reading one mathematical expression, LaTeX or plain, without `eval` and in bounded time.
+r"""Parses one mathematical expression in LaTeX or plain text, without `eval` and in bounded time.
 
-`parse` turns the text that `latex.clean` gives into a tree of nested tuples; `value.ExpressionValue` evaluates it. A
-node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, and fn (the name of a function
-and its argument). A function's degrees are written in radians, a logarithm to a base as a quotient.
+`parse` converts the text that `latex.clean` returns to a tree of nested tuples; `value.ExpressionValue` evaluates it. A
+node is `(kind, *operands)`: num, var, const, neg, add, mul, div, pow, fact, deg, binom, and fn (with a function's name
+and its argument). Angles in degrees are converted to radians, and logarithms with a base become quotients.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 _WORD = re.compile(r"(?:arc)?(?:sin|cos|tan)h?|cot|sec|csc|sqrt|exp|ln|log|lg|abs|floor|ceil|pi|inf(?:inity)?\b")
 _SUBSCRIPT = re.compile(r"_(?:([A-Za-z0-9])|\{([A-Za-z0-9,]{1,8})\})")
 _MIXED = re.compile(r"\\frac(?:([1-9])([1-9])|\{([0-9]{1,6})\}\{([0-9]{1,6})\})(?![0-9])")
-_CALLED = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
+_CALL = re.compile(r"\s*\(\s*(?:(-?[0-9]+(?:\.[0-9]+)?)|([A-Za-z]))\s*\)")
 _FUNCTION_NAMES = frozenset("fghpqFGHPQ")
 _EXPONENT = re.compile(r"[eE]([-+]?[0-9]{1,3})(?![0-9A-Za-z])")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -46,27 +46,27 @@ _CONSTANTS = {"π": "pi", "∞": "inf"}
 
 
 class Unreadable(Exception):
-    """The text is not a supported expression."""
+    """Raised for a text that is not a supported expression."""
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression.
+    """Return the tree of an expression.
 
     Raises:
-        Unreadable: it is not a supported expression, or too long or too deep.
+        Unreadable: the text is not a supported expression, or is too long or nested too deeply.
     """
     return _Parser(text).whole()
 
 
 def variables(node: Node) -> set[str]:
-    """The names of the variables in a tree."""
+    """Return the names of the variables in a tree."""
     if node[0] == "var":
         return {node[1]}
     return set().union(*(variables(child) for child in node[1:] if isinstance(child, tuple)))
 
 
 def _repeated(whole: str, digits: str, period: str) -> Fraction:
-    r"""`0.1\overline{6}` as a quotient."""
+    r"""Return a repeating decimal such as `0.1\overline{6}` as a fraction."""
     fixed = Fraction(int((whole + digits) or "0"), 10 ** len(digits))
     return fixed + Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(digits))
 
@@ -101,7 +101,7 @@ class _Parser(Reader[Node]):
         return self.argument()
 
     def argument(self, *, digit: bool = False) -> Node:
-        """The operand of `^` or of a command: a group or one symbol; with `digit`, only the first digit of a number."""
+        """Parse the operand of `^` or a command: a group or a symbol; with `digit`, only a number's first digit."""
         mark = self.peek()
         if mark == "{":
             return self.group("{", "}")
@@ -111,7 +111,7 @@ class _Parser(Reader[Node]):
         if mark and mark in "+-":
             return self.signed()
         node = self.atom()
-        if not digit and self.take("^"):  # a tower, 2^3^4
+        if not digit and self.take("^"):  # a tower of powers such as 2^3^4
             return self.made("pow", node, self.argument())
         return node
 
@@ -144,9 +144,9 @@ class _Parser(Reader[Node]):
         raise Unreadable(f"{mark!r} at {self.at}")
 
     def number(self, digits: str) -> Fraction:
-        """The value of a number, with the fraction of a mixed one and the exponent behind it."""
+        """Return the value of a number, with the fraction of a mixed number or the exponent that follows it."""
         if len(digits) > _MAX_DIGITS:
-            raise Unreadable("a number of too many digits")
+            raise Unreadable("a number with too many digits")
         mixed = _MIXED.match(self.text, self.at)
         if mixed and "." not in digits:
             top, bottom = int(mixed[1] or mixed[3]), int(mixed[2] or mixed[4])
@@ -166,10 +166,10 @@ class _Parser(Reader[Node]):
             name += "_" + (subscript[1] or subscript[2])
         if name in ("e", "i"):
             return self.made("const", name)
-        called = _CALLED.match(self.text, self.at)
-        if called and (called[1] or name[0] in _FUNCTION_NAMES):  # f(0) and P(A) are values of functions, no products
-            self.at = called.end()
-            name += f"({called[1] or called[2]})"
+        call = _CALL.match(self.text, self.at)
+        if call and (call[1] or name[0] in _FUNCTION_NAMES):  # f(0) and P(A) are values of functions, not products
+            self.at = call.end()
+            name += f"({call[1] or call[2]})"
         return self.made("var", name)
 
     def command(self) -> Node:
@@ -219,7 +219,7 @@ class _Parser(Reader[Node]):
         return node if power is None else self.made("pow", node, power)
 
     def applied(self) -> Node:
-        """A function's argument: a group, or the following factors up to a sign or the next function."""
+        """Parse a function's argument: a group, or the following factors up to a sign or the next function."""
         if self.peek() in ("(", "{", "["):
             return self.power() if self.peek() == "{" else self.postfix(self.atom())
         node = self.power()

@@ -1,6 +1,6 @@
-"""`Form`: a mathematical answer as a value, tuple, interval, set, list, relation, or words.
+"""`Form`: a parsed mathematical answer: a value, tuple, interval, set, list, relation, or words.
 
-`read` never fails: a text that it does not understand has the kind `raw`.
+`read` never raises an exception: a text that it cannot parse has the kind `raw`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_ELEMENTS = 40
 _MAX_DEPTH = 6
 _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
-"""The relations read from right to left."""
+"""The sign of a relation with its sides swapped, by its sign."""
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
 _MATRIX = re.compile(
     r"(?:[^=\\]{1,12}=)?[\s()\[\]]*\\begin\{([pbB]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}[\s()\[\]]*",
@@ -38,7 +38,7 @@ _PLAIN_UNIT = re.compile(
 _DECIMAL = re.compile(r"-?[0-9]*\.([0-9]+)")
 _CHOICE = re.compile(r"\(?([A-J])[.:)]?\)?")
 _PROSE = re.compile(r"[A-Za-z][A-Za-z' ,.-]*")
-_SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # not between two digits
+_SPACE = re.compile(r"[\s~]+(?![0-9])|(?<![0-9])[\s~]+")  # spaces that are not between two digits
 _LOOSE_UNIT = re.compile(
     r"(?P<value>[^A-Za-z]*[0-9)}])\s+(?P<unit>(?:[a-z]{3,}|(?:km|mi)/hr?|(?:m|ft)/s|[ap]m)(?:\s[a-z]+)*(?:\^\{?[23]\}?)?)\.?"
 )
@@ -52,8 +52,8 @@ _POWER = re.compile(r"\^[23]|\^\{[23]\}")
 class Form:
     """A parsed answer.
 
-    `kind` is value, tuple, set, list, union, relation, words or raw. The meaning of the other fields
-    depends on it; the parts of a value are its rounded form, if it had one as well.
+    `kind` is value, tuple, set, list, union, relation, words or raw. The meaning of the other fields depends on the
+    kind. The `parts` of a value have its rounded form, if the answer states that too.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Form:
     decimals: int | None = None
     brackets: str = ""
     approximate: bool = False
-    """Whether it stood after a sign such as ≈, without an exact value before it."""
+    """Whether the value follows a sign such as ≈, without an exact value before the sign."""
 
     @property
     def number(self) -> Any:
@@ -75,7 +75,7 @@ class Form:
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Form:
-    """The form of a text of at most `MAX_CHARS` characters; a longer one is raw."""
+    """Parse a text; the form of a text with more than `MAX_CHARS` characters has the kind raw."""
     if len(text) > MAX_CHARS:
         return Form("raw", text)
     cleaned = clean(text)
@@ -115,7 +115,7 @@ def _read(text: str, depth: int) -> Form:
 
 
 def _listed(text: str) -> list[str]:
-    """The elements of a list, which commas, "and", "or" and semicolons separate; semicolons alone where there are both.
+    """Split a list at commas, semicolons, "and" and "or"; or only at semicolons, if commas occur between them.
 
     `p = 5, q = 2; p = 7, q = 2` has two elements.
     """
@@ -135,7 +135,7 @@ def _sequence(kind: str, text: str, pieces: Sequence[str], depth: int, brackets:
 
 
 def _bracketed(text: str, depth: int) -> Form | None:
-    """A tuple, interval or set; None if the brackets belong to an expression."""
+    """Parse a tuple, interval or set; return None if the brackets belong to an expression."""
     if text.startswith("\\{") and text.endswith("\\}"):
         inner = text[2:-2]
         if not inner.strip():
@@ -152,7 +152,7 @@ def _bracketed(text: str, depth: int) -> Form | None:
 
 
 def _matrix(text: str, depth: int) -> Form:
-    """A matrix is a tuple of its rows, a column the tuple of its entries."""
+    """Parse a matrix as the tuple of its rows, or a column vector as the tuple of its entries."""
     match = _MATRIX.fullmatch(text)
     if match is None:
         raise Unreadable("not a matrix")
@@ -164,8 +164,8 @@ def _matrix(text: str, depth: int) -> Form:
 
 
 def _relation(text: str, depth: int) -> Form:
-    found = _RELATION.split(text)
-    pieces, signs = found[::2], found[1::2]
+    tokens = _RELATION.split(text)
+    pieces, signs = tokens[::2], tokens[1::2]
     if "≈" in signs:
         at = signs.index("≈") + 1
         return _approximated("=".join(pieces[:at]), pieces[-1], depth)
@@ -174,14 +174,14 @@ def _relation(text: str, depth: int) -> Form:
         return sides[-1]
     values = [side.value for side in sides if side.value is not None]
     if len(sides) > 4 or len(values) < len(sides):
-        raise Unreadable("a relation of more than expressions")
+        raise Unreadable("a relation with a side that is not an expression, or with too many sides")
     if set(signs) == {"="}:
         return _equation(sides, values, _squeezed(text))
     return _as_interval(sides, signs) or Form("relation", _squeezed(text), sides, brackets="".join(signs))
 
 
 def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: str) -> Form:
-    """An equation, or a chain of them: `x = 1/2 = 0.5` says what x is, `x = 2y = 3z` does not."""
+    """Return the form of a chain of equations: `x = 1/2 = 0.5` becomes `x = 0.5`, `x = 2y = 3z` does not change."""
     first, last = sides[0], sides[-1]
     if not variables(values[-1].node) or all(value.equals(values[-1]) for value in values[1:]):
         constant = not variables(values[0].node) and all(value.equals(values[-1]) for value in values)
@@ -190,24 +190,24 @@ def _equation(sides: Sequence[Form], values: Sequence[ExpressionValue], text: st
 
 
 def _approximated(exact: str, rounded: str, depth: int) -> Form:
-    r"""What `\sqrt{2} \approx 1.414` says: the exact value, the rounded one in `parts`; of `x \approx 3`, the 3."""
+    r"""Return the exact side of `\sqrt{2} \approx 1.414`, with the rounded side in `parts`; for `x \approx 3`, 3."""
     number = _read(rounded, depth + 1)
-    found = _read(exact, depth + 1) if exact.strip() else None
+    form = _read(exact, depth + 1) if exact.strip() else None
     if number.kind != "value":
-        return found or number
-    value = found.parts[-1] if found is not None and found.kind == "relation" and found.brackets == "=" else found
+        return form or number
+    value = form.parts[-1] if form is not None and form.kind == "relation" and form.brackets == "=" else form
     if value is None or value.value is None or value.value.node[0] == "var":
         return replace(number, approximate=True)
-    if found is None or value.number is None or number.number is None or not number.decimals:
-        return found or number
+    if form is None or value.number is None or number.number is None or not number.decimals:
+        return form or number
     if abs(value.number - number.number) > 0.5000001 * 10.0**-number.decimals:
-        return found
-    known = replace(value, parts=(replace(number, approximate=True),))
-    return known if found is value else replace(found, parts=(*found.parts[:-1], known))
+        return form
+    both = replace(value, parts=(replace(number, approximate=True),))
+    return both if form is value else replace(form, parts=(*form.parts[:-1], both))
 
 
 def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
-    """The interval that an inequality about one variable describes."""
+    """Return the interval that an inequality with one variable describes, or None."""
     if all(sign in ">≥" for sign in signs):
         sides, signs = sides[::-1], [FLIPPED[sign] for sign in reversed(signs)]
     nodes = [side.value.node for side in sides if side.value is not None]
@@ -223,7 +223,7 @@ def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
 
 
 def _as_words(text: str) -> Form | None:
-    """Plain words, such as "even" or "no solution"; None for a text that may be mathematics."""
+    """Return the form of plain words such as "even" or "no solution"; None for a text that may be mathematics."""
     if _WORDS.search(text):
         only_words = not _WORDS.sub("", text).strip(" .,:;()")
         return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None
@@ -240,7 +240,7 @@ def _word_key(text: str) -> str:
 
 
 def _single(text: str) -> Form:
-    """A value, perhaps with a unit, a percent sign or the base of its digits, which counts as a unit."""
+    """Parse a value with an optional unit, percent sign or base of its digits; a base is treated as a unit."""
     quoted = _WORDS.search(text)
     chosen = quoted and text[: quoted.start()].strip() in ("", "(") and _CHOICE.fullmatch(quoted[1].strip())
     if quoted and chosen and not _OPERATION.match(text, quoted.end()):
@@ -258,7 +258,7 @@ def _single(text: str) -> Form:
 
 
 def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None]:
-    r"""The value and the unit of `5\text{ cm}^2`."""
+    r"""Split a text such as `5\text{ cm}^2` into value and unit."""
     before, after = text[: quoted.start()].strip(), _WORDS.sub("", text[quoted.end() :]).strip()
     if before and not re.search(r"[A-Za-z0-9]", _POWER.sub("", after)):
         return before, unit_of(quoted[1] + after.replace("{", "").replace("}", ""))
@@ -268,7 +268,7 @@ def _quoted_unit(text: str, quoted: re.Match[str]) -> tuple[str, str | None]:
 
 
 def _plain_unit(text: str) -> tuple[str, str | None]:
-    """The value and the unit of `5 cm^2`; of `24 cups`, the value alone."""
+    """Split a text such as `5 cm^2` into value and unit; drop an unknown unit, as in `24 cups`."""
     plain = _PLAIN_UNIT.fullmatch(text)
     if plain and (unit := unit_of(plain["unit"])):
         return plain["value"], unit
@@ -283,13 +283,13 @@ def _without_braces(text: str) -> str:
 
 
 def _closes(text: str) -> bool:
-    """Whether the first bracket is closed by the last one. Brackets need not be of one kind: (0, 1]."""
+    """Whether the last bracket closes the first; their kinds may differ, as in (0, 1]."""
     *before, last = _depths(text.lstrip("\\"))
     return last == 0 and 0 not in before
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split `text` at the separators outside of brackets."""
+    """Split a text at the separators that are outside of brackets."""
     pieces, start = [], 0
     for index, depth in enumerate(_depths(text)):
         if depth == 0 and text[index] == separator:
@@ -299,7 +299,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _depths(text: str) -> list[int]:
-    """How many brackets are open after each character."""
+    """Return the number of open brackets after each character."""
     return list(accumulate((character in _OPENING) - (character in _CLOSING) for character in text))
 
 

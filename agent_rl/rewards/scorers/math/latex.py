@@ -1,4 +1,4 @@
-r"""Normalizes the spelling of LaTeX, Unicode and plain text, and reads the units that follow a number."""
+r"""Normalizes the spelling of LaTeX, Unicode and plain text, and parses the units that follow a number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent_rl.tools.builtin._calculator.reader import SIGNS
 __all__ = ["QUOTE", "clean", "plain_characters", "unit_factor", "unit_of"]
 
 QUOTE = "\x01"
-"""Marks both ends of words that are text, not a product of variables."""
+"""Character before and after words that are text, as opposed to a product of variables."""
 
 _SPACING = """
 left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle textstyle limits angle triangle phantom hline quad
@@ -47,7 +47,7 @@ _SYMBOLS = frozenset("eidxyzCPABD")
 _COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
 _DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
 _GROUPS = re.compile(r"(?<![0-9.])([1-9][0-9]{0,2})((?:,[0-9]{3})+)(?![0-9])")
-_TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234 as in MATH
+_TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234, as the data set MATH writes it
 _SPACED = re.compile(r"(?<![0-9.])[1-9][0-9]{0,2}(?: [0-9]{3})+(?![0-9])")
 _MIXED = re.compile(
     r"(?<![0-9./^_{])([0-9]{1,6})(?:\s+|\s*-\s*(?=[0-9]+/[0-9]+\s+[a-z]))([0-9]{1,6})/([1-9][0-9]{0,5})(?![0-9.])"
@@ -90,7 +90,7 @@ angle 1 degree degrees °
 volume 1 l liter liters litre litres
 volume 0.001 ml milliliter milliliters
 """
-"""A line has a dimension, a size in the dimension's own unit, and the names of the unit."""
+"""Each line has a dimension, a unit's size in the dimension's base unit, and the names of the unit."""
 _UNITS = {
     name: (dimension, float(factor))
     for dimension, factor, *names in map(str.split, _MEASURES.strip().splitlines())
@@ -99,19 +99,19 @@ _UNITS = {
 
 
 def plain_characters(text: str) -> str:
-    """One spelling of dashes, spaces, wide digits, vulgar fractions and mathematical signs."""
+    """Normalize dashes, spaces, wide digits, vulgar fractions and mathematical signs."""
     return unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
 
 
 def clean(text: str) -> str:
-    """`text` in one spelling: no `$`, no spacing commands, `*` for a product, π, ∞, ≤, ∪, °, words between `QUOTE`s."""
+    """Normalize a text: remove `$` and spacing commands, write `*`, π, ∞, ≤, ∪ and °, put words between `QUOTE`s."""
     if not text.isascii():
         text = plain_characters(text)
     text = text.replace("\x00", "").replace(QUOTE, "")
     text = text.replace("{,}", ",")
     if "\\" in text:
         if "\\begin" not in text:
-            text = text.replace("\\\\", "\\")  # escaped once too often
+            text = text.replace("\\\\", "\\")  # the backslashes were escaped twice
         text = _TIGHT.sub("", text).replace("\\!", "").replace("^{\\prime}", "'").replace("\\prime", "'")
         text = _DEGREES.sub("°", text)
         for _ in range(3):
@@ -136,7 +136,7 @@ def clean(text: str) -> str:
 
 
 def unit_of(text: str) -> str | None:
-    """The unit in the words after a number ("square cm" is "cm^2"); None for an unknown unit."""
+    """Return the unit that the words after a number name ("square cm" is "cm^2"); None for an unknown unit."""
     words = text.lower().replace(QUOTE, " ").replace("²", "^2").strip(" .*")
     words = re.sub(r"\b(?:sq|square)\.?\s+(\w+)", r"\1^2", words)
     words = re.sub(r"\bcubic\s+(\w+)", r"\1^3", words).replace("{", "").replace("}", "").replace(" ^", "^")
@@ -145,7 +145,7 @@ def unit_of(text: str) -> str | None:
 
 
 def unit_factor(unit: str) -> tuple[str, float]:
-    """A unit's dimension and its size in the dimension's own unit."""
+    """Return a unit's dimension, and its size in the dimension's base unit."""
     base, _, power = unit.partition("^")
     dimension, factor = _UNITS.get(base.strip(), (base, 1.0))
     order = int(power) if power in ("2", "3") else 1
@@ -179,7 +179,7 @@ def _command(match: re.Match[str]) -> str:
 
 
 def _grouped(text: str) -> str:
-    """Drop commas between groups of three digits, unless they may separate the elements of a tuple."""
+    """Remove the commas between groups of three digits, unless they may separate the elements of a tuple."""
     inside = text[:1] in "([⟨" or text.startswith("\\{")
     if inside and not re.search(r",\s", text):
         return text

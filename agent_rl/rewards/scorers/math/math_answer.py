@@ -1,19 +1,19 @@
-r"""MATH, AIME and the like: whether an answer is mathematically the ground truth; 1.0 or 0.0.
+r"""Scores answers of MATH, AIME and similar data sets: 1.0 if the answer is equivalent to the ground truth, else 0.0.
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-`math_strict` is what data sources are scored by: only a marked answer counts. `math` reads an unmarked one as well:
-after "the answer is", a short text as a whole, the last formula or number of a longer one.
+`math_strict` is the default of the data sources: only a marked answer counts. `math` also accepts an unmarked answer:
+the text after "the answer is", a whole short text, or the last formula or number of a longer text.
 
-Both read numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
-inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words; boxes separated only
-by "and", "or" or commas are a list. Most comparisons are decided here, exactly; what cannot be parsed goes to
-math-verify in a separate process, and the result is then an awaitable. A ratio is its value, as a fraction is: 10:20 is
-5:10. Several values joined by a sign that the truth does not have (`5 \lor 6`, `x = 5 = 6`) are none of them.
+Both parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
+inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes separated only
+by "and", "or" or commas form a list. Most comparisons are made in this package, exactly; if an answer cannot be parsed,
+math-verify compares it in a separate process, and the result is an awaitable. A ratio has the value of its fraction:
+10:20 equals 5:10. Several values joined by a sign that the truth does not have (`5 \lor 6`, `x = 5 = 6`) never match.
 
-Conventions: `50\%` is 50 and also 0.5; units count only where both sides have one; `x=5` is 5, but an equation in
-several unknowns is not its right side; a decimal stands for every exact value that rounds to it if it has six decimals
-and six digits (in `math`, a truth with two), and for what is off by binary arithmetic.
+Conventions: `50\%` equals both 50 and 0.5. Units count only if both sides have one. `x=5` equals 5, but an equation in
+several unknowns does not equal its right side. A decimal with six decimals and six digits (in `math`, a truth with two)
+equals every exact value that rounds to it; errors of binary floating-point arithmetic are ignored.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ agent_rl/math_python agent_rl/written_solutions */ReTool-SFT math_dapo math_dapo
 numina_aops_forum numina_synthetic_math numina_amc_aime numina_synthetic_amc numina_cn_k12 numina_olympiads
 """
 SOURCES = tuple(_DATA_SETS.split())
-_MAX_COMPARED = 300  # characters of an answer that is given to math-verify
+_MAX_COMPARED = 300  # maximum characters of an answer that math-verify compares
 _CHOICE = re.compile(r"\s*(?:\\text\w*\{)?\(?([A-J])\)?\}?\s*")
-_CHOSEN = re.compile(r"(?<![A-Za-z0-9])(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+(?:\s*(?=[A-Za-z0-9\\$])|\s+(?=[^\s*/+=-]))")
+_LETTER = re.compile(r"(?<![A-Za-z0-9])(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+(?:\s*(?=[A-Za-z0-9\\$])|\s+(?=[^\s*/+=-]))")
 _BEYOND = re.compile(
     r"\\(?:sum|prod|i*int|oint|lim|gcd|lcm|max|min|det|b?mod|pmod|operatorname|cap|setminus)(?![a-zA-Z])"
 )
@@ -72,12 +72,12 @@ _SEVERAL = re.compile(
 def score_math(
     solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, strict: bool = False
 ) -> float | Awaitable[float]:
-    """Whether the response's answer equals the ground truth: a text, a number, or one of a list.
+    """Whether the response's answer equals the ground truth, which is a text, a number, or a list of right answers.
 
-    With `strict` (`math_strict`) the answer must be marked: the agent's own final answer
-    (`extra_info["answer_marked"]`), else `<answer>`, a box or `####` after the thoughts; for DAPO's data sources, whose
-    prompt asks for it, also a line `Answer: 5`. Without it the last formula or number of the response counts as well,
-    and what the thoughts mark; and for a ground truth with two decimals or more, each exact value that rounds to it.
+    With `strict` (`math_strict`), the answer must be marked: as the agent's final answer
+    (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for DAPO's data sources,
+    whose prompt asks for it, also with a line `Answer: 5`. Without `strict`, the last formula or number counts too, and
+    so does a marked answer in the thoughts; a truth with two or more decimals equals all exact values that round to it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.
@@ -92,53 +92,54 @@ def score_math(
     verdicts = {truth: _decide(answer, truth, strict) for truth in truths}
     if True in verdicts.values():
         return 1.0
-    open_ones = [truth for truth, verdict in verdicts.items() if verdict is None]
-    return _by_worker(answer, open_ones) if open_ones else 0.0
+    undecided = [truth for truth, verdict in verdicts.items() if verdict is None]
+    return _by_worker(answer, undecided) if undecided else 0.0
 
 
 @lru_cache(maxsize=16_384)
 def _decide(answer: str, truth: str, strict: bool) -> bool | None:
-    """Whether answer and truth are the same; None if undecided."""
+    """Whether an answer equals a truth; None if math-verify must decide."""
     if answer == truth:
         return True
     if len(answer) > MAX_CHARS:
         return False
     choice = _CHOICE.fullmatch(truth)
-    if choice and (chosen := _CHOSEN.match(answer)):  # (B) 12 cm
-        return chosen[1] == choice[1] and not _CHOSEN.search(answer, chosen.end())
-    if choice and (counted := counted_choice(answer)):  # the second option
-        return counted == choice[1]
+    if choice and (letter := _LETTER.match(answer)):  # (B) 12 cm
+        return letter[1] == choice[1] and not _LETTER.search(answer, letter.end())
+    if choice and (by_count := counted_choice(answer)):  # the second option
+        return by_count == choice[1]
     if _is_several(answer, truth):
         return False
-    read_truth = read(truth)
+    truth_form = read(truth)
     try:
-        return same(read(answer), read_truth, strict=strict)
+        return same(read(answer), truth_form, strict=strict)
     except Undecided:
-        return None if _is_asked(answer, truth, read_truth) else False
+        return None if _needs_worker(answer, truth, truth_form) else False
     except (ArithmeticError, ValueError, RecursionError):  # a number is too large to compare
         return False
 
 
 def _is_several(answer: str, truth: str) -> bool:
-    """Whether an answer joins values by a sign that the truth has not; math-verify would read the last of them."""
+    """Whether an answer joins values by a sign that the truth lacks; math-verify would read only the last value."""
     if contradicts_itself(answer):
         return True
     signs = set(_SEVERAL.findall(answer)) - set(_SEVERAL.findall(truth))
-    if answer.count("|") % 2 == 0:  # absolute values
+    if answer.count("|") % 2 == 0:  # the bars are absolute values
         signs.discard("|")
     return bool(signs) and not any(part in answer for part in ("\\begin", "\\lim"))
 
 
-def _is_asked(answer: str, truth: str, read_truth: Form) -> bool:
-    """Whether math-verify is asked about an answer that could not be parsed.
+def _needs_worker(answer: str, truth: str, truth_form: Form) -> bool:
+    """Whether math-verify compares an answer that could not be parsed.
 
-    It drops what it does not understand: the minus and the half of `-(1, 2)/2`, and what follows words in a fraction.
+    math-verify ignores parts that it cannot parse, such as the minus and the half of `-(1, 2)/2`, so it compares only
+    answers in which it is unlikely to ignore anything.
     """
     if len(answer) > _MAX_COMPARED or not LOOKS_LIKE_MATH.search(answer) or PROSE.search(answer):
         return False
-    if _BEYOND.search(answer) or read_truth.kind == "raw" or answer.count("\\begin") > 1:
+    if _BEYOND.search(answer) or truth_form.kind == "raw" or answer.count("\\begin") > 1:
         return True
-    if read_truth.kind not in ("value", "relation"):
+    if truth_form.kind not in ("value", "relation"):
         return False
     return not _WORDS_WITHIN.search(answer) and not _EQUATION_WITHIN.search(answer)
 
@@ -159,7 +160,7 @@ def _truths(ground_truth: Any) -> list[str]:
 
 
 def _truth(value: Any) -> str:
-    """The answer in a ground truth; "" where there is none."""
+    """Return the answer in a ground truth; "" if there is no answer."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     text = str(value).strip()

@@ -1,15 +1,15 @@
-r"""Numeric answers, read with GSM8K's conventions and compared exactly.
+r"""Parses numeric answers with GSM8K's conventions, and compares them exactly.
 
-How a number is read:
+How a number is parsed:
 
-- `1,234` and `1,00,000` are grouped integers; a no-break or thin space groups as well. A comma is never a decimal sign:
-  `3,5` is two numbers.
-- `%`, currencies and units after the number are dropped: `50%` is 50 and `18 dollars` is 18. The words hundred,
-  thousand, million, billion and trillion multiply instead; `k` and `M` do not.
-- `3/4` and `\frac{3}{4}` are exact quotients, `2 1/2` is a mixed number, `1.5e3` and `1.5 x 10^3` are 1500.
-- Nothing is computed: `2+3` holds the numbers 2 and 3.
+- `1,234` and `1,00,000` are grouped integers; a no-break or thin space may separate groups too. A comma is never a
+  decimal sign: `3,5` is two numbers.
+- `%`, currencies and units after the number are ignored: `50%` is 50 and `18 dollars` is 18. The words hundred,
+  thousand, million, billion and trillion multiply the number; `k` and `M` do not.
+- `3/4` and `\frac{3}{4}` are exact quotients, `2 1/2` is a mixed number, and `1.5e3` and `1.5 x 10^3` are 1500.
+- Expressions are not evaluated: `2+3` contains the numbers 2 and 3.
 
-Two numbers are compared as exact rationals, so that `18.00` is 18. A difference is allowed only where one side is
+Numbers are compared as exact rationals, so that `18.00` equals 18. A difference is allowed only if one number is
 visibly a rounded form of the other: see `numeric_match`.
 
 Time and memory are bounded for any input: only the last 5,000 characters of a text are read, a number has at most 100
@@ -32,7 +32,7 @@ from agent_rl.rewards.scorers.math.latex import plain_characters
 __all__ = ["contradicts_itself", "extract_number", "numeric_match", "parse_number"]
 
 _MAX_TEXT = 5_000
-_MAX_LAST = 300  # characters before the last digit in which the last number begins
+_MAX_LAST = 300  # maximum distance from the start of the last number to the last digit, in characters
 _MAX_NUMBER_TEXT = 1_000
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 100
@@ -50,9 +50,9 @@ _UNSIGNED = (
 _POWER = (
     r"(?:[eE](?P<e>[-+]?[0-9]+)|\s{0,2}(?:[x*\u00d7\u00b7]|\\times|\\cdot)\s{0,2}10\s?\^\s?\{?(?P<ten>[-+]?[0-9]+)\}?)"
 )
-# Every repetition is bounded or cannot be entered twice for the same characters: matching takes linear time.
+# Matching takes linear time: every repetition is bounded, or cannot be entered twice for the same characters.
 _NUMBER = (
-    # not inside a word, a longer number or an exponent
+    # the number is not inside a word, a longer number or an exponent
     r"(?<![A-Za-z0-9_])(?<![0-9]\.)(?<!\^)(?<!\^\{)(?<!\^-)(?<!\^\{-)"
     r"(?:(?<![)\]}%])(?P<sign>[-+]))?"  # in `(3)-2` and `10-5` the dash is an operator
     rf"(?:{_CURRENCY}\s?(?P<inner_sign>[-+])?)?"
@@ -88,34 +88,34 @@ _LATEX_NOISE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A value and how it was written."""
+    """A value, and the precision with which it was written."""
 
     value: Fraction
     decimals: int | None = None
-    """Digits after the point of a plain decimal; None for anything else (fractions, powers, scale words)."""
+    """Digits after the point of a plain decimal; None for other notations (fractions, powers, scale words)."""
     digits: int = 0
     """Significant digits of a plain decimal."""
 
 
 def parse_number(text: str) -> Fraction | None:
-    """The number in a text that has only a number, with an optional currency and unit; otherwise None."""
+    """Return the number in a text that is one number, with an optional currency and unit; None for other texts."""
     number = _parse(text)
     return None if number is None else number.value
 
 
 def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> Fraction | None:
-    r"""The number that a text answers with, wherever it stands.
+    r"""Return the number that a text gives as its answer.
 
-    The first of these: the content of the last `<answer>`, and of a box in it; after the last `####`, unless it is a
-    heading above other text, or in the last `\boxed{}`; after the last "answer is" or "answer:"; the last number
-    outside of thoughts. A mark without one number gives None.
+    The number is read from the first of these places that the text has: the last `<answer>`, or a box in it; the last
+    `####` (unless it is a heading above other text) or `\boxed{}`; after the last "answer is" or "answer:"; the last
+    number outside of thoughts. If a mark is not followed by exactly one number, the result is None.
 
     Args:
         text: the response.
-        marked: whether only a number counts that `<answer>`, `####` or `\boxed{}` marks after the thoughts; of the last
-            two, the later one.
-        whole: with `marked`, whether the text is an answer as a whole, so that a number by itself, the only one of a
-            sentence or one after "answer is" counts as well.
+        marked: whether a number counts only if `<answer>`, `####` or `\boxed{}` marks it after the thoughts; the later
+            one of `####` and `\boxed{}` applies.
+        whole: with `marked`, whether the whole text is the answer, so that a number alone, the only number of a
+            sentence and a number after "answer is" count too.
     """
     number = _extract(text, marked, whole)
     return None if number is None else number.value
@@ -124,19 +124,19 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
 def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False, whole: bool = False) -> bool:
     r"""Whether an answer's number equals the ground truth.
 
-    The answer is read by `extract_number`. The ground truth is a number, a text that is one number, or a text that
-    marks it with `####` or `\boxed{}`. Besides equality there are two allowances, and neither applies between integers:
+    `extract_number` reads the answer. The ground truth is a number, a text that is one number, or a text that marks the
+    number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
 
-    - Rounding: a decimal with at least two decimal places and two significant digits equals every value that rounds to
-      it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, nor does `0.00` match `0.004`.
-      With `marked`, six of each are needed.
-    - Binary dust: a decimal written with 12 or more significant digits may be off by one part in 10^9, and by
-      no more than 10^-6, so that `17.999999999999996` matches 18.
+    - Rounding: a decimal with at least two decimal places and two significant digits matches every value that rounds to
+      it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, and `0.00` does not match
+      `0.004`. With `marked`, at least six decimal places and six significant digits are required.
+    - Floating-point error: a decimal written with 12 or more significant digits may be off by one part in 10^9, but not
+      by more than 10^-6, so that `17.999999999999996` matches 18.
 
     Args:
-        answer: the final answer's text; None never matches.
-        ground_truth: str, int, float, Fraction or Decimal.
-        marked: whether only a marked number counts.
+        answer: the text of the answer; None never matches.
+        ground_truth: a str, int, float, Fraction or Decimal.
+        marked: see `extract_number`.
         whole: see `extract_number`.
 
     Raises:
@@ -155,7 +155,7 @@ def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False
 
 
 def _is_near(shown: _Number, exact: Fraction, enough: int) -> bool:
-    """Whether a decimal is the exact value rounded, or as near to it as binary numbers are."""
+    """Whether a decimal is the exact value rounded, or differs from it only by floating-point error."""
     if not shown.decimals:
         return False
     off = abs(shown.value - exact)
@@ -183,13 +183,13 @@ def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
     text = text[-_MAX_TEXT:]
     answer = extract_formula(text, marks=FINAL if marked and whole else STRICT)
     if marked or answer is not None:
-        return None if answer is None else _said(answer)
+        return None if answer is None else _answer_number(answer)
     answer = extract_formula(text)
-    return (None if answer is None else _said(answer)) or _last(after_thoughts(text))
+    return (None if answer is None else _answer_number(answer)) or _last(after_thoughts(text))
 
 
-def _said(text: str) -> _Number | None:
-    """The number that a short text gives: it alone, the only one of a sentence, or the one after the last `=`."""
+def _answer_number(text: str) -> _Number | None:
+    """Return the number in a short answer: the whole text, the only number of a sentence, or the one after `=`."""
     if _UNEQUAL.search(text) or contradicts_itself(text):
         return None
     text = text.rpartition("=")[2]
@@ -197,13 +197,13 @@ def _said(text: str) -> _Number | None:
 
 
 def contradicts_itself(text: str) -> bool:
-    """Whether a chain such as `x = 5 = 6` has two plain numbers that differ."""
+    """Whether a chain of equations such as `x = 5 = 6` has two plain numbers that differ."""
     return text.count("=") > 0 and len({parse_number(side) for side in text.split("=") if _BARE.fullmatch(side)}) > 1
 
 
 def _only(text: str) -> _Number | None:
-    found = list(islice(_FIND.finditer(_clean(text)), 2))
-    return _value(found[0]) if len(found) == 1 else None
+    matches = list(islice(_FIND.finditer(_clean(text)), 2))
+    return _value(matches[0]) if len(matches) == 1 else None
 
 
 def _last(text: str) -> _Number | None:
@@ -212,8 +212,8 @@ def _last(text: str) -> _Number | None:
     if digits is None:
         return None
     start = text.rfind(" ", 0, max(0, digits.end() - _MAX_LAST)) + 1
-    found = last_match(_FIND, text[start:])
-    return None if found is None else _value(found)
+    match = last_match(_FIND, text[start:])
+    return None if match is None else _value(match)
 
 
 def _clean(text: str) -> str:
@@ -221,8 +221,8 @@ def _clean(text: str) -> str:
     if not text.isascii():
         text = plain_characters(_DIGIT_GROUPS.sub("", text))
     if "\\" in text or "{,}" in text:
-        for written, meant in _LATEX_NOISE:
-            text = text.replace(written, meant)
+        for spelling, plain in _LATEX_NOISE:
+            text = text.replace(spelling, plain)
         text = _LATEX_TEXT.sub(r" \1", text)
         text = _LATEX_FRACTION.sub(_plain_fraction, text)
     return text
@@ -234,7 +234,7 @@ def _plain_fraction(match: re.Match[str]) -> str:
 
 
 def _value(match: re.Match[str]) -> _Number | None:
-    """The matched number; None when it is out of bounds or divides by zero."""
+    """Return the matched number; None if it is out of bounds or divides by zero."""
     groups = match.groupdict()
     exponent = groups["e"] or groups["ten"] or "0"
     whole, part, parts, number, divisor = (

@@ -16,28 +16,28 @@ _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")
 _ENOUGH = 6
-"""Decimals, and significant digits, of a number that stands for every value that rounds to it."""
+"""Minimum decimals and significant digits of a number that equals every value that rounds to it."""
 _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
-"""Decimals of a truth that must be a rounded number itself."""
+"""Number of decimals from which the exact side counts as an unrounded value."""
 _DUST_DIGITS = 15
 _DUST, _BINARY = 1e-13, 1e-15
 
 
 class Undecided(Exception):
-    """One of the two answers could not be parsed."""
+    """Raised when one of two answers could not be parsed."""
 
 
 def same(answer: Form, truth: Form, *, strict: bool = False) -> bool:
     """Whether an answer is equivalent to the ground truth.
 
     Args:
-        answer: as `forms.read` gives it.
-        truth: the same of the ground truth.
-        strict: whether a truth with two decimals has only its own value, and not every value that rounds to it.
+        answer: the answer, parsed by `forms.read`.
+        truth: the ground truth, parsed by `forms.read`.
+        strict: whether a truth with two decimals equals only its own value, and not every value that rounds to it.
 
     Raises:
-        Undecided: one of them could not be parsed, and their texts differ.
+        Undecided: one of the two could not be parsed, and their texts differ.
     """
     return _Comparison(_ENOUGH if strict else _ENOUGH_OF_A_TRUTH).same(answer, truth)
 
@@ -61,11 +61,11 @@ class _Comparison:
             case "tuple":
                 return answer.brackets == truth.brackets and self._same_order(answer.parts, truth.parts)
             case "words":
-                return False  # equal texts were accepted before
+                return False  # equal texts were accepted above
         return self._any_order(answer.parts, truth.parts)
 
     def _across(self, answer: Form, truth: Form) -> bool:
-        """Compare forms of two kinds."""
+        """Compare two forms of different kinds."""
         first, second = sorted((answer, truth), key=lambda form: form.kind)
         match first.kind, second.kind:
             case "list", "set" | "union":
@@ -85,7 +85,7 @@ class _Comparison:
         return False
 
     def _one_value(self, answer: Form, truth: Form) -> bool:
-        """Whether a list is one value: `1/2 or 0.5`, in different spellings, or a number with a decimal comma."""
+        """Whether a list is one value in several spellings, as in `1/2 or 0.5`, or a number with a decimal comma."""
         listed, value = (answer, truth) if answer.kind == "list" else (truth, answer)
         comma = _DECIMAL_COMMA.fullmatch(listed.text)
         if comma:
@@ -114,7 +114,7 @@ class _Comparison:
         return self._rounded(answer, truth) or any(self.same(part, truth) for part in answer.parts)
 
     def _rounded(self, answer: Form, truth: Form) -> bool:
-        """Whether one side is a rounded form of the other, or the same but for what binary arithmetic adds."""
+        """Whether one side is a rounded form of the other, or differs from it only by floating-point error."""
         if _dust(answer, truth) or _dust(truth, answer):
             return True
         shown, exact = (truth, answer) if truth.decimals is not None and answer.decimals is None else (answer, truth)
@@ -122,7 +122,7 @@ class _Comparison:
         if shown.decimals is None or shown.decimals < enough:
             return False
         if exact.decimals is not None and exact.decimals < _LONG:
-            return False  # it is not rounded, or as much as the other
+            return False  # the exact side is a rounded number too
         if exact.number == round(exact.number) or abs(shown.number) < 10.0 ** (enough - 1 - shown.decimals):
             return False
         return bool(abs(shown.number - exact.number) <= 0.5000001 * 10.0**-shown.decimals)
@@ -139,7 +139,7 @@ class _Comparison:
         return ratio != 0 and sign == truth.brackets
 
     def _same_half_line(self, inequality: Form, interval: Form) -> bool:
-        """Whether an inequality such as `-x > -1` is an interval that is open at one end."""
+        """Whether an inequality such as `-x > -1` describes an interval with one infinite end."""
         names = set().union(*(variables(part.value.node) for part in inequality.parts if part.value))
         if len(names) != 1 or inequality.brackets not in "<>≤≥" or len(interval.parts) != 2:
             return False
@@ -158,15 +158,15 @@ class _Comparison:
     def _any_order(self, answer: Sequence[Form], truth: Sequence[Form]) -> bool:
         left = list(truth)
         for part in answer:
-            found = next((index for index, other in enumerate(left) if self.same(part, other)), None)
-            if found is None:
+            position = next((index for index, other in enumerate(left) if self.same(part, other)), None)
+            if position is None:
                 return False
-            del left[found]
+            del left[position]
         return not left
 
 
 def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
-    """The factor from the answer's unit to the truth's unit; None if they measure different things."""
+    """Return the factor that converts the answer's unit to the truth's unit; None if their dimensions differ."""
     if answer is None or truth is None or answer == truth:
         return 1.0
     (dimension, factor), (other_dimension, other_factor) = unit_factor(answer), unit_factor(truth)
@@ -174,7 +174,7 @@ def _unit_ratio(answer: str | None, truth: str | None) -> float | None:
 
 
 def _dust(shown: Form, exact: Form) -> bool:
-    """Whether a decimal has so many digits that it is a binary number's, and is as near as those are."""
+    """Whether a decimal has as many digits as a printed float, and differs only by floating-point error."""
     long = shown.decimals is not None and len(shown.text.strip("-0.")) >= _DUST_DIGITS
     return long and bool(abs(shown.number - exact.number) <= _DUST * abs(exact.number))
 
@@ -185,13 +185,13 @@ def _difference(relation: Form) -> ExpressionValue:
 
 
 def _names(equation: Form, *, computed: bool = False) -> bool:
-    """Whether an equation says what one thing is: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
+    """Whether an equation names its right side: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
 
-    An equation in several unknowns, such as `4x - 5y = -50`, is not answered by its right side.
+    The right side of an equation in several unknowns, such as `4x - 5y = -50`, is not an answer on its own.
 
     Args:
-        equation: a relation.
-        computed: whether the thing may be computed from several, as in `m + n = 113`.
+        equation: the form of a relation.
+        computed: whether the left side may also be computed from several variables, as in `m + n = 113`.
     """
     if equation.brackets != "=":
         return False
@@ -205,5 +205,5 @@ def _names(equation: Form, *, computed: bool = False) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether an expression is made of variables by the four operations alone: `m + n`, but not `4x - 5y`."""
+    """Whether an expression has only variables and the four basic operations: `m + n`, but not `4x - 5y`."""
     return node[0] == "var" or (node[0] in ("add", "neg", "mul", "div") and all(map(_is_plain, node[1:])))

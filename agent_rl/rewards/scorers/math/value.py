@@ -1,7 +1,7 @@
 """`ExpressionValue`: evaluates an expression, so that two expressions can be compared.
 
-Expressions are compared by their values at points, as numbers of 90 digits of mpmath. The difference of two numbers
-counts by its share of the values themselves or, where a sum cancels, of its summands.
+Expressions are compared by their values at several points, computed by mpmath with 90 digits. The difference of two
+values is judged relative to the values or, where a sum cancels, relative to its summands.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["ExpressionValue", "proportional"]
 _MAX_EXPONENT = 10**4
 _DIGITS = 90
 _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20
-"""How far two values may differ: as a share of them, of what was added to get them, and after cancelling at all."""
+"""Tolerances of equal values: relative to the values, relative to the summands, and the maximum of the latter."""
 _NEAR_WHOLE = 1e-12
 _POSITIVE, _NEGATIVE, _WHOLE = ((0.01, 0.2), (1.1, 1.9), (5, 9)), (-0.6, -2.6), (2, 12)
 _POINTS = (*_POSITIVE, _NEGATIVE, _WHOLE)
-"""Ranges of the variables at each point. At the negative one only real values count, because answers assume x > 0."""
+"""Ranges of the variables at each point. At the negative point only real values count: answers often assume x > 0."""
 _NO_VALUE = (ArithmeticError, ValueError, RecursionError, KeyError, TypeError, NotImplementedError)
 _NAMES = "sin cos tan cot sec csc asin acos atan sinh cosh tanh ln sqrt"
 _GROWING = ("sinh", "cosh", "fact", "binom")
@@ -35,21 +35,21 @@ _own = threading.local()
 
 
 class ExpressionValue:
-    """The value of an expression, for comparing."""
+    """The value of an expression, which can be compared with others."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
 
     @cached_property
     def number(self) -> Any:
-        """The value as a real number of mpmath; None if it is not real or has variables."""
+        """The value as an mpmath real number; None if it is not real or the expression has variables."""
         if variables(self.node):
             return None
         value = next((value for _, value, _, _ in _pairs(self, self)), None)
         return value.real if value is not None and _close(value.imag, 0, abs(value)) else None
 
     def equals(self, other: ExpressionValue) -> bool:
-        """Whether both have the same value wherever both have one: with variables, at two points at least."""
+        """Whether both are equal at all points where both have a value; with variables, at two such points or more."""
         if self.node == other.node:
             return True
         compared = 0
@@ -61,7 +61,7 @@ class ExpressionValue:
 
 
 def proportional(one: ExpressionValue, other: ExpressionValue) -> int:
-    """The sign of the real constant factor between `one` and `other`; 0 if they are not proportional."""
+    """Return the sign of the constant real factor between two expressions, or 0 if they are not proportional."""
     pairs = [(left, right) for _, left, right, _ in _pairs(one, other) if left or right]
     if len(pairs) < 2 or not all(left and right for left, right in pairs):
         return 0
@@ -76,7 +76,7 @@ def _close(one: Any, other: Any, scale: Any) -> bool:
 
 
 def _pairs(one: ExpressionValue, other: ExpressionValue) -> Iterator[tuple[tuple[float, float], Any, Any, Any]]:
-    """The points at which both have a value, these, and the size of what was added to get them."""
+    """Yield each point at which both have a value, with the two values and the size of the largest summand."""
     for point in _POINTS if variables(one.node) | variables(other.node) else (_WHOLE,):
         evaluation = _Evaluation(point)
         try:
@@ -88,7 +88,7 @@ def _pairs(one: ExpressionValue, other: ExpressionValue) -> Iterator[tuple[tuple
 
 
 class _Evaluation:
-    """The values at one point; `scale` is the size of the largest summand so far."""
+    """Evaluates expressions at one point; `scale` is the size of the largest summand so far."""
 
     def __init__(self, point: tuple[float, float]) -> None:
         self.point = point
@@ -118,7 +118,7 @@ class _Evaluation:
         return self.functions[kind](*values)
 
     def _power(self, base: Any, exponent: Any) -> Any:
-        """A power; the odd root of a negative number is the real one, as in school."""
+        """Return a power; an odd root of a negative number is the real root, as taught in school."""
         if base and abs(exponent * self.arithmetic.log(abs(base))) > _MAX_EXPONENT:
             raise OverflowError
         if base.imag == exponent.imag == 0 and base.real < 0 and exponent.real != round(exponent.real):
@@ -135,7 +135,7 @@ class _Evaluation:
 
 
 def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
-    """This thread's arithmetic, because threads must not share one, and its functions by the kind of node."""
+    """Return this thread's mpmath context, which threads must not share, and its functions by the kind of node."""
     if not hasattr(_own, "arithmetic"):
         from mpmath.ctx_mp import MPContext
 
@@ -156,5 +156,5 @@ def _arithmetic() -> tuple[Any, dict[str, Callable[..., Any]]]:
             "div": operator.truediv,
         }
         _own.arithmetic = mp, functions
-    found: tuple[Any, dict[str, Callable[..., Any]]] = _own.arithmetic
-    return found
+    arithmetic: tuple[Any, dict[str, Callable[..., Any]]] = _own.arithmetic
+    return arithmetic

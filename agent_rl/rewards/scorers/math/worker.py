@@ -1,6 +1,6 @@
 """`compare`: runs math-verify in worker processes, so that a hang affects only one answer.
 
-The processes serve all event loops and threads of this process. Results are cached: a group often has equal answers.
+All event loops and threads of this process share the workers. Results are cached, because answers repeat in a group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 __all__ = ["ANSWER_S", "compare"]
 
 ANSWER_S = 5.0
-"""Seconds of one comparison, those of waiting for a core not counted; after them the two count as different."""
+"""Time limit of one comparison in seconds, without the wait for a core; after that, the answers count as different."""
 _PROGRAM = Path(__file__).with_name("worker_program.py")
 
 workers = Workers(
@@ -26,10 +26,10 @@ workers = Workers(
 
 @lru_cache(maxsize=16_384)
 def compare(answer: str, truth: str, limit_s: float) -> bool:
-    """Whether math-verify finds two answers equal within so many seconds; it blocks the calling thread.
+    """Whether math-verify finds two answers equal within `limit_s` seconds; this blocks the calling thread.
 
     Raises:
-        UnscoredError: no process can be started, or the machine is too busy.
+        UnscoredError: a worker process cannot be started, or the machine is too busy.
     """
     try:
         return in_a_place(lambda: workers.ask([answer, truth], limit_s)) is True

@@ -1,4 +1,4 @@
-"""The program of a worker process: compares answers by math-verify and sympy, one JSON line in, one out.
+"""The program of a worker process: compares answers with math-verify and sympy, one JSON line in, one JSON line out.
 
 It is run as a file, so that it does not import the package, and exits at the end of its standard input. The caller
 limits the time of a comparison; the program limits its own address space.
@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 MEMORY_BYTES = 4 << 30
-TIMEOUT_S = 2  # of the processor, for parsing and for comparing, where a signal can interrupt them
+TIMEOUT_S = 2  # limit on the CPU time of parsing and of comparing, where a signal can interrupt them
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     logging.disable()
     from math_verify import parse, verify
 
-    # Its own limits are seconds by the clock, which a busy machine makes short.
+    # math-verify measures wall-clock time, which is too short on a busy machine, so CPU time is measured instead.
     signal.SIGALRM = signal.SIGPROF  # type: ignore[misc]
     signal.alarm = lambda seconds: signal.setitimer(signal.ITIMER_PROF, seconds)  # type: ignore[assignment, return-value]
 
@@ -34,7 +34,7 @@ def main() -> None:
         answer, truth = json.loads(line)
         try:
             same = bool(verify(read(truth), read(answer), timeout_seconds=TIMEOUT_S))
-        except Exception:  # noqa: BLE001 - whatever sympy raises on a text that a model wrote: it is not the same
+        except Exception:  # noqa: BLE001 - sympy may raise anything for a model's text; the answers are then different
             same = False
         print(json.dumps(same), flush=True)
 

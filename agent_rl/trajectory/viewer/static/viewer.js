@@ -1,4 +1,4 @@
-// Keys of the pages, the colours, and a table that follows its files without losing the reader's place.
+// Keyboard shortcuts, the colour theme, and the table, which refreshes without losing the reader's place.
 "use strict";
 const root = document.documentElement;
 const find = (id) => document.getElementById(id);
@@ -41,7 +41,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = remembered.theme = dark ? "light" : "dark";
   });
-  // fields without a value stay out of the address
+  // leave empty fields out of the URL
   document.addEventListener("formdata", ({ formData }) => {
     for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
   });
@@ -52,7 +52,7 @@ document.addEventListener("DOMContentLoaded", () => {
   if (document.querySelector(".run[data-live]")) setTimeout(() => document.hidden || location.reload(), 10000);
 });
 
-// New rows come in above; what the reader looks at stays where it is on the screen.
+// Insert new rows above, and keep the row that the reader looks at in its place on the screen.
 async function refresh() {
   const table = find("rows");
   if (document.hidden) return;
@@ -67,5 +67,5 @@ async function refresh() {
     const after = fixed && find(fixed.id);
     if (chosen) { chosen = null; if (after) choose(after, focused); }
     if (after && !atTop) scrollBy(0, after.getBoundingClientRect().top - before);
-  } catch { /* the server has ended */ }
+  } catch { /* the server has stopped */ }
 }
