@@ -296,7 +296,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
     return replace(solved, steps=(*solved.steps[:place], changed, *solved.steps[place + 1 :]))
 
 
-def _random_steps(solved: _Episode, rng: random.Random) -> tuple[Step, ...]:
+def _random_steps(solved: _Episode, rng: random.Random) -> tuple[ExpertTurn, ...]:
     """Return the expert's steps in any order and number, with digits at random."""
     steps = []
     while solved.steps and rng.random() < 0.7:
