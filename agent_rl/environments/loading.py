@@ -42,6 +42,8 @@ OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotatio
 """Names that are not tools."""
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
 """The arguments with which the methods are called."""
+BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
+"""Common calls that block the event loop."""
 TAKEN = OWN - CALLS.keys() - {"reset"}
 """Names that a method must not have."""
 
@@ -286,7 +288,8 @@ def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
         line = f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1})"
         if call in ("signal.alarm", "signal.signal", "signal.setitimer"):
             yield f"{line} calls {call}, which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s"
-        if call == "time.sleep" and inspect.iscoroutinefunction(function):
-            yield f"{line} calls time.sleep in an async method, which stops all trajectories", "Await asyncio.sleep"
+        if call in BLOCKING and inspect.iscoroutinefunction(function):
+            remedy = "Write def instead of async def: a plain method runs on a thread of its own"
+            yield f"{line} calls {call} in an async method, which stops all trajectories", remedy
         if call in ("input", "exit", "quit", "sys.exit", "os._exit"):
             yield f"{line} calls {call}, which a training run cannot do", "Remove the call"

@@ -99,7 +99,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "blocking_call": (
         '    def open(self, code: int) -> str:\n        """Open the safe with its code."""\n',
         '    async def open(self, code: int) -> str:\n        """Open it with its code."""\n        time.sleep(1)\n',
-        (f"Safe.open (FILE:{OPEN + 2}) calls time.sleep in an async method", "Await asyncio.sleep"),
+        (f"Safe.open (FILE:{OPEN + 2}) calls time.sleep in an async method", "Write def instead of async def"),
     ),
     "question_at_the_terminal": (
         "self.is_open = code ==", "code = int(input())\n        self.is_open = code ==",

@@ -44,7 +44,7 @@ def rows(folder: Path, written: list[dict], split: str = "train", text: str = TE
 
 
 def test_the_method_makes_rows_of_the_contract() -> None:
-    made = environment_rows(lockers(), "test", seed=0, agent="tool_call_agent")
+    made = environment_rows(lockers(), "test", seed=0)
     assert len(made) == 256
     row = made[3]
     values = row_values(row)
@@ -53,9 +53,8 @@ def test_the_method_makes_rows_of_the_contract() -> None:
         {"role": "user", "content": f"Open locker {values['number']}."},
     ]
     assert values.keys() == {"prompt", "number", "code"}
-    assert (row["data_source"], row["agent_name"], row["reward_model"]) == (
-        "lockers", "tool_call_agent", {"style": "environment"},
-    )  # fmt: skip
+    assert (row["data_source"], row["reward_model"]) == ("lockers", {"style": "environment"})
+    assert "agent_name" not in row, "the run's default agent is that of the rows"
     info = row["extra_info"]
     assert (info["split"], info["index"], info["environment"]) == ("test", 3, "lockers")
 

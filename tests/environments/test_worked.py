@@ -141,7 +141,8 @@ def test_an_expert_that_is_no_better_than_its_spoiled_copies_is_refused() -> Non
 
 
 def test_habits_are_the_expert_and_spoiled_copies_of_it() -> None:
-    world, rows = worked_world({"lockers": str(LOCKERS)}), rows_of(lockers())[:20]
+    world = worked_world({"lockers": str(LOCKERS)})
+    rows = [{**row, "agent_name": "react_agent"} for row in rows_of(lockers())[:20]]
     values, rng = row_values(rows[0]), random.Random(0)
     turns = {name: list(habit(rows[0], rng)) for name, habit in world.habits.items()}
     look_up = f'Thought: Step by step.\nAction: look_up\nAction Input: {{"number": {values["number"]}}}'
@@ -161,7 +162,7 @@ def test_habits_are_the_expert_and_spoiled_copies_of_it() -> None:
 
 def test_habits_are_written_for_the_rows_agent() -> None:
     world = worked_world({"lockers": str(LOCKERS)})
-    (row, *_) = environment_rows(lockers(), "train", seed=0, agent="tool_call_agent")
+    row = {**rows_of(lockers())[0], "agent_name": "tool_call_agent"}
     first, *_, answer = world.habits["oracle"](row, random.Random(0))
     assert '"name": "look_up"' in first
     assert "Action:" not in first

@@ -61,6 +61,9 @@ class Room(Environment):
             self.reward_turn(-0.25)
         return None if message == "goodbye" else f"echo: {message}"
 
+    def state_key(self) -> int:
+        return len(self.log)
+
     def get_reward(self) -> dict[str, float]:
         return {"tries": len(self.log), "said": float(self.answer == "goodbye")}
 
@@ -125,6 +128,11 @@ def test_rewards_of_turns_and_parts_become_components() -> None:
     assert scored.total == pytest.approx(1.0 + 2.0 + 0.15)
 
 
+def test_the_state_after_each_turn_has_its_name() -> None:
+    trajectory = room(act("push", force=1), act("push", force=2), say("hello"), say("goodbye"))
+    assert [turn.notes.get("state") for turn in trajectory.turns] == [1, 2, 3, 4]
+
+
 def test_a_tool_error_is_an_observation() -> None:
     trajectory = room(act("push", force=10), say("goodbye"))
     (result,) = trajectory.results
@@ -147,7 +155,9 @@ def test_a_timeout_leaves_the_trajectory_unscored() -> None:
 
 
 def test_images_of_an_observation_reach_the_trajectory() -> None:
-    (result,) = room(act("look"), say("goodbye")).results
+    trajectory = room(act("look"), say("goodbye"))
+    assert (trajectory.error, trajectory.stop_reason) == (None, StopReason.ANSWERED)
+    (result,) = trajectory.results
     assert (result.text, [image.size for image in result.images]) == ("a door", [(2, 2)])
 
 
