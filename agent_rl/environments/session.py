@@ -165,7 +165,7 @@ class EnvironmentSession:
         """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
         return await self.run_function(name, getattr(self.instance, name), *values, **arguments)
 
-    async def run_function(self, name: str, function: Callable[..., Any], *values: Any, **arguments: Any) -> Any:
+    async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
         """Run a function as a method of this name; see `run`."""
         if self._dropped:
             raise UnscoredError(self._dropped)

@@ -215,7 +215,7 @@ def _spec(tool: Callable[..., Any], place: Place) -> ToolSpec:
         schema = get_json_schema(tool)["function"]
     except Exception as error:  # it reads the author's docstring and hints
         problem = f"TRL cannot describe the tool {tool.__name__} ({defined_at(tool)}): {error}"
-        remedy = "Give each argument a type hint, and a line below Args: in the docstring"
+        remedy = "Give each argument a type hint and a line under Args:, or derive the class from agent_rl.Environment"
         raise place.error(problem, remedy) from error
     described = schema["name"], schema["description"], schema["parameters"]
     return _Spec(*described, MethodTool, {"method": tool.__name__}, returns=schema.get("return"))
