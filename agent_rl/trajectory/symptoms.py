@@ -321,7 +321,8 @@ SYMPTOMS = (
     Symptom(
         "The reward drops",
         "the reward rises and then drops",
-        f"more than half of the gain is lost; the KL is above {LARGEST_KL:g}; the entropy is below a tenth of its initial value",
+        f"more than half of the gain is lost; the KL is above {LARGEST_KL:g}; the entropy is below a tenth of its "
+        "initial value",
         _drops,
     ),
     Symptom(
