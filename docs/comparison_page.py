@@ -44,7 +44,7 @@ def comparison_page(note: str, table: Any) -> str:
 # How it compares
 
 This page compares agent_rl with other frameworks for reinforcement learning with tool-using agents, and with libraries
-that such trainers use. The claims come from public repositories, documentation and packages, in the versions listed below.
+that such trainers use. The claims come from public repositories, documentation and packages of the versions below.
 These projects change quickly, so check them before you decide. "Not found" lists the files that were searched; the
 feature may exist elsewhere. Only the `make bench` rows for TRL 1.16.0 and verifiers 0.4.0 are measurements.
 `docs/comparison.yaml` lists the source of each claim.
