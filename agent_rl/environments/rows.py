@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.data.rows import make_row
-from agent_rl.environments.loading import SPLITS, EnvironmentType
+from agent_rl.environments.kind import SPLITS, EnvironmentType
 from agent_rl.environments.session import NAME, ROW
 from agent_rl.errors import ConfigError
 from agent_rl.settings.user_code import defined_at

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_rl.environments.loading import OWN, EnvironmentType, load_environment
-from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError, did_you_mean
+from agent_rl.environments.kind import OWN, EnvironmentType
+from agent_rl.errors import FatalError, ToolError, UnscoredError
 from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
@@ -22,7 +22,7 @@ from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["ROW", "EnvironmentSession", "open_environment", "row_values", "state_of"]
+__all__ = ["NAME", "ROW", "EnvironmentSession", "row_values", "state_of"]
 
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
@@ -191,28 +191,6 @@ class EnvironmentSession:
 
     def _bug(self, name: str, error: Exception) -> BrokenCallError:
         return BrokenCallError.of(f"{self.kind.cls.__name__}.{name}", error, getattr(self.kind.cls, name, None))
-
-
-def open_environment(
-    names: Mapping[str, str], row: Mapping[str, Any], limit_s: float, trajectory: Trajectory
-) -> EnvironmentSession | None:
-    """Return a session of the row's environment, or None for a row without one.
-
-    Args:
-        names: `agent_rl.environments`.
-        row: the row's columns.
-        limit_s: seconds that one method may take.
-        trajectory: the row's trajectory.
-
-    Raises:
-        ConfigError: the row's environment is not among the names, or cannot be loaded.
-    """
-    info = row.get("extra_info") or {}
-    if (name := info.get(NAME)) is None:
-        return None
-    if name not in names:
-        raise ConfigError(f"extra_info.{NAME}", f"there is no environment {name!r}", did_you_mean(str(name), names))
-    return load_environment(name, names[name]).session(row_values(row), limit_s, trajectory)
 
 
 def state_of(instance: Any) -> dict[str, bytes]:

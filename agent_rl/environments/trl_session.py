@@ -1,34 +1,38 @@
-"""`TrlSession`: an environment of TRL in one trajectory, called as TRL's `GRPOTrainer` calls it."""
+"""An environment of TRL, `TrlType`, and one trajectory of it, `TrlSession`, called as `GRPOTrainer` calls it."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import inspect
+import logging
 import math
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from agent_rl.data.contract import IMAGE
+from agent_rl.environments.kind import EnvironmentType
 from agent_rl.environments.session import EnvironmentSession, state_of
+from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
 from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Trajectory, plain, plain_reward
 from agent_rl.work.concurrency import OneThread, together
 
-if TYPE_CHECKING:
-    from agent_rl.environments.trl import TrlType
+__all__ = ["DIFFERS", "EMPTY_PROMPT", "Factory", "TrlSession", "TrlType"]
 
-__all__ = ["DIFFERS", "EMPTY_PROMPT", "Factory", "TrlSession"]
-
+ROWS = {"train": 256, "test": 32}
+"""Numbers of rows if the file has none."""
 EMPTY_PROMPT = "(The environment writes this message.)"
 """Stands in rows for an empty message, which the contract of rows does not allow."""
 DIFFERS = "reset_differs"
 """Name of the part of the reward that tells whether the trajectory began unlike another one of its row."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -52,6 +56,79 @@ class Factory:
     pool: list[tuple[Any, OneThread]] = field(default_factory=list)
     beginnings: dict[str, bytes] = field(default_factory=dict)
     """How the first sample of each recent row began."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrlType(EnvironmentType):
+    """A loaded file of TRL.
+
+    Attributes:
+        factories: by name; the only one is called None, unless the file has a dict.
+        functions: the tools next to the methods.
+        data: the rows of each split; empty: all rows are alike.
+    """
+
+    agent: ClassVar[str] = "tool_call_agent"
+    resets_alike: ClassVar[bool] = False
+    metrics: ClassVar[tuple[str, ...]] = (DIFFERS,)
+    multi_turn: ClassVar[Mapping[str, Any]] = {"max_assistant_turns": 64, "max_tool_response_length": 65_536}
+    system: ClassVar[str] = ""
+    rewards_turns: ClassVar[bool] = False
+
+    factories: Mapping[str | None, Factory]
+    functions: Sequence[Callable[..., Any]]
+    data: Mapping[str, Sequence[Mapping[str, Any]]]
+    _warnings: set[str] = field(default_factory=set)
+
+    @property
+    def parts(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the reward functions, and of the classes with `get_reward`."""
+        return tuple(dict.fromkeys(name for factory in self.factories.values() for name in factory.rewards))
+
+    @property
+    def rows_place(self) -> str:
+        """Where the rows come from, for errors."""
+        return self.target
+
+    def has(self, method: str) -> bool:
+        """Whether the class has an optional method of `agent_rl.Environment`: none counts."""
+        return False
+
+    def factory(self, row: Mapping[str, Any], place: str) -> Factory:
+        """Return the factory of a row.
+
+        Raises:
+            ConfigError: the row names no factory of the dict.
+        """
+        name = None if None in self.factories else row.get("environment")
+        if name not in self.factories:
+            remedy = did_you_mean(str(name), map(str, self.factories))
+            raise ConfigError(f"{place}, column environment", f"environment_factory has no {name!r}", remedy)
+        return self.factories[name]
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        """Return the rows of a split; without data, all have one empty message."""
+        return self.data.get(split) or [{"prompt": [{"role": "user", "content": ""}]}] * ROWS[split]
+
+    def prompt(self, values: Any, place: str) -> Any:
+        """Return the messages of a row."""
+        messages = values.get("prompt", "")
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] or EMPTY_PROMPT}]
+
+    def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+        """Return the method `reset` of a row's environment, and its arguments: the columns."""
+        arguments = dict(values)
+        if None not in self.factories:
+            arguments.pop("environment", None)
+        return self.factory(values, place).cls.reset, arguments
+
+    def warn_once(self, text: str) -> None:
+        """Log a warning, unless this process has logged it."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            logger.warning("%s", text)
 
 
 class TrlSession(EnvironmentSession):

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
-from agent_rl.environments.loading import EnvironmentType, load_environment, tool_names
+from agent_rl.environments.kind import EnvironmentType, tool_names
+from agent_rl.environments.loading import load_environment
 from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
 from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
 from agent_rl.settings.user_code import defined_at

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from agent_rl.data import write_parquet
-from agent_rl.environments import EnvironmentType, load_environment
+from agent_rl.environments import EnvironmentType, load_environment, open_session
 from agent_rl.environments.families import family_names
 from agent_rl.environments.rows import SPLITS, environment_rows
 from agent_rl.environments.session import row_values, state_of
@@ -139,7 +139,7 @@ async def _trial(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, An
     states: list[Any] = []
     for _ in range(2):
         trajectory = Trajectory([Message.from_chat(message) for message in row["prompt"]], StopReason.ERROR)
-        session = kind.session(row_values(row), TRIAL_LIMIT_S, trajectory)
+        session = open_session(kind, row_values(row), TRIAL_LIMIT_S, trajectory)
         try:
             text = await session.reset()
             states.append((text, state_of(session.instance)))

@@ -4,7 +4,7 @@ import pytest
 
 import agent_rl
 from agent_rl.environments import Environment
-from agent_rl.environments.loading import OWN
+from agent_rl.environments.kind import OWN
 from tests.environments.sessions import lockers, run, session
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agent_rl import Environment
 from agent_rl.environments import EnvironmentType, load_environment
-from agent_rl.environments.loading import tool_names
+from agent_rl.environments.kind import tool_names
 from agent_rl.errors import ConfigError
 from agent_rl.tools.inspection import signature
 from tests.environments.sessions import LOCKERS, lockers, run, session
