@@ -6,6 +6,7 @@ verl or Ray: with `--light`, these tests fail if something does.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,14 @@ def test_without_an_expert_a_cpu_needs_a_model(folder: Path) -> None:
     said = message("train", str(file), "--dry-run")
     assert f"Safe (FILE:{CLASS}) has no solve, from which a small model could learn".replace("FILE", str(file)) in said
     assert "Define solve(self), or give a model with --model" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("--model", "mine"), ("actor_rollout_ref.model.path=mine",)])
+def test_a_model_of_the_user_needs_no_expert(words: tuple[str, ...], folder: Path) -> None:
+    file = folder / "safe.py"
+    file.write_text(WORKS[: WORKS.index("    def solve")])
+    done = CliRunner().invoke(app, ("train", str(file), "--dry-run", "--json", *words))
+    composed = json.loads(done.stdout)["configuration"]
+    assert composed["actor_rollout_ref"]["model"]["path"] == "mine"
+    assert "cold_start" not in composed["agent_rl"]
