@@ -9,26 +9,35 @@ import ast
 import difflib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
+from agent_rl.data.sources import read_raw
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import family_class, family_names
 from agent_rl.environments.method_tool import MethodTool
+from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object, load_file
-from agent_rl.settings.user_code import defined_at, is_users
+from agent_rl.settings.user_code import UserCodeError, defined_at, is_users
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.functions import argument_model, check_function, describe
+from agent_rl.trajectory import Trajectory
 
-__all__ = ["OWN", "EnvironmentType", "load_environment", "tool_names"]
+if TYPE_CHECKING:
+    from agent_rl.environments.session import EnvironmentSession
+
+__all__ = ["OWN", "EnvironmentType", "blocking_calls", "load_environment", "tool_names"]
 
 KEY = "agent_rl.environments"
+SPLITS = ("train", "test")
+HELD_OUT = 8
+"""Every eighth row of a file without a column `split` is a test row."""
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
@@ -49,9 +58,65 @@ class EnvironmentType:
         cls: the class, or a callable without arguments that returns an instance.
     """
 
+    agent: ClassVar[str | None] = None
+    """The agent of the rows; None: the run's default."""
+    resets_alike: ClassVar[bool] = True
+    """Whether all samples of a row must begin in the same state."""
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Names of the reward's parts, if a trajectory may lack some of them; else they are read in the trial of a run."""
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of further parts, which have no weight."""
+    multi_turn: ClassVar[Mapping[str, Any]] = {}
+    """Values of `actor_rollout_ref.rollout.multi_turn` for its recipe."""
+
     name: str
     target: str
     cls: Any
+
+    def session(self, row: Mapping[str, Any], limit_s: float, trajectory: Trajectory) -> EnvironmentSession:
+        """Return the environment of one trajectory; see `EnvironmentSession`."""
+        from agent_rl.environments.session import EnvironmentSession
+
+        return EnvironmentSession(self, row, limit_s, trajectory)
+
+    @property
+    def rows_place(self) -> str:
+        """Where the rows come from, for errors."""
+        name = self.cls.__qualname__
+        return f"{name}.data" if self.cls.data else f"{name}.rows ({defined_at(self.cls.rows)})"
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        """Return what the author gives the rows of a split, from the method `rows` or the file `data`.
+
+        Raises:
+            UserCodeError: the method `rows` raises.
+        """
+        if self.cls.data is None:
+            try:
+                return list(self.cls().rows(split, seed))
+            except Exception as error:
+                raise UserCodeError.of(f"{self.cls.__name__}.rows", error, code=self.cls.rows) from error
+        try:
+            rows = [dict(raw.value) for raw in read_raw(Path(inspect.getfile(self.cls)).parent / self.cls.data)]
+        except ConfigError as error:
+            where = f"{self.rows_place} ({defined_at(self.cls)})"
+            raise ConfigError(where, f"{error.key}: {error.problem}", error.remedy) from error
+        return [row for number, row in enumerate(rows) if split == (row.get("split") or SPLITS[number % HELD_OUT == 7])]
+
+    def prompt(self, values: Any, place: str) -> Any:
+        """Return the prompt of a row: text, or chat messages.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        if not isinstance(values, Mapping) or "prompt" not in values:
+            shown = f"has the keys {', '.join(values)}" if isinstance(values, Mapping) else f"is {values!r}"
+            raise ConfigError(place, f"it {shown}, without prompt", "Yield a dict with the key prompt")
+        return values["prompt"]
+
+    def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+        """Return the method `reset` of a row's environment, and its arguments."""
+        return self.cls.reset, values
 
     @cached_property
     def specs(self) -> list[ToolSpec]:
@@ -107,10 +172,14 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     Raises:
         ConfigError: there is no such class, or a method of it cannot work.
     """
+    from agent_rl.environments.trl import trl_environment
+
     place = Place(f"{key}.{name}" if key == KEY else key)
     family, _, identifier = target.partition(":")
     if family in family_names():
         return EnvironmentType(name, target, family_class(family, identifier))
+    if ".py" in target and (trl := trl_environment(name, target, place)) is not None:
+        return trl
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
         raise place.error(f"{target!r} is not a subclass of agent_rl.Environment", "Name the class of the task")
@@ -187,7 +256,7 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
             if isinstance(default.default, list | dict | set):
                 problem = f"{function.__qualname__} ({defined_at(function)}): the default of {default.name!r} is shared"
                 yield problem, f"Write {default.name}=None, and make the value in the method"
-        yield from _blocking(function)
+        yield from blocking_calls(function)
 
 
 def _misspelled(name: str, cls: type) -> str:
@@ -205,7 +274,7 @@ def _functions(cls: type) -> Iterator[Callable[..., Any]]:
                     yield inspect.unwrap(function)
 
 
-def _blocking(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """Yield calls that would stop the event loop, and those that only the main thread may make."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))

@@ -7,21 +7,22 @@ import copy
 import inspect
 import json
 import math
+import pickle
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_rl.environments.environment import Environment
 from agent_rl.environments.loading import OWN, EnvironmentType, load_environment
 from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, is_outage
+from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
 from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["ROW", "EnvironmentSession", "open_environment", "row_values"]
+__all__ = ["ROW", "EnvironmentSession", "open_environment", "row_values", "state_of"]
 
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
@@ -55,10 +56,22 @@ class EnvironmentSession:
         self._thread = OneThread("agent_rl-environment")
         self._turn = asyncio.Lock()
         self._dropped: str | None = None
+        self.instance: Any = self._created()
+
+    def _created(self) -> Any:
         try:
-            self.instance: Environment = kind.cls()
+            return self.kind.cls()
         except Exception as error:
-            raise BrokenCallError.of(f"{kind.name}: __init__", error, kind.cls) from error
+            raise BrokenCallError.of(f"{self.kind.name}: __init__", error, self.kind.cls) from error
+
+    @property
+    def specs(self) -> list[ToolSpec]:
+        """The tools of the row's environment."""
+        return self.kind.specs
+
+    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
+        """Return the unopened tools of the trajectory: those of the environment and others; see `ToolSession`."""
+        return ToolSession(specs, **options)
 
     @property
     def done(self) -> bool:
@@ -73,6 +86,15 @@ class EnvironmentSession:
         if text is not None and not isinstance(text, str):
             raise self._bug("reset", TypeError(f"it returned {text!r}; it must return text, or nothing"))
         return text
+
+    async def opened(self, opening: str) -> Any:
+        """Begin the trajectory; return the content of the prompt's last message.
+
+        Args:
+            opening: the content of that message in the row.
+        """
+        text = await self.reset()
+        return f"{opening}\n\n{text}" if text else opening
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         """Call a tool.
@@ -141,22 +163,26 @@ class EnvironmentSession:
 
     async def run(self, name: str, /, *values: Any, **arguments: Any) -> Any:
         """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
+        return await self.run_function(name, getattr(self.instance, name), *values, **arguments)
+
+    async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
+        """Run a function as a method of this name; see `run`."""
         if self._dropped:
             raise UnscoredError(self._dropped)
-        method = getattr(self.instance, name)
-        self._dropped = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"  # stays if it is cancelled
+        late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
         try:
-            result = await within(self.limit_s, self._awaited(method, values, arguments))
+            return await within(self.limit_s, self._awaited(function, values, arguments))
         except OutOfTime:
-            raise UnscoredError(self._dropped) from None
+            self._dropped = late
+            raise UnscoredError(late) from None
+        except asyncio.CancelledError:  # the function still runs
+            self._dropped = late
+            raise
         except Exception as error:
-            self._dropped = None
             is_observation = isinstance(error, ToolError) and name not in OWN
             if is_observation or isinstance(error, FatalError) or is_outage(error):
                 raise
             raise self._bug(name, error) from error
-        self._dropped = None
-        return result
 
     async def _awaited(self, method: Callable[..., Any], values: Any, arguments: Mapping[str, Any]) -> Any:
         if inspect.iscoroutinefunction(method):
@@ -186,7 +212,19 @@ def open_environment(
         return None
     if name not in names:
         raise ConfigError(f"extra_info.{NAME}", f"there is no environment {name!r}", did_you_mean(str(name), names))
-    return EnvironmentSession(load_environment(name, names[name]), row_values(row), limit_s, trajectory)
+    return load_environment(name, names[name]).session(row_values(row), limit_s, trajectory)
+
+
+def state_of(instance: Any) -> dict[str, bytes]:
+    """Return the pickled attributes of an instance; those that cannot be pickled are not compared."""
+    state = {}
+    for name, value in getattr(instance, "__dict__", {}).items():
+        if name not in ("random", "trajectory"):
+            try:
+                state[name] = pickle.dumps(value)
+            except Exception:  # noqa: BLE001 - any object may refuse
+                continue
+    return state
 
 
 def row_values(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,10 @@ class ToolSession:
             return None
         return as_answer(calls)
 
+    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
+        """Return a turn's calls in the order in which the policy sees their results."""
+        return calls
+
     async def __aenter__(self) -> ToolSession:
         self._open = True
         return self
@@ -153,15 +157,17 @@ class ToolSession:
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
-        slots = [self._slots[call.name] for call in allowed if call.name in self._slots]
-        if any(getattr(slot.spec.cls, "in_order", False) for slot in slots):
-            results = [await self._answer(call) for call in allowed]
-        else:
-            results = await together([self._answer(call) for call in allowed])
+        results = await self._answers(allowed)
         if self._result_limit is not None:
             for result in results:
                 result.text = self._result_limit.cut(result.text)
         return results + [self._skip(call, number) for number, call in enumerate(calls, 1) if number > len(allowed)]
+
+    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        slots = [self._slots[call.name] for call in calls if call.name in self._slots]
+        if any(getattr(slot.spec.cls, "in_order", False) for slot in slots):
+            return [await self._answer(call) for call in calls]
+        return await together([self._answer(call) for call in calls])
 
     async def _answer(self, call: ToolCall) -> ToolResult:
         result = ToolResult(call.id, call.name, "")

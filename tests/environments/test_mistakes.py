@@ -159,7 +159,7 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "expert_raises": (
         "self.open(self.code)", "self.opens()", (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError",)
     ),
-    "not_an_environment": ("Safe(Environment)", "Safe", ("FILE has no subclass of agent_rl.Environment", "Derive")),
+    "not_an_environment": ("Safe(Environment)", "Safe", ("FILE: TRL cannot describe the tool open", "derive the class from agent_rl.Environment")),
     "two_classes": (
         "class Safe", 'class Box(Environment):\n    """Open the box."""\n\n\nclass Safe',
         ("FILE has several environments: Box, Safe", "Name one: FILE:Box"),
