@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["GROUP", "app"]
 
 GROUP = "train"
+MODEL = "actor_rollout_ref.model.path"
 
 app = typer.Typer(add_completion=False)
 
@@ -81,7 +82,7 @@ def train(
     from agent_rl.launch.training import train as run
 
     keys = _keys(recipe, overrides or [], model)
-    if starts_small := is_task(recipe) and model is None and cpu.is_selected():
+    if starts_small := is_task(recipe) and cpu.is_selected() and not _name_a_model(keys):
         require_experts(recipe)
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
@@ -98,10 +99,12 @@ def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 
-    if model is None:
-        return overrides
-    size = ["size=own_model"] if is_task(recipe) and cpu.is_selected() else []
-    return [*size, f"actor_rollout_ref.model.path={model}", *overrides]
+    keys = [*([] if model is None else [f"{MODEL}={model}"]), *overrides]
+    return ["size=own_model"] * (_name_a_model(keys) and is_task(recipe) and cpu.is_selected()) + keys
+
+
+def _name_a_model(keys: list[str]) -> bool:
+    return any(key.partition("=")[0].lstrip("+") == MODEL for key in keys)
 
 
 def _show_composed(recipe: str, overrides: list[str], script: str | None, as_json: bool) -> int:

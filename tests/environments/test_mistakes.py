@@ -6,6 +6,7 @@ verl or Ray: with `--light`, these tests fail if something does.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,10 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "expert_raises": (
         "self.open(self.code)", "self.opens()", (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError",)
     ),
-    "not_an_environment": ("Safe(Environment)", "Safe", ("FILE: TRL cannot describe the tool open", "derive the class from agent_rl.Environment")),
+    "not_an_environment": (
+        WORKS[WORKS.index("class Safe") :], "class Safe:\n    pass\n",
+        ("FILE has no subclass of agent_rl.Environment", "Derive the class of the task from it"),
+    ),
     "two_classes": (
         "class Safe", 'class Box(Environment):\n    """Open the box."""\n\n\nclass Safe',
         ("FILE has several environments: Box, Safe", "Name one: FILE:Box"),
@@ -239,3 +243,23 @@ def test_without_an_expert_a_cpu_needs_a_model(folder: Path) -> None:
     said = message("train", str(file), "--dry-run")
     assert f"Safe (FILE:{CLASS}) has no solve, from which a small model could learn".replace("FILE", str(file)) in said
     assert "Define solve(self), or give a model with --model" in said
+
+
+@pytest.mark.trainer
+def test_a_class_with_reset_alone_is_taken_for_one_of_trl(folder: Path) -> None:
+    file = folder / "safe.py"
+    file.write_text(WORKS.replace("Safe(Environment)", "Safe"))
+    said = message("train", str(file), "--dry-run")
+    assert f"TRL cannot describe the tool open ({file}:{OPEN})" in said
+    assert "derive the class from agent_rl.Environment" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("--model", "mine"), ("actor_rollout_ref.model.path=mine",)])
+def test_a_model_of_the_user_needs_no_expert(words: tuple[str, ...], folder: Path) -> None:
+    file = folder / "safe.py"
+    file.write_text(WORKS[: WORKS.index("    def solve")])
+    done = CliRunner().invoke(app, ("train", str(file), "--dry-run", "--json", *words))
+    composed = json.loads(done.stdout)["configuration"]
+    assert composed["actor_rollout_ref"]["model"]["path"] == "mine"
+    assert "cold_start" not in composed["agent_rl"]

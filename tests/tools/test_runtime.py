@@ -729,11 +729,9 @@ def test_calls_of_a_turn_run_in_order_if_one_of_them_asks_for_it(in_order):
             return "done"
 
     spec, events = spec_of(Slowest, in_order=in_order)
-    turn = [call(wait_s=wait_s) for wait_s in (0.03, 0)]
+    turn = [call(wait_s=wait_s) for wait_s in (0.1, 0)]
     assert [result.text for result in run(spec, turn)] == ["done", "done"]
-    begins = (
-        ["begin 0.03", "end 0.03", "begin 0", "end 0"] if in_order else ["begin 0.03", "begin 0", "end 0", "end 0.03"]
-    )
+    begins = ["begin 0.1", "end 0.1", "begin 0", "end 0"] if in_order else ["begin 0.1", "begin 0", "end 0", "end 0.1"]
     assert [event for event in events if " " in event] == begins
 
 

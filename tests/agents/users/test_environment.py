@@ -149,8 +149,8 @@ def test_a_bug_leaves_the_trajectory_unscored_and_names_its_line() -> None:
 
 
 def test_a_timeout_leaves_the_trajectory_unscored() -> None:
-    trajectory = room(act("rest"), say("goodbye"), row={"slow_s": 0.4}, budget={"tool_timeout_s": 0.1})
-    assert "world.rest did not finish within 0.1 s" in str(trajectory.error)
+    trajectory = room(act("rest"), say("goodbye"), row={"slow_s": 0.8}, budget={"tool_timeout_s": 0.3})
+    assert "world.rest did not finish within 0.3 s" in str(trajectory.error)
     assert trajectory.rewards == {}
 
 
