@@ -83,7 +83,7 @@ class EnvironmentSession:
         async with self._turn:
             if self.done:
                 raise ToolError("the episode is over")
-            output = as_output(await self.run(name, **converted(self.kind.arguments[name], arguments)))
+            output = as_output(await self.run(name, **converted(self.kind.arguments.get(name), arguments)))
             if (reward := self._turn_reward()) is not None:
                 output.reward = reward + (output.reward or 0.0)
             return output
@@ -123,7 +123,7 @@ class EnvironmentSession:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0
         return reward or None
 
-    async def run(self, name: str, *values: Any, **arguments: Any) -> Any:
+    async def run(self, name: str, /, *values: Any, **arguments: Any) -> Any:
         """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
         if self._dropped:
             raise UnscoredError(self._dropped)

@@ -1,0 +1,79 @@
+"""The program that runs environments of a package in the package's own Python, one JSON line per request.
+
+`served.py` starts it as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of which this
+program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. Neither file imports agent_rl
+at its top, because that Python has no agent_rl.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+class Server:
+    """Answers requests; holds one `Session` for each trajectory.
+
+    Args:
+        path: the family's module.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._sessions: dict[str, Any] = {}
+        self._problem: list[Any] | None = None
+        try:
+            spec = importlib.util.spec_from_file_location("family", path)
+            self._family = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            spec.loader.exec_module(self._family)  # type: ignore[union-attr]
+            self._family.start()
+        except Exception as error:  # noqa: BLE001 - each request gets it as its answer
+            self._problem = _raised(error)
+
+    def answer(self, key: str | None, method: str, arguments: list[Any], ended: list[str]) -> list[Any]:
+        """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
+
+        Args:
+            key: the session; None: a function of the family.
+            method: `open` for a new session, or a method of the session or the family.
+            arguments: the arguments of the method.
+            ended: sessions that are not needed any more.
+        """
+        if self._problem:
+            return self._problem
+        try:
+            for name in ended:
+                if session := self._sessions.pop(name, None):
+                    session.close()
+            if key is None:
+                return ["result", getattr(self._family, method)(*arguments)]
+            if method == "open":
+                self._sessions[key] = session = self._family.Session(*arguments)
+                return ["result", session.text]
+            if key not in self._sessions:
+                return ["lost"]
+            return ["result", getattr(self._sessions[key], method)(*arguments)]
+        except Exception as error:  # noqa: BLE001 - the process that asked raises it
+            return _raised(error)
+
+
+def _raised(error: Exception) -> list[Any]:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return ["raised", type(error).__name__, str(error), f"{frame.filename}:{frame.lineno}"]
+
+
+def main() -> None:
+    """Answer the requests of standard input until it ends; what the family prints goes to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    server = Server(sys.argv[1])
+    print(json.dumps("ready"), file=out, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(server.answer(*json.loads(line)), default=str), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
