@@ -13,6 +13,7 @@ import ast
 import json
 import uuid
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ def environment(identifier: str) -> Any:
 
 def start() -> None:
     """Import what sessions need."""
-    from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker
-
-    assert multi_turn_checker
+    import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
 
 
 def describe(identifier: str) -> dict[str, Any]:
