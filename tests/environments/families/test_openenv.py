@@ -111,8 +111,8 @@ def written(name: str, folder: Path, code: str | None = None) -> Path:
     return folder / name
 
 
-def directly(folder: Path, seed: int, messages: list[str]) -> float:
-    """Return the sum of the rewards of the environment itself, until it is done."""
+def directly(folder: Path, rollouts: list[tuple[int, list[str]]]) -> list[float]:
+    """Return the sum of the rewards of the environment itself, until it is done, for each (seed, messages)."""
     program = f"""
 import json, sys
 from importlib import import_module
@@ -120,17 +120,19 @@ sys.path.insert(0, {str(folder.parent)!r})
 name, kind = {folder.name!r}, {folder.name.title()!r}
 environment = getattr(import_module(f"{{name}}.server.{{name}}_environment"), f"{{kind}}Environment")()
 action = getattr(import_module(f"{{name}}.models"), f"{{kind}}Action")
-environment.reset(seed={seed})
-total = 0.0
-for message in json.load(sys.stdin):
-    observation = environment.step(action(message=message))
-    total += observation.reward or 0.0
-    if observation.done:
-        break
-print(json.dumps(total))
+totals = []
+for seed, messages in json.load(sys.stdin):
+    environment.reset(seed=seed)
+    totals.append(0.0)
+    for message in messages:
+        observation = environment.step(action(message=message))
+        totals[-1] += observation.reward or 0.0
+        if observation.done:
+            break
+print(json.dumps(totals))
 """
-    reward: float = in_family("openenv", program, messages)
-    return reward
+    rewards: list[float] = in_family("openenv", program, rollouts)
+    return rewards
 
 
 def acts(*messages: str) -> list[Step]:
@@ -142,29 +144,26 @@ def test_what_openenv_init_writes(tmp_path: Path) -> None:
     target = f"openenv:{folder}"
     kind = load_environment("it", target)
     assert [(spec.name, list(spec.parameters["properties"])) for spec in kind.specs] == [("act", ["message"])]
-    for messages in (["hello", "a longer text"], ["", "x"], []):
-        texts, reward = rollout(target, {"seed": 0}, acts(*messages))
-        print("echo", messages, reward)
-        assert '"echoed_message": "Echo environment ready!"' in str(texts[0])
-        assert reward == directly(folder, 0, messages)
+    rollouts = [(0, ["hello", "a longer text"]), (0, ["", "x"]), (0, [])]
+    answers = [rollout(target, {"seed": seed}, acts(*messages)) for seed, messages in rollouts]
+    assert all('"echoed_message": "Echo environment ready!"' in str(texts[0]) for texts, _ in answers)
+    rewards = [reward for _, reward in answers]
+    assert rewards == directly(folder, rollouts) == pytest.approx([1.5, 0.1, 0.0])
 
 
 def test_rewards_equal_the_environments(tmp_path: Path) -> None:
     folder = written("guess", tmp_path, GUESS)
     target = f"openenv:{folder}"
-    for row in rows(target)[:3]:
-        rewards = {}
-        for number in range(1, 10):
-            messages = [str(number)]
-            rewards[number] = rollout(target, row, acts(*messages))[1]
-            assert rewards[number] == directly(folder, row["seed"], messages)
-        gold = next(number for number, reward in rewards.items() if reward == 0.9)
-        wrong = [str(1 + gold % 9)] * 4
-        print("guess", row["seed"], {"gold": rewards[gold], "wrong": rollout(target, row, acts(*wrong))[1]})
-        assert rollout(target, row, acts(*wrong))[1] == directly(folder, row["seed"], wrong) == -1.0
-        assert rollout(target, row, [])[1] == directly(folder, row["seed"], []) == 0.0
-        with pytest.raises(ToolError, match="the episode is over"):
-            rollout(target, row, acts(str(gold), "1"))
+    row = rows(target)[3]
+    seed = row["seed"]
+    rollouts: list[tuple[int, list[str]]] = [(seed, [str(number)]) for number in range(1, 10)]
+    rollouts += [(seed, ["0"] * 4), (seed, [])]
+    rewards = [rollout(target, row, acts(*messages))[1] for _, messages in rollouts]
+    assert rewards == directly(folder, rollouts)
+    assert sorted(rewards) == [-1.0] + [-0.25] * 8 + [0.0, 0.9]
+    gold = rollouts[rewards.index(0.9)][1]
+    with pytest.raises(ToolError, match="the episode is over"):
+        rollout(target, row, acts(*gold, "1"))
 
 
 def test_tools_of_an_mcp_environment(tmp_path: Path) -> None:
