@@ -130,9 +130,10 @@ class ServedEnvironment(Environment):
         return text
 
     def _solve(self) -> str | None:
-        for name, arguments in self._session.ask("solution"):
+        calls, answer = self._session.ask("solution")
+        for name, arguments in calls:
             getattr(self, name)(**arguments)
-        return "Done."
+        return str(answer)
 
 
 def class_of(family: str, identifier: str) -> type[Environment]:

@@ -87,8 +87,8 @@ class Session:
         self.close("_judge")
         return float(multi_turn_checker(self._turns, truth, self._task, CATEGORY, f"{self._name}_judge")["valid"])
 
-    def solution(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the calls of the possible answer, with a message after each turn but the last."""
+    def solution(self) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+        """Return the calls of the possible answer with messages between the turns, and the last message."""
         names = {tool["name"]: list(tool["parameters"]["properties"]) for tool in _tools(self._task)}
         calls: list[tuple[str, dict[str, Any]]] = []
         for number, turn in enumerate(self._truth["ground_truth"]):
@@ -98,7 +98,7 @@ class Session:
                 values = dict(zip(names[call.func.id], call.args, strict=False))
                 values |= {keyword.arg: keyword.value for keyword in call.keywords}
                 calls.append((call.func.id, {key: ast.literal_eval(value) for key, value in values.items()}))
-        return calls
+        return calls, "Done."
 
     def close(self, suffix: str = "") -> None:
         """Forget the instances that BFCL keeps, those of the session or of its judge."""

@@ -35,11 +35,14 @@ def in_family(family: str, program: str, data: Any) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def rollout(target: str, row: Mapping[str, Any], steps: Sequence[Step]) -> tuple[list[str | None], Any]:
+def rollout(
+    target: str, row: Mapping[str, Any], steps: Sequence[Step], answer: str | None = "Done."
+) -> tuple[list[str | None], Any]:
     """Return what an episode's calls and messages are answered, and its reward."""
 
     async def run() -> tuple[list[str | None], Any]:
-        session = EnvironmentSession(load_environment("it", target), row, 60.0, Trajectory([], StopReason.ERROR))
+        trajectory = Trajectory([], StopReason.ERROR, answer=answer)
+        session = EnvironmentSession(load_environment("it", target), row, 60.0, trajectory)
         texts = [await session.reset()]
         for name, arguments in steps:
             if name == "say":
@@ -59,8 +62,9 @@ def rows(target: str) -> list[dict[str, Any]]:
     return [dict(row) for split in ("train", "test") for row in instance.rows(split, 0)]
 
 
-def solution(target: str, row: Mapping[str, Any]) -> list[Step]:
-    """Return the family's own solution of a row."""
+def solution(target: str, row: Mapping[str, Any]) -> tuple[list[Step], str]:
+    """Return the family's own solution of a row, and its answer."""
     instance = load_environment("it", target).cls()
     instance.reset(**row)
-    return [(name, arguments) for name, arguments in instance._session.ask("solution")]
+    calls, answer = instance._session.ask("solution")
+    return [(name, arguments) for name, arguments in calls], answer

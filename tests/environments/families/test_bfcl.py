@@ -69,7 +69,7 @@ def spoiled(steps: list[Step]) -> dict[str, list[Step]]:
 def test_rewards_equal_the_checkers(target: str) -> None:
     names, ours, rollouts = [], [], []
     for row in rows(target):
-        for name, steps in spoiled(solution(target, row)).items():
+        for name, steps in spoiled(solution(target, row)[0]).items():
             names.append(name)
             ours.append(rollout(target, row, steps)[1])
             rollouts.append((row["task"], as_turns(steps)))
@@ -115,7 +115,7 @@ def test_a_session_survives_its_process() -> None:
     row = rows(target)[0]
     instance = load_environment("it", target).cls()
     instance.reset(**row)
-    for name, arguments in solution(target, row):
+    for name, arguments in solution(target, row)[0]:
         getattr(instance, name)(**arguments)
         _, process = Process.of("bfcl")._workers.idle[-1]
         process.kill()
