@@ -1,8 +1,8 @@
 """The program that runs environments of a package in the package's own Python, one JSON line per request.
 
 `served.py` starts it as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of which this
-program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. Neither file imports agent_rl
-at its top, because that Python has no agent_rl.
+program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. That Python has no agent_rl: a
+family imports nothing of it but this module.
 """
 
 from __future__ import annotations
@@ -10,9 +10,36 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import socket
 import sys
+import threading
+import time
 import traceback
 from typing import Any
+
+__all__ = ["ToolError", "main", "on_loopback"]
+
+START_S = 15.0
+"""Seconds in which a web server must have started."""
+
+
+class ToolError(Exception):
+    """A call fails in a way that the policy may read."""
+
+
+def on_loopback(app: Any) -> str:
+    """Serve an ASGI application in a thread of this process, and return its address."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
+    deadline = time.monotonic() + START_S
+    while not server.started:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the server has not started within {START_S:g} s")
+        time.sleep(0.01)
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 class Server:
@@ -69,6 +96,7 @@ def main() -> None:
     """Answer the requests of standard input until it ends; what the family prints goes to standard error."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    sys.modules["agent_rl.environments.serve"] = sys.modules["__main__"]
     server = Server(sys.argv[1])
     print(json.dumps("ready"), file=out, flush=True)
     for line in sys.stdin:

@@ -10,25 +10,19 @@ the sum of the rewards of its steps.
 from __future__ import annotations
 
 import json
-import socket
 import sys
-import threading
-import time
 import urllib.request
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from agent_rl.environments.serve import ToolError, on_loopback
+
 ROWS = {"train": range(256), "test": range(1_000_000, 1_000_032)}
 """The seeds of the episodes."""
 SESSIONS = 1024
 """Concurrent sessions of a served folder whose environment supports concurrent sessions."""
-START_S = 15.0
-
-
-class ToolError(Exception):
-    """An action that the server refuses; the policy reads the text."""
 
 
 def environment(identifier: str) -> Any:
@@ -123,7 +117,6 @@ def _address(identifier: str) -> str:
     folder = Path(identifier)
     if not (folder / "openenv.yaml").is_file():
         raise ValueError(f"{folder} has no openenv.yaml; write an environment with: openenv init NAME")
-    import uvicorn
     from openenv.core.env_server import http_server
 
     made = http_server.create_app
@@ -135,10 +128,4 @@ def _address(identifier: str) -> str:
 
     http_server.create_app = with_room
     sys.path.insert(0, str(folder.parent))
-    server = uvicorn.Server(uvicorn.Config(import_module(f"{folder.name}.server.app").app, log_level="error"))
-    listener = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
-    deadline = time.monotonic() + START_S
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return on_loopback(import_module(f"{folder.name}.server.app").app)
