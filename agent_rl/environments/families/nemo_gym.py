@@ -2,7 +2,8 @@
 
 The server runs in this family's process, and each episode speaks to it over loopback with a cookie of its own. Servers
 with `/seed_session` answer calls of their tools and judge in `/verify`; those of the Gymnasium style answer messages in
-`/step`, and the reward is the sum. The rows are the examples of the package. Servers that need a model are refused.
+`/step`, and the reward is the sum. The rows are the examples of the package. A server that needs a
+model fails when its reward is tried before the run.
 
     python -m agent_rl.environments.install nemo_gym
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import urllib.request
 from functools import cache
 from http.cookiejar import CookieJar
@@ -165,7 +167,11 @@ def _server(identifier: str) -> tuple[str, bool]:
     from pydantic import ValidationError
 
     folder = _folder(identifier)
-    module = import_module(f"resources_servers.{identifier}.app")
+    sys.path.insert(0, str(folder))  # where NeMo Gym runs it
+    try:
+        module = import_module(f"resources_servers.{identifier}.app")
+    except ImportError as error:
+        raise ValueError(f"it needs another package: {error}") from error
     file = min((folder / "configs").glob("*.yaml"))
     written: Any = OmegaConf.to_container(OmegaConf.load(file))
     sections = [each.get("resources_servers", {}) for each in written.values() if isinstance(each, dict)]

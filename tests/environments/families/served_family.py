@@ -47,6 +47,8 @@ def rollout(
         for name, arguments in steps:
             if name == "say":
                 texts.append((await session.step(arguments["message"]))[0])
+                if texts[-1] is None:
+                    break
             else:
                 texts.append((await session.call(name, dict(arguments))).text)
         reward = await session.reward()
