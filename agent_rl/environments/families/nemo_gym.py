@@ -178,8 +178,8 @@ def _server(identifier: str) -> tuple[str, bool]:
     settings = next(each[identifier] for each in sections if identifier in each)
     place = {"host": "127.0.0.1", "port": 1}
     client = ServerClient(head_server_config=BaseServerConfig(**place), global_config_dict=DictConfig({}))
-    classes = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
-    cls = next(each for each in classes if isinstance(each, type) and hasattr(each, "setup_webserver"))
+    own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
+    cls: Any = next(each for each in own if hasattr(each, "setup_webserver"))
     try:
         server = cls(
             config=cls.model_fields["config"].annotation(name=identifier, **place, **settings), server_client=client

@@ -40,8 +40,8 @@ def start() -> None:
     import_module("tau2.evaluator.evaluator")
     from tau2.environment.db import DB
 
-    parse = DB.load.__func__
-    parsed = cache(lambda kind, path: pickle.dumps(parse(kind, path)))
+    parse: Any = DB.load.__func__
+    parsed: Any = cache(lambda kind, path: pickle.dumps(parse(kind, path)))
     DB.load = classmethod(lambda kind, path: pickle.loads(parsed(kind, str(path))))
 
 
@@ -72,7 +72,7 @@ class Session:
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
         self._name, self._task = identifier, _tasks(identifier)[row["task"]]
-        self._domain, self._messages = _domain(identifier), []
+        self._domain, self._messages = _domain(identifier), list[Any]()
         start = self._task.initial_state
         if start is not None:
             self._domain.set_state(start.initialization_data, start.initialization_actions, [])
