@@ -2,8 +2,8 @@
 
 The server runs in this family's process, and each episode speaks to it over loopback with a cookie of its own. Servers
 with `/seed_session` answer calls of their tools and judge in `/verify`; those of the Gymnasium style answer messages in
-`/step`, and the reward is the sum. The rows are the examples of the package. A server that needs a
-model fails when its reward is tried before the run.
+`/step`, and the reward is the sum. The rows are the examples of the package. A server that needs a model fails when its
+reward is tried before the run. The process is not a sandbox, although some servers run the policy's code in it.
 
     python -m agent_rl.environments.install nemo_gym
 """
@@ -172,18 +172,16 @@ def _server(identifier: str) -> tuple[str, bool]:
         module = import_module(f"resources_servers.{identifier}.app")
     except ImportError as error:
         raise ValueError(f"it needs another package: {error}") from error
-    file = min((folder / "configs").glob("*.yaml"))
-    written: Any = OmegaConf.to_container(OmegaConf.load(file))
-    sections = [each.get("resources_servers", {}) for each in written.values() if isinstance(each, dict)]
-    settings = next(each[identifier] for each in sections if identifier in each)
+    files: Any = [OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((folder / "configs").glob("*.yaml"))]
+    sections = [each.get("resources_servers", {}) for file in files for each in file.values() if isinstance(each, dict)]
+    settings = next((each[identifier] for each in sections if identifier in each), {})
     place = {"host": "127.0.0.1", "port": 1}
     client = ServerClient(head_server_config=BaseServerConfig(**place), global_config_dict=DictConfig({}))
     own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
     cls: Any = next(each for each in own if hasattr(each, "setup_webserver"))
     try:
-        server = cls(
-            config=cls.model_fields["config"].annotation(name=identifier, **place, **settings), server_client=client
-        )
+        config = cls.model_fields["config"].annotation(**{"name": identifier, **settings, **place})
+        server = cls(config=config, server_client=client)
     except ValidationError as error:
         raise ValueError(f"its configuration is not complete: {error.errors()[0]['loc']}") from error
     app = server.setup_webserver()
