@@ -110,9 +110,10 @@ class EnvironmentType:
 
     @cached_property
     def arguments(self) -> Mapping[str, type[BaseModel]]:
-        """The model of each tool's arguments."""
+        """The model of each tool's arguments; a method with a schema gets them as they are."""
         instance = self.cls.__new__(self.cls)
-        return {name: argument_model(getattr(instance, name), {}) for name in tool_names(self.cls)}
+        methods = {name: getattr(instance, name) for name in tool_names(self.cls)}
+        return {name: argument_model(each, {}) for name, each in methods.items() if not hasattr(each, "schema")}
 
     def has(self, method: str) -> bool:
         """Whether the class defines an optional method itself."""
@@ -129,6 +130,8 @@ class EnvironmentType:
         return any("reward_turn" in function.__code__.co_names for function in functions_of(self.cls))
 
     def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
+        if hasattr(method, "schema"):  # of a class that is made at run time
+            return ToolSpec(cls=MethodTool, config={"method": name}, **method.schema)
         place = Place(f"{self.cls.__qualname__}.{name}")
         if not inspect.getdoc(method):
             near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)

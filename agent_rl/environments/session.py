@@ -105,7 +105,7 @@ class EnvironmentSession:
         async with self._turn:
             if self.done:
                 raise ToolError("the episode is over")
-            result = await self.run(name, **converted(self.kind.arguments[name], arguments))
+            result = await self.run(name, **converted(self.kind.arguments.get(name), arguments))
             try:
                 output = as_output(result)
             except (TypeError, ValueError) as error:

@@ -42,7 +42,9 @@ def test_no_name_of_the_template_is_left(folder: Path) -> None:
     assert set(KINDS) == {"agent", "recipe", "reward", "task", "tool"}
     for path in folder.rglob("*.*"):
         if path.suffix != ".parquet" and path.is_file():
-            assert not re.search(r"my_(agent|recipe|reward|task|tool)|My(Agent|Reward|Task|Tool)", path.read_text()), path
+            assert not re.search(r"my_(agent|recipe|reward|task|tool)|My(Agent|Reward|Task|Tool)", path.read_text()), (
+                path
+            )
 
 
 def test_its_own_tests_pass(folder: Path) -> None:
