@@ -174,7 +174,7 @@ def _server(identifier: str) -> tuple[str, bool]:
         raise ValueError(f"it needs another package: {error}") from error
     files: Any = [OmegaConf.to_container(OmegaConf.load(path)) for path in sorted((folder / "configs").glob("*.yaml"))]
     sections = [each.get("resources_servers", {}) for file in files for each in file.values() if isinstance(each, dict)]
-    settings = next((each[identifier] for each in sections if identifier in each), {})
+    settings: Any = next((each[identifier] for each in sections if identifier in each), {})
     place = {"host": "127.0.0.1", "port": 1}
     client = ServerClient(head_server_config=BaseServerConfig(**place), global_config_dict=DictConfig({}))
     own = [each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__]
