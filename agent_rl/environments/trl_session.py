@@ -196,6 +196,10 @@ class TrlSession(EnvironmentSession):
             problem = f"it returned {observation!r:.80}; it must return text, a list of blocks, or None"
             raise self._bug("reset", TypeError(problem)) from None
 
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        """Call a tool."""
+        return await self.answer(ToolCall(name, arguments), ToolResult("", name, ""))
+
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
         """Answer a call of the policy; whatever a tool raises is an observation."""
         function = self.functions.get(call.name)
