@@ -16,7 +16,7 @@ from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import family_class, family_names
 from agent_rl.environments.kind import OWN, EnvironmentType, blocking_calls, functions_of, tool_names
 from agent_rl.environments.session import NAME, EnvironmentSession, row_values
-from agent_rl.environments.trl import trl_environment
+from agent_rl.environments.trl import ADDED, trl_environment
 from agent_rl.environments.trl_session import TrlSession, TrlType
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.errors import Place
@@ -52,6 +52,9 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
         return EnvironmentType(name, target, family_class(family, identifier))
     if ".py" in target and (trl := trl_environment(name, target, place)) is not None:
         return trl
+    if ADDED in target:
+        problem = f"{target!r} adds rows or a reward to a class that has its own"
+        raise place.error(problem, "Drop --data and --reward; agent_rl.reward.components adds components")
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
         raise place.error(f"{target!r} is not a subclass of agent_rl.Environment", "Name the class of the task")
