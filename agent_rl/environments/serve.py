@@ -17,13 +17,13 @@ import time
 import traceback
 from typing import Any
 
-__all__ = ["ToolError", "main", "on_loopback"]
+__all__ = ["CallError", "main", "on_loopback"]
 
 START_S = 15.0
 """Seconds in which a web server must have started."""
 
 
-class ToolError(Exception):
+class CallError(Exception):
     """A call fails in a way that the policy may read."""
 
 
