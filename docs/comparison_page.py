@@ -43,11 +43,11 @@ def comparison_page(note: str, table: Any) -> str:
         f"""{note}
 # How it compares
 
-This page compares agent_rl with other frameworks for reinforcement learning of tool-using agents, and with libraries
-that such trainers use. The claims come from public repositories, documentation and packages, in the versions below.
+This page compares agent_rl with other frameworks for reinforcement learning with tool-using agents, and with libraries
+that such trainers use. The claims come from public repositories, documentation and packages of the versions below.
 These projects change quickly, so check them before you decide. "Not found" lists the files that were searched; the
-feature may exist elsewhere. Only the rows of `make bench` for TRL 1.16.0 and verifiers 0.4.0 are measurements.
-`docs/comparison.yaml` has the source of each claim.
+feature may exist elsewhere. Only the `make bench` rows for TRL 1.16.0 and verifiers 0.4.0 are measurements.
+`docs/comparison.yaml` lists the source of each claim.
 """,
         table(("", "what it is", "version", "read on"), overview),
         "## In a table\n",

@@ -52,6 +52,7 @@ CONTENTS = {
             "sandbox_promises",
             "agents",
             "trainer",
+            "environments",
             "rewards",
             "judges",
             "reward_models",
@@ -74,6 +75,7 @@ CONTENTS = {
         f"recipes/{name}/README"
         for name in (
             "quickstart",
+            "lockers",
             "gsm8k_calculator",
             "svamp_calculator",
             "math_python",
@@ -97,7 +99,7 @@ CONTENTS = {
     ],
     "Reference": [
         f"docs/reference/{page}"
-        for page in ("settings", "commands", "metrics", "built_in", "python", "receipts", "gpu_node")
+        for page in ("settings", "commands", "metrics", "built_in", "environments", "python", "receipts", "gpu_node")
     ],
     "More": [
         "docs/symptoms",

@@ -310,17 +310,17 @@ def migration_page() -> str:
         f"""{NOTE}
 # Coming from an older verl
 
-This page lists keys of verl 0.3 to 0.8, of guides written for those versions and of other trainers, with their form in
-verl 0.9.1 and agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m verl.trainer.main_ppo` know
-these keys on the command line and in YAML files. A key that has moved takes effect, and a line names its new form:
+This page lists keys from verl 0.3 to 0.8, from guides for those versions and from other trainers, and what they are
+in verl 0.9.1 and agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m verl.trainer.main_ppo`
+accept these keys on the command line and in YAML files. A moved key takes effect, and a line shows its new form:
 
 ```text
-agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl put the whole reward below `reward`
+agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl moved all rewards under `reward`
 ```
 
-A line also warns about a key of today's verl that agent_rl does not read, if its value differs from verl's default. Any
-other old key ends the command with exit code 2 and shows what to write instead, with your values. If a command line has
-an old key and its new form, it is refused. The command line overrides YAML files, in either spelling.
+A line also warns about a current verl key that agent_rl does not read, if its value differs from verl's default. Any
+other old key ends the command with exit code 2 and shows what to write instead, with your values. A command line that
+has both an old key and its new form is rejected. The command line overrides YAML files, in either spelling.
 """
     ]
     for section, rows in itertools.groupby(old_keys.rows(), lambda row: row.section):
@@ -335,18 +335,19 @@ def _old_keys(rows: list[old_keys.OldKey], becomes: str, why: str) -> tuple[str,
     old, new = (_codes(names) for names in ((row.old for row in rows), (row.renamed(row.old, "*") for row in rows)))
     first = rows[0]
     conditions = [_values("|".join(first.values) or first.when)] if first.when else []
-    for word, others in (("with", first.only_with), ("unless", first.unless)):
-        conditions += [f"{word} {_codes(f'{key}={_plain(value)}' for key, value in others.items())}"] if others else []
+    for word, joint, others in (("with", " and ", first.only_with), ("unless", " or ", first.unless)):
+        conditions += [f"{word} {joint.join(f'`{k}={_plain(v)}`' for k, v in others.items())}"] if others else []
     return " ".join([old, *conditions]), new, becomes, why
 
 
 def _values(pattern: str) -> str:
     """Describe the values that a pattern of the table matches."""
     if match := re.fullmatch(r"\(\?!(\w+)\$\)\.\*", pattern):
-        return f"other than `{match[1]}`"
+        return f"set to a value other than `{match[1]}`"
     if re.fullmatch(r"[\w|]+", pattern):
-        return f"of {_codes(pattern.split('|'))}"
-    return "of a number" if "[0-9]" in pattern else "of a mapping" if pattern.startswith(r"\{") else "of some values"
+        return "set to " + " or ".join(f"`{value}`" for value in pattern.split("|"))
+    words = "a number" if "[0-9]" in pattern else "a mapping" if pattern.startswith(r"\{") else "certain values"
+    return f"set to {words}"
 
 
 def _plain(value: Any) -> str:
@@ -364,7 +365,7 @@ def _codes(names: Iterable[str]) -> str:
 def _becomes(row: old_keys.OldKey) -> str:
     if row.kind == "moved":
         return "takes effect" if row.new else "is removed"
-    what = "has no effect, and a warning says so" if row.kind == "unread" else "refused"
+    what = "has no effect, and a warning says so" if row.kind == "unread" else "rejected"
     return f"{what}: {row.write}" if row.write else what
 
 

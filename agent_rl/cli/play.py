@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.environments import EnvironmentSession, EnvironmentType
+    from agent_rl.tools import ToolSpec
 
 __all__ = ["GROUP", "app"]
 
@@ -31,7 +32,7 @@ def play(
     expert: Annotated[bool, typer.Option("--expert", help="Let the environment's solve act instead of you")] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment at the terminal, in place of a model.
+    r"""Act in an environment at the terminal instead of a model.
 
     \b
       agent-rl play lockers.py
@@ -62,17 +63,18 @@ async def _play(
     kind: EnvironmentType, row: dict[str, Any], lines: Iterable[str], *, quiet: bool
 ) -> tuple[list[dict[str, Any]], Any]:
     """Play the lines in an episode of a row; return each turn with its answer, and the reward."""
-    from agent_rl.environments.session import EnvironmentSession, row_values
+    from agent_rl.environments import open_session
+    from agent_rl.environments.session import row_values
     from agent_rl.tools.inspection import signature
     from agent_rl.trajectory import StopReason, Trajectory
 
     show = (lambda *text, **_: None) if quiet else print
-    session = EnvironmentSession(kind, row_values(row), 60.0, Trajectory([], StopReason.ERROR))
+    session = open_session(kind, row_values(row), 60.0, Trajectory([], StopReason.ERROR))
     turns = []
     try:
         start = await session.reset()
         show(*(message["content"] for message in row["prompt"]), *([start] if start else []), sep="\n\n")
-        show("\nTools:", ", ".join(signature(spec) for spec in kind.specs) or "none")
+        show("\nTools:", ", ".join(signature(spec) for spec in session.specs) or "none")
         for line in lines:
             answer, goes_on = await _turn(session, line)
             turns.append({"text": line, "answer": answer})
@@ -86,11 +88,11 @@ async def _play(
 
 
 async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, bool]:
-    """Play one line; return the environment's answer, and whether the episode goes on."""
+    """Play one line; return the environment's answer, and whether the episode continues."""
     from agent_rl.errors import ObservationError
 
     try:
-        call = _call(session.kind, line)
+        call = _call(session.specs, line)
         if call is None:
             answer, _ = await session.step(line)
             return answer, answer is not None
@@ -100,7 +102,7 @@ async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, boo
         return f"Error: {error}", True
 
 
-def _call(kind: EnvironmentType, line: str) -> tuple[str, dict[str, Any]] | None:
+def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | None:
     """Return the tool and the arguments of a line such as `open(number=1, code=2)`; None for a message."""
     from agent_rl.errors import InvalidArgumentsError
 
@@ -108,7 +110,7 @@ def _call(kind: EnvironmentType, line: str) -> tuple[str, dict[str, Any]] | None
         node = ast.parse(line.strip(), mode="eval").body
     except SyntaxError:
         return None
-    parameters = {spec.name: list(spec.parameters["properties"]) for spec in kind.specs}
+    parameters = {spec.name: list(spec.parameters["properties"]) for spec in specs}
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in parameters):
         return None
     try:

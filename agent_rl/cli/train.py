@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["GROUP", "app"]
 
 GROUP = "train"
+MODEL = "actor_rollout_ref.model.path"
 
 app = typer.Typer(add_completion=False)
 
@@ -29,6 +31,12 @@ def train(
     overrides: Overrides = None,
     model: Annotated[
         str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="File of rows for a file of TRL, instead of its train_dataset")
+    ] = None,
+    reward: Annotated[
+        list[str] | None, typer.Option(help="Reward function file.py:name for a file of TRL; may be repeated")
     ] = None,
     script: Annotated[
         str | None, typer.Option(help="Entry point of yours: registers loops, then calls verl.trainer.main_ppo.main()")
@@ -45,6 +53,7 @@ def train(
     \b
       agent-rl train gsm8k_calculator
       agent-rl train RECIPE size=3b actor_rollout_ref.rollout.n=16
+      agent-rl train lockers.py --model Qwen/Qwen2.5-3B-Instruct
       agent-rl train RECIPE --script my_train.py
       agent-rl train RECIPE --dry-run > composed.yaml
 
@@ -75,15 +84,19 @@ def train(
     path; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.cpu import switch as cpu
+    from agent_rl.environments.trl import ADDED
     from agent_rl.evaluation.experiments.cold_start import ColdStart
     from agent_rl.launch.stopping import STOPPED
-    from agent_rl.launch.task import is_task
+    from agent_rl.launch.task import is_task, require_experts
     from agent_rl.launch.training import train as run
 
+    recipe = ADDED.join([recipe, *(reward or ()), *([] if data is None else [str(data)])])
     keys = _keys(recipe, overrides or [], model)
+    if starts_small := is_task(recipe) and cpu.is_selected() and not _name_a_model(keys):
+        require_experts(recipe)
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
-    if is_task(recipe) and model is None and cpu.is_selected():
+    if starts_small:
         ColdStart(recipe, keys).make()
     with _display(verbose, as_json) as display:
         stopped = run(recipe, keys, script, nodes_timeout_s=nodes_timeout_s, display=display)
@@ -96,10 +109,12 @@ def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 
-    if model is None:
-        return overrides
-    size = ["size=own_model"] if is_task(recipe) and cpu.is_selected() else []
-    return [*size, f"actor_rollout_ref.model.path={model}", *overrides]
+    keys = [*([] if model is None else [f"{MODEL}={model}"]), *overrides]
+    return ["size=own_model"] * (_name_a_model(keys) and is_task(recipe) and cpu.is_selected()) + keys
+
+
+def _name_a_model(keys: list[str]) -> bool:
+    return any(key.partition("=")[0].lstrip("+") == MODEL for key in keys)
 
 
 def _show_composed(recipe: str, overrides: list[str], script: str | None, as_json: bool) -> int:

@@ -284,9 +284,10 @@ def _truth(row: Mapping[str, Any]) -> str:
 
 
 def _context(row: Mapping[str, Any]) -> str:
-    """Return what else distinguishes the task of a row: its tools, user and media."""
+    """Return what else distinguishes the task of a row: its tools, user, environment and media."""
     info = row["extra_info"]
-    parts = [info.get(key) for key in ("tools_kwargs", "tool_selection", "interaction_kwargs", "user")]
+    keys = ("tools_kwargs", "tool_selection", "interaction_kwargs", "user", "environment_row")
+    parts = [info.get(key) for key in keys]
     parts += [row.get("images"), row.get("videos")]
     return json.dumps(parts, sort_keys=True, default=repr) if any(parts) else ""
 

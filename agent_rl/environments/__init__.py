@@ -11,7 +11,15 @@ one of them.
 """
 
 from agent_rl.environments.environment import Environment
-from agent_rl.environments.loading import EnvironmentType, load_environment
-from agent_rl.environments.session import EnvironmentSession, open_environment
+from agent_rl.environments.kind import EnvironmentType
+from agent_rl.environments.loading import load_environment, open_environment, open_session
+from agent_rl.environments.session import EnvironmentSession
 
-__all__ = ["Environment", "EnvironmentSession", "EnvironmentType", "load_environment", "open_environment"]
+__all__ = [
+    "Environment",
+    "EnvironmentSession",
+    "EnvironmentType",
+    "load_environment",
+    "open_environment",
+    "open_session",
+]

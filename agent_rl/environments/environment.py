@@ -64,7 +64,7 @@ class Environment:
 
         Without this method, the first such turn ends the episode.
         """
-        raise NotImplementedError
+        raise NotImplementedError("the class has no step, which would answer a message")
 
     def get_reward(self) -> float | Mapping[str, float]:
         """Return the reward of the trajectory: a number, or named parts, always the same ones."""

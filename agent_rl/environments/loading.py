@@ -1,93 +1,36 @@
-"""Loads the class of an environment from a file and describes its methods as tools.
+"""Loads the class of an environment from a file, and opens the environment of a trajectory.
 
 A mistake that can be seen without running an episode raises a `ConfigError` with file, line and remedy.
 """
 
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import family_class, family_names
-from agent_rl.environments.method_tool import MethodTool
+from agent_rl.environments.kind import OWN, EnvironmentType, blocking_calls, functions_of, tool_names
+from agent_rl.environments.session import NAME, EnvironmentSession, row_values
+from agent_rl.environments.trl import ADDED, trl_environment
+from agent_rl.environments.trl_session import TrlSession, TrlType
+from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object, load_file
 from agent_rl.settings.user_code import defined_at, is_users
-from agent_rl.tools import ToolSpec
-from agent_rl.tools.functions import argument_model, check_function, describe
+from agent_rl.trajectory import Trajectory
 
-__all__ = ["EnvironmentType", "load_environment"]
+__all__ = ["load_environment", "open_environment", "open_session"]
 
 KEY = "agent_rl.environments"
-OWN = frozenset(name for name in vars(Environment) if not name.startswith("_"))
-"""Names that are not tools."""
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
 """The arguments with which the methods are called."""
-
-
-@dataclass(frozen=True)
-class EnvironmentType:
-    """A loaded environment, which all trajectories share.
-
-    Attributes:
-        name: the name in `agent_rl.environments`.
-        target: what the name stands for, with an absolute path.
-        cls: the class, or a callable without arguments that returns an instance.
-    """
-
-    name: str
-    target: str
-    cls: Any
-
-    @cached_property
-    def specs(self) -> list[ToolSpec]:
-        """The tools, in the order of their definition.
-
-        Raises:
-            ConfigError: a method has no type hints or no docstring; names its line.
-        """
-        instance = self.cls.__new__(self.cls)
-        return [self._spec(name, getattr(instance, name)) for name in tool_names(self.cls)]
-
-    @cached_property
-    def arguments(self) -> Mapping[str, type[BaseModel]]:
-        """The model of each tool's arguments."""
-        instance = self.cls.__new__(self.cls)
-        return {name: argument_model(getattr(instance, name), {}) for name in tool_names(self.cls)}
-
-    def has(self, method: str) -> bool:
-        """Whether the class defines an optional method itself."""
-        return getattr(self.cls, method) is not getattr(Environment, method)
-
-    @property
-    def system(self) -> str:
-        """The system message: the class's docstring."""
-        return inspect.cleandoc(self.cls.__doc__ or "")
-
-    @property
-    def rewards_turns(self) -> bool:
-        """Whether a method of the class mentions `reward_turn`."""
-        return any("reward_turn" in code.co_names for code in _codes(self.cls))
-
-    def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
-        place = Place(f"{self.cls.__qualname__}.{name}")
-        check_function(method, place)
-        about = describe(method, place, parameters=True)
-        if not about["description"]:
-            near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.8)
-            remedy = f"Did you mean {near[0]}? A tool says in one line what it does" if near else "Say what it does"
-            raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
-        return ToolSpec(cls=MethodTool, config={"method": name}, **about)
+TAKEN = OWN - CALLS.keys() - {"reset"}
+"""Names that a method must not have."""
 
 
 @cache
@@ -107,6 +50,11 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
     family, _, identifier = target.partition(":")
     if family in family_names():
         return EnvironmentType(name, target, family_class(family, identifier))
+    if ".py" in target and (trl := trl_environment(name, target, place)) is not None:
+        return trl
+    if ADDED in target:
+        problem = f"{target!r} adds rows or a reward to a class that has its own"
+        raise place.error(problem, "Drop --data and --reward; agent_rl.reward.components adds components")
     cls = _only_class(target, place) if target.endswith(".py") else find_object(target, place)
     if not (isinstance(cls, type) and issubclass(cls, Environment)):
         raise place.error(f"{target!r} is not a subclass of agent_rl.Environment", "Name the class of the task")
@@ -114,19 +62,40 @@ def load_environment(name: str, target: str, key: str = KEY) -> EnvironmentType:
         raise place.error(problem, remedy)
     if ".py" in target:
         target = f"{inspect.getfile(cls)}:{cls.__name__}"
-    return EnvironmentType(name, target, cls)
+    kind = EnvironmentType(name, target, cls)
+    kind.specs  # noqa: B018 - a tool that cannot be described is an error here, not in the first episode
+    return kind
 
 
-def tool_names(cls: type) -> list[str]:
-    """Return the names of a class's public methods, inherited ones included, in the order of their definition."""
-    names: dict[str, None] = {}
-    for base in reversed(cls.__mro__):
-        if base not in (object, Environment):
-            for name, value in vars(base).items():
-                function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-                if inspect.isfunction(function) and not name.startswith("_") and name not in OWN:
-                    names[name] = None
-    return list(names)
+def open_environment(
+    names: Mapping[str, str], row: Mapping[str, Any], limit_s: float, trajectory: Trajectory
+) -> EnvironmentSession | None:
+    """Return a session of the row's environment, or None for a row without one.
+
+    Args:
+        names: `agent_rl.environments`.
+        row: the row's columns.
+        limit_s: seconds that one method may take.
+        trajectory: the row's trajectory.
+
+    Raises:
+        ConfigError: the row's environment is not among the names, or cannot be loaded.
+    """
+    info = row.get("extra_info") or {}
+    if (name := info.get(NAME)) is None:
+        return None
+    if name not in names:
+        raise ConfigError(f"extra_info.{NAME}", f"there is no environment {name!r}", did_you_mean(str(name), names))
+    return open_session(load_environment(name, names[name]), row_values(row), limit_s, trajectory)
+
+
+def open_session(
+    kind: EnvironmentType, values: Mapping[str, Any], limit_s: float, trajectory: Trajectory
+) -> EnvironmentSession:
+    """Return a session of an environment; see `EnvironmentSession`."""
+    if isinstance(kind, TrlType):
+        return TrlSession(kind, values, limit_s, trajectory)
+    return EnvironmentSession(kind, values, limit_s, trajectory)
 
 
 def _only_class(target: str, place: Place) -> type:
@@ -154,55 +123,37 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
         except TypeError as error:
             problem = f"{cls.__qualname__}.{name} ({defined_at(method)}) cannot be called: {error}"
             yield problem, f"Write def {name}({', '.join(['self', *arguments])})"
+    for function in filter(is_users, functions_of(cls)):
+        if function.__name__ in TAKEN:
+            problem = (
+                f"{function.__qualname__} ({defined_at(function)}) hides {function.__name__} of agent_rl.Environment"
+            )
+            yield problem, "Give the method another name"
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
         yield f"{where} has no docstring, which is the system message", "Say in it what the agent must do"
     if cls.get_reward is Environment.get_reward:
-        yield f"{where} has no get_reward", "Define get_reward(self), which returns a number or named parts"
+        remedy = "Define get_reward(self), which returns a number or named parts"
+        yield f"{where} has no get_reward", _misspelled("get_reward", cls) or remedy
     if cls.rows is Environment.rows and cls.data is None:
-        yield f"{where} has no rows", "Define rows(self, split, seed), or set data = 'FILE.parquet'"
+        remedy = "Define rows(self, split, seed), or set data = 'FILE.parquet'"
+        yield f"{where} has no rows", _misspelled("rows", cls) or remedy
     if not tool_names(cls) and cls.step is Environment.step:
         yield f"{where} has no tool", "Define a public method with type hints and a docstring, or step(self, message)"
-    for base in cls.__mro__:
-        for name, value in vars(base).items() if is_users(base) else ():
+    for base in filter(is_users, cls.__mro__):
+        for name, value in vars(base).items():
             if isinstance(value, list | dict | set) and not name.startswith("__") and not name.isupper():
+                shared = f"{base.__qualname__}.{name} ({defined_at(base)}) is a {type(value).__name__}"
                 remedy = f"Set self.{name} in reset; write a constant in capitals"
-                yield f"{base.__qualname__}.{name} is a {type(value).__name__} that all trajectories share", remedy
-    for function in _functions(cls):
+                yield f"{shared} that all trajectories share", remedy
+    for function in filter(is_users, functions_of(cls)):
         for default in inspect.signature(function).parameters.values():
             if isinstance(default.default, list | dict | set):
                 problem = f"{function.__qualname__} ({defined_at(function)}): the default of {default.name!r} is shared"
                 yield problem, f"Write {default.name}=None, and make the value in the method"
-        yield from _blocking(function)
+        yield from blocking_calls(function)
 
 
-def _functions(cls: type) -> Iterator[Callable[..., Any]]:
-    for base in cls.__mro__:
-        if is_users(base):
-            for value in vars(base).values():
-                function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-                if inspect.isfunction(function):
-                    yield inspect.unwrap(function)
-
-
-def _codes(cls: type) -> Iterator[Any]:
-    for function in _functions(cls):
-        yield function.__code__
-
-
-def _blocking(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
-    """Yield calls that would stop the event loop, and those that only the main thread may make."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError):
-        return
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        call = ast.unparse(node.func)
-        line = f"{function.__qualname__} ({defined_at(function)})"
-        if call in ("signal.alarm", "signal.signal", "signal.setitimer"):
-            yield f"{line} calls {call}, which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s"
-        if call == "time.sleep" and inspect.iscoroutinefunction(function):
-            yield f"{line} calls time.sleep in an async method, which stops all trajectories", "Await asyncio.sleep"
-        if call in ("input", "exit", "quit", "sys.exit", "os._exit"):
-            yield f"{line} calls {call}, which a training run cannot do", "Remove the call"
+def _misspelled(name: str, cls: type) -> str:
+    """Return the remedy if a method probably should have this name."""
+    near = difflib.get_close_matches(name, tool_names(cls), n=1, cutoff=0.8)
+    return f"Rename {near[0]}, if it is meant to be that" if near else ""

@@ -7,20 +7,22 @@ import copy
 import inspect
 import json
 import math
+import pickle
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from agent_rl.environments.environment import Environment
-from agent_rl.environments.loading import EnvironmentType, load_environment
-from agent_rl.errors import ConfigError, FatalError, ToolError, UnscoredError, did_you_mean
+from agent_rl.environments.kind import OWN, EnvironmentType
+from agent_rl.errors import FatalError, ToolError, UnscoredError
 from agent_rl.settings.user_code import BrokenCallError, is_outage
+from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
 from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["ROW", "EnvironmentSession", "open_environment", "row_values"]
+__all__ = ["NAME", "ROW", "EnvironmentSession", "row_values", "state_of"]
 
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
@@ -37,7 +39,6 @@ class EnvironmentSession:
         row: the row's values, the arguments of `reset`.
         limit_s: seconds that one method may take.
         trajectory: the trajectory, which the instance may read.
-        seed: the seed of `random`; None: it depends on the row's values.
 
     Raises:
         BrokenCallError: the class's `__init__` raises.
@@ -55,10 +56,22 @@ class EnvironmentSession:
         self._thread = OneThread("agent_rl-environment")
         self._turn = asyncio.Lock()
         self._dropped: str | None = None
+        self.instance: Any = self._created()
+
+    def _created(self) -> Any:
         try:
-            self.instance: Environment = kind.cls()
+            return self.kind.cls()
         except Exception as error:
-            raise BrokenCallError.of(f"{kind.name}: __init__", error, kind.cls) from error
+            raise BrokenCallError.of(f"{self.kind.name}: __init__", error, self.kind.cls) from error
+
+    @property
+    def specs(self) -> list[ToolSpec]:
+        """The tools of the row's environment."""
+        return self.kind.specs
+
+    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
+        """Return the unopened tools of the trajectory: those of the environment and others; see `ToolSession`."""
+        return ToolSession(specs, **options)
 
     @property
     def done(self) -> bool:
@@ -74,6 +87,15 @@ class EnvironmentSession:
             raise self._bug("reset", TypeError(f"it returned {text!r}; it must return text, or nothing"))
         return text
 
+    async def opened(self, opening: str) -> Any:
+        """Begin the trajectory; return the content of the prompt's last message.
+
+        Args:
+            opening: the content of that message in the row.
+        """
+        text = await self.reset()
+        return f"{opening}\n\n{text}" if text else opening
+
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         """Call a tool.
 
@@ -83,16 +105,20 @@ class EnvironmentSession:
         async with self._turn:
             if self.done:
                 raise ToolError("the episode is over")
-            output = as_output(await self.run(name, **converted(self.kind.arguments[name], arguments)))
+            result = await self.run(name, **converted(self.kind.arguments.get(name), arguments))
+            try:
+                output = as_output(result)
+            except (TypeError, ValueError) as error:
+                raise self._bug(name, error) from error
             await self._note_state()
             if (reward := self._turn_reward()) is not None:
-                output.reward = reward + (output.reward or 0.0)
+                output = replace(output, reward=reward + (output.reward or 0.0))
             return output
 
     async def step(self, message: str) -> tuple[str | None, float | None]:
         """Answer a turn without a call; return the world's text, None at the end, and the reward of the turn."""
         self.instance.answer = message
-        if not self.kind.has("step"):
+        if self.done or not self.kind.has("step"):
             return None, None
         text = await self.run("step", message)
         if text is not None and not isinstance(text, str):
@@ -106,9 +132,14 @@ class EnvironmentSession:
             self.instance.answer = self.trajectory.answer
         value = await self.run("get_reward")
         parts = value if isinstance(value, Mapping) else {"": value}
+        if not parts:
+            raise self._bug("get_reward", TypeError("it returned no parts"))
         for name, part in parts.items():
-            number = part.item() if hasattr(part, "item") else part
-            if not isinstance(number, int | float) or not math.isfinite(number):
+            try:
+                is_number = math.isfinite(part) and not isinstance(part, str)
+            except (TypeError, ValueError, RuntimeError):  # an array of several numbers
+                is_number = False
+            if not is_number:
                 what = f"part {name!r} is {part!r}" if name else f"it returned {part!r}"
                 raise self._bug("get_reward", TypeError(f"{what}, not a finite number"))
         if (known := _parts.setdefault(self.kind.cls, frozenset(parts))) != parts.keys():
@@ -130,26 +161,28 @@ class EnvironmentSession:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0
         return reward or None
 
-    async def run(self, name: str, *values: Any, **arguments: Any) -> Any:
+    async def run(self, name: str, /, *values: Any, **arguments: Any) -> Any:
         """Run a method: a plain one on the trajectory's thread, an `async` one on the event loop."""
+        return await self.run_function(name, getattr(self.instance, name), *values, **arguments)
+
+    async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
+        """Run a function as a method of this name; see `run`."""
         if self._dropped:
             raise UnscoredError(self._dropped)
-        method = getattr(self.instance, name)
-        self._dropped = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"  # stays if it is cancelled
+        late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
         try:
-            result = await within(self.limit_s, self._awaited(method, values, arguments))
+            return await within(self.limit_s, self._awaited(function, values, arguments))
         except OutOfTime:
-            raise UnscoredError(self._dropped) from None
-        except (ToolError, UnscoredError, FatalError):
-            self._dropped = None
+            self._dropped = late
+            raise UnscoredError(late) from None
+        except asyncio.CancelledError:  # the function still runs
+            self._dropped = late
             raise
         except Exception as error:
-            self._dropped = None
-            if is_outage(error):
+            is_observation = isinstance(error, ToolError) and name not in OWN
+            if is_observation or isinstance(error, FatalError) or is_outage(error):
                 raise
             raise self._bug(name, error) from error
-        self._dropped = None
-        return result
 
     async def _awaited(self, method: Callable[..., Any], values: Any, arguments: Mapping[str, Any]) -> Any:
         if inspect.iscoroutinefunction(method):
@@ -160,26 +193,16 @@ class EnvironmentSession:
         return BrokenCallError.of(f"{self.kind.cls.__name__}.{name}", error, getattr(self.kind.cls, name, None))
 
 
-def open_environment(
-    names: Mapping[str, str], row: Mapping[str, Any], limit_s: float, trajectory: Trajectory
-) -> EnvironmentSession | None:
-    """Return a session of the row's environment, or None for a row without one.
-
-    Args:
-        names: `agent_rl.environments`.
-        row: the row's columns.
-        limit_s: seconds that one method may take.
-        trajectory: the row's trajectory.
-
-    Raises:
-        ConfigError: the row's environment is not among the names, or cannot be loaded.
-    """
-    info = row.get("extra_info") or {}
-    if (name := info.get(NAME)) is None:
-        return None
-    if name not in names:
-        raise ConfigError(f"extra_info.{NAME}", f"there is no environment {name!r}", did_you_mean(str(name), names))
-    return EnvironmentSession(load_environment(name, names[name]), row_values(row), limit_s, trajectory)
+def state_of(instance: Any) -> dict[str, bytes]:
+    """Return the pickled attributes of an instance; those that cannot be pickled are not compared."""
+    state = {}
+    for name, value in getattr(instance, "__dict__", {}).items():
+        if name not in ("random", "trajectory"):
+            try:
+                state[name] = pickle.dumps(value)
+            except Exception:  # noqa: BLE001 - any object may refuse
+                continue
+    return state
 
 
 def row_values(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,25 +7,27 @@ expert's way pays.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import inspect
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
-from agent_rl.environments.loading import EnvironmentType, load_environment, tool_names
+from agent_rl.environments.kind import EnvironmentType, tool_names
+from agent_rl.environments.loading import load_environment
 from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
-from agent_rl.errors import AgentRLError, ConfigError, ToolError
-from agent_rl.settings.user_code import UserCodeError, defined_at
+from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
+from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["WORLD", "Step", "expert_steps", "habit_shares", "worked_world"]
+__all__ = ["WORLD", "ExpertTurn", "expert_steps", "habit_shares", "require_expert", "worked_world"]
 
 WORLD = "environment"
 """The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
@@ -37,7 +39,7 @@ LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Step:
+class ExpertTurn:
     """A turn of the expert: a call of a tool, or a message if `tool` is empty."""
 
     tool: str
@@ -47,21 +49,18 @@ class Step:
 
 @dataclass(frozen=True)
 class _Episode:
-    steps: tuple[Step, ...]
+    steps: tuple[ExpertTurn, ...]
     answer: str
 
 
-def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[Step, ...], str]:
+def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[ExpertTurn, ...], str]:
     """Run the expert on a row, and return its steps and its answer.
 
     Raises:
-        ConfigError: the class has no `solve`.
-        UserCodeError: `solve` raises.
+        ConfigError: the class has no `solve`, or `solve` raises; names the line.
     """
-    if not kind.has("solve"):
-        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
-        raise ConfigError(kind.name, problem, "Define solve(self), or give a model with --model")
-    steps: list[Step] = []
+    require_expert(kind)
+    steps: list[ExpertTurn] = []
     methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
     recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _said(steps)})
 
@@ -77,33 +76,49 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
     try:
         answer = asyncio.run(run())
         return tuple(steps), answer
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise UserCodeError.of(f"{kind.cls.__name__}.solve", error, code=kind.cls.solve) from error
+    except UnscoredError as error:  # a bug of the class, with its line, or a timeout
+        raise ConfigError(kind.target, str(error), "The expert must solve every row: correct the method") from error
 
 
-def _recorded(kind: EnvironmentType, name: str, steps: list[Step]) -> Callable[..., Any]:
-    original = inspect.getattr_static(kind.cls, name)
-    function = original.__func__ if isinstance(original, staticmethod | classmethod) else original
+def require_expert(kind: EnvironmentType) -> None:
+    """Refuse an environment without an expert.
+
+    Raises:
+        ConfigError: the class has no `solve`.
+    """
+    if not kind.has("solve"):
+        problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
+        raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
+
+
+def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Callable[..., Any]:
+    @contextmanager
+    def recording(self: Any, values: Any, arguments: Any) -> Iterator[Callable[..., Any]]:
+        call = getattr(super(type(self), self), name)
+        bound = inspect.signature(call).bind(*values, **arguments)
+        inside = getattr(self, "_inside_tool", False)
+        if not inside:  # a tool may call another one: only the outer call is a turn
+            steps.append(ExpertTurn(name, copy.deepcopy(dict(bound.arguments))))
+        self._inside_tool = True
+        try:
+            yield call
+        finally:
+            self._inside_tool = inside
 
     def method(self: Any, *values: Any, **arguments: Any) -> Any:
-        call = function if isinstance(original, staticmethod) else function.__get__(self)
-        bound = inspect.signature(call).bind(*values, **arguments)
-        if not getattr(self, "_inside_tool", False):  # a tool may call another one: only the outer call is a turn
-            steps.append(Step(name, dict(bound.arguments)))
-        before, self._inside_tool = getattr(self, "_inside_tool", False), True
-        try:
+        with recording(self, values, arguments) as call:
             return call(*values, **arguments)
-        finally:
-            self._inside_tool = before
 
-    return method
+    async def async_method(self: Any, *values: Any, **arguments: Any) -> Any:
+        with recording(self, values, arguments) as call:
+            return await call(*values, **arguments)
+
+    return async_method if inspect.iscoroutinefunction(getattr(kind.cls, name)) else method
 
 
-def _said(steps: list[Step]) -> Callable[..., Any]:
+def _said(steps: list[ExpertTurn]) -> Callable[..., Any]:
     def say(self: Any, message: str) -> Any:
-        steps.append(Step("", {}, message))
+        steps.append(ExpertTurn("", {}, message))
         self.answer = message
         return self.step(message)
 
@@ -181,7 +196,8 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
     worst = min(rewards.values())
     if best <= max(rewards.values()):
         problem = f"solve has a mean reward of {best:.2f}, no more than spoiled copies of it ({rewards})"
-        raise ConfigError(f"{kind.cls.__name__}.solve", problem, "Correct solve or get_reward")
+        where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
+        raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
     mean = sum(success.values()) / len(success)
     share = max(SUCCESS / 2, min(SUCCESS, 0.5 - mean / 2))  # a spoiled copy may succeed where the model could not
@@ -195,17 +211,25 @@ def _mean_reward(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episo
 
 def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes: Sequence[_Episode]) -> list[float]:
     async def reward(values: Mapping[str, Any], episode: _Episode) -> float:
-        trajectory = Trajectory([], StopReason.ANSWERED, answer=episode.answer)
+        trajectory = Trajectory([], StopReason.ANSWERED)
         session = EnvironmentSession(kind, values, LIMIT_S, trajectory)
         try:
             await session.reset()
-            for step in episode.steps:
-                with suppress(ToolError):
-                    await (session.call(step.tool, dict(step.arguments)) if step.tool else session.step(step.message))
+            turns = 0.0
+            for step in (*episode.steps, ExpertTurn("", {}, episode.answer)):
+                if session.done or trajectory.answer is not None:
+                    break
+                if step.tool:
+                    with suppress(ObservationError):
+                        turns += (await session.call(step.tool, dict(step.arguments))).reward or 0.0
+                else:
+                    text, reward_of_turn = await session.step(step.message)
+                    turns += reward_of_turn or 0.0
+                    trajectory.answer = step.message if text is None else None
             value = await session.reward()
         finally:
             await session.close()
-        return sum(value.values()) if isinstance(value, dict) else value
+        return (turns if kind.rewards_turns else 0.0) + (sum(value.values()) if isinstance(value, dict) else value)
 
     async def rewards() -> list[float]:
         return [await reward(row_values(row), episode) for row, episode in zip(rows, episodes, strict=True)]
@@ -229,7 +253,12 @@ def _with_other_digits(
     for row in rows:
         digits = rng.sample("123456789", 9)  # no number begins with 0
         table = str.maketrans("123456789", "".join(digits))
-        prompt = [{**message, "content": message["content"].translate(table)} for message in row["prompt"]]
+        prompt = [
+            message
+            if message["role"] == "system"
+            else json.loads(json.dumps(message, ensure_ascii=False).translate(table))
+            for message in row["prompt"]
+        ]
         info = row["extra_info"] | {ROW: row["extra_info"][ROW].translate(table)}
         if json.dumps(prompt) not in excluded:
             copies.append({**row, "prompt": prompt, "extra_info": info})
@@ -268,7 +297,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
     return replace(solved, steps=(*solved.steps[:place], changed, *solved.steps[place + 1 :]))
 
 
-def _random_steps(solved: _Episode, rng: random.Random) -> tuple[Step, ...]:
+def _random_steps(solved: _Episode, rng: random.Random) -> tuple[ExpertTurn, ...]:
     """Return the expert's steps in any order and number, with digits at random."""
     steps = []
     while solved.steps and rng.random() < 0.7:

@@ -20,6 +20,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agent_rl.environments import load_environment
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.command import hydra_arguments, rewrite
 from agent_rl.launch.recipes import recipe_folder
@@ -29,6 +30,7 @@ from agent_rl.preflight.check import check, refuse
 from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
 from agent_rl.settings.old_keys import argument_keys, change_config, is_old, tell
+from agent_rl.settings.user_code import defined_at
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
 from agent_rl.trajectory.run_files import leaves
 
@@ -162,6 +164,17 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 def types(case: RunCase) -> Iterator[ConfigError]:
     """Values have the types of verl's configuration."""
     return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
+
+
+@check("configuration", at=("compose",))
+def tool_names(case: RunCase) -> Iterator[ConfigError]:
+    """No tool of the tool file has the name of a method of an environment."""
+    key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+    for name, target in case.settings.environments.items() if case.tool_path else ():
+        kind = load_environment(name, target)
+        for tool in {spec.name for spec in kind.specs} & {spec.name for spec in case.tools}:
+            method = f"{kind.cls.__qualname__}.{tool} ({defined_at(getattr(kind.cls, tool))})"
+            yield ConfigError(key, f"{case.tool_path} and {method} both define the tool {tool!r}", "Rename one of them")
 
 
 def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 import agent_rl
+from agent_rl.environments.families import family_names
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.launch.task import is_task, task_recipe
 from agent_rl.trajectory.run_files import leaves
@@ -76,6 +77,10 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
     packaged = share_folder() / "recipes" / name
     if name and "/" not in name and (packaged / "config.yaml").is_file():
         return packaged
+    if ":" in name:
+        family = name.partition(":")[0]
+        problem = f"there is no family of environments {family!r}"
+        raise ConfigError(str(recipe), problem, f"{did_you_mean(family, family_names())} A file is FILE.py:Class")
     problem = "there is no config.yaml" if folder.is_dir() else "there is no such folder, and no recipe of this name"
     remedy = f"Give a folder with config.yaml, or the name of a recipe. {did_you_mean(name, described())}"
     raise ConfigError(str(recipe), problem, remedy)

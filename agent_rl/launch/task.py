@@ -7,7 +7,8 @@ The recipe names the class, has its rows and reward, and two sizes for a CPU: `c
 from __future__ import annotations
 
 import asyncio
-import pickle
+import hashlib
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,26 +18,32 @@ from typing import Any
 import yaml
 
 from agent_rl.data import write_parquet
-from agent_rl.environments import EnvironmentSession, EnvironmentType, load_environment
+from agent_rl.environments import EnvironmentType, load_environment, open_session
 from agent_rl.environments.families import family_names
 from agent_rl.environments.rows import SPLITS, environment_rows
-from agent_rl.environments.session import row_values
-from agent_rl.environments.worked import WORLD, habit_shares
+from agent_rl.environments.session import row_values, state_of
+from agent_rl.environments.trl import ADDED, absolute
+from agent_rl.environments.worked import WORLD, habit_shares, require_expert
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
-from agent_rl.trajectory import StopReason, Trajectory
+from agent_rl.trajectory import Message, StopReason, Trajectory
 
-__all__ = ["is_task", "load_task", "task_recipe"]
+__all__ = ["is_task", "load_task", "require_experts", "task_recipe"]
 
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
 """Seconds that each method may take in the trial before a run."""
+MAX_NAME = 120
+"""Characters of a run's name; a file system allows 255 for a folder."""
+logger = logging.getLogger(__name__)
+
 HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
 
 
 def is_task(recipe: str) -> bool:
     """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
-    return all(".py" in each or each.partition(":")[0] in family_names() for each in recipe.split(","))
+    files = [each.partition(":")[0] for each in recipe.split(",")]
+    return all(file.endswith(".py") or file in family_names() for file in files)
 
 
 @cache
@@ -51,10 +58,13 @@ def task_recipe(targets: str) -> Path:
         UserCodeError: a method of a class raises.
     """
     kinds = [load_task(target) for target in targets.split(",")]
+    names = [kind.name for kind in kinds]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(targets, f"two environments have the name {twice[0]}", "Rename a file")
     rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
     of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
     rewards = {kind.name: _reward(kind, _try_out(kind, of_kind[kind])) for kind in kinds}
-    folder = OUTPUTS / "_".join(kind.name for kind in kinds) / "recipe"
+    folder = OUTPUTS / _run_name(kinds) / "recipe"
     (folder / "size").mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         write_parquet(rows[split], folder / f"{split}.parquet")
@@ -67,6 +77,24 @@ def task_recipe(targets: str) -> Path:
     return folder.resolve()
 
 
+def _run_name(kinds: Sequence[EnvironmentType]) -> str:
+    """Return the names of the environments; of many, the first and a digest of all."""
+    name = "_".join(kind.name for kind in kinds)
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{kinds[0].name}_and_{len(kinds) - 1}_more_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def require_experts(targets: str) -> None:
+    """Refuse environments without an expert, whose small model could not be made.
+
+    Raises:
+        ConfigError: a class has no `solve`, or cannot be loaded.
+    """
+    for target in targets.split(","):
+        require_expert(load_task(target))
+
+
 def load_task(target: str) -> EnvironmentType:
     """Load an environment by `file.py`, `file.py:Class` or `family:id`.
 
@@ -75,12 +103,14 @@ def load_task(target: str) -> EnvironmentType:
     """
     if target.partition(":")[0] in family_names():
         return load_environment(re.sub(r"\W+", "_", target.lower()), target, target)
-    file, _, attribute = target.partition(":")
+    own, *added = target.split(ADDED)
+    file, _, attribute = own.partition(":")
     path = Path(file).expanduser().resolve()
     if not path.is_file():
         raise ConfigError(file, "there is no such file", f"Write one with: agent-rl new task {path.stem}")
     name = re.sub(r"\W+", "_", f"{path.stem}_{attribute}".strip("_").lower())
-    return load_environment(name, f"{path}:{attribute}" if attribute else str(path), target)
+    whole = [f"{path}:{attribute}" if attribute else str(path), *map(absolute, added)]
+    return load_environment(name, ADDED.join(whole), target)
 
 
 def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -91,40 +121,32 @@ def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> list[s
     """
     where = kind.cls.__qualname__
     try:
-        (text, state), (other_text, other_state), reward = asyncio.run(_trial(kind, row_values(rows[0])))
+        (text, state), (other_text, other_state), reward = asyncio.run(_trial(kind, rows[0]))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"
         remedy = "All samples of a row must begin alike: draw from self.random, which the row seeds"
-        raise ConfigError(f"{where}.reset ({_line(kind)})", f"it differs between two calls in {differs}", remedy)
-    return sorted(reward) if isinstance(reward, dict) else []
+        problem = f"it differs between two calls in {differs}"
+        if kind.resets_alike:
+            raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)
+        logger.warning("%s.reset (%s): %s. %s", where, _line(kind), problem, remedy)
+    return [] if kind.parts or not isinstance(reward, dict) else sorted(reward)
 
 
-async def _trial(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+async def _trial(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     states: list[Any] = []
     for _ in range(2):
-        session = EnvironmentSession(kind, values, TRIAL_LIMIT_S, Trajectory([], StopReason.ERROR))
+        trajectory = Trajectory([Message.from_chat(message) for message in row["prompt"]], StopReason.ERROR)
+        session = open_session(kind, row_values(row), TRIAL_LIMIT_S, trajectory)
         try:
             text = await session.reset()
-            states.append((text, _state(session.instance)))
+            states.append((text, state_of(session.instance)))
             reward = await session.reward()
         finally:
             await session.close()
     return states[0], states[1], reward
-
-
-def _state(instance: Any) -> dict[str, bytes]:
-    """Return the pickled attributes of an instance; those that cannot be pickled are not compared."""
-    state = {}
-    for name, value in vars(instance).items():
-        if name not in ("random", "trajectory"):
-            try:
-                state[name] = pickle.dumps(value)
-            except Exception:  # noqa: BLE001 - any object may refuse
-                continue
-    return state
 
 
 def _line(kind: EnvironmentType) -> str:
@@ -134,19 +156,24 @@ def _line(kind: EnvironmentType) -> str:
 def _reward(kind: EnvironmentType, parts: Sequence[str]) -> dict[str, Any]:
     """Return the section `agent_rl.reward`, with no reward but the environment's."""
     components: dict[str, Any] = {part: {"kind": "environment", "weight": 1.0} for part in parts}
+    for part in kind.parts:
+        components[part] = {"kind": "environment", "weight": 1.0, "config": {"optional": True}}
+    components |= {name: {"kind": "environment", "weight": 0.0} for name in kind.metrics}
+    correctness: dict[str, Any] = {"weight": 0.0, "scorer": "none"} if components else {"weight": 1.0}
     if kind.rewards_turns:
         components["turns"] = {"kind": "tool_rewards", "weight": 1.0, "config": {"repeats": True}}
-    correctness: dict[str, Any] = {"weight": 0.0, "scorer": "none"} if parts else {"weight": 1.0}
     return {"correctness": correctness} | ({"components": components} if components else {})
 
 
 def _config(kinds: Sequence[EnvironmentType], rewards: Mapping[str, Any]) -> dict[str, Any]:
     same = all(reward == rewards[kinds[0].name] for reward in rewards.values())
+    multi_turn = {key: value for kind in kinds for key, value in kind.multi_turn.items()}
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config", "pkg://agent_rl.config"]},
         "defaults": ["agent", "_self_", {"size": "0.5b"}],
         "data": {"train_files": "train.parquet", "val_files": "test.parquet"},
-        "trainer": {"experiment_name": "_".join(kind.name for kind in kinds)},
+        **({"actor_rollout_ref": {"rollout": {"multi_turn": multi_turn}}} if multi_turn else {}),
+        "trainer": {"experiment_name": _run_name(kinds)},
         "agent_rl": {
             "environments": {kind.name: kind.target for kind in kinds},
             "reward": rewards[kinds[0].name] if same else {"per_data_source": dict(rewards)},

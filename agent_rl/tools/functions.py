@@ -154,15 +154,15 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
             problem = f"{where}: {parameter} has no name that the policy could use"
             raise InvalidValueError(problem, "Give the function named parameters only")
         if name not in hints:
-            remedy = f"Write for example `{name}: str`, or `parameters:` in the tool file"
-            raise InvalidValueError(f"{where}: the parameter {name!r} has no type hint", remedy)
+            problem = f"{where}: the parameter {name!r} has no type hint"
+            raise InvalidValueError(problem, f"Write for example `{name}: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], Field(default, description=about.get(name)))
     try:
         return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         problem = f"{where}: a type hint that has no JSON schema: {str(error).splitlines()[0]}"
-        raise InvalidValueError(problem, "Use types of JSON, or write `parameters:` in the tool file") from error
+        raise InvalidValueError(problem, "Use types of JSON") from error
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

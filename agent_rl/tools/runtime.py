@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -96,7 +97,8 @@ class ToolSession:
             limit_s, created = spec.timeout_s or default_timeout_s, _create_kwargs(tools_kwargs or {}, spec.name)
             self._slots[spec.name] = Slot(spec, limit_s, self._scope, created, _cache(spec, settings))
         if len(self._slots) < len(specs):
-            raise FatalError(f"two tools have the same name: {', '.join(spec.name for spec in specs)}")
+            twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
+            raise FatalError(f"two tools have the name {', '.join(twice)}: rename one of them")
         self._max_parallel_calls = max_parallel_calls
         self._result_limit = result_limit
         self._on_error = settings.on_error
@@ -118,6 +120,10 @@ class ToolSession:
         if len(executable) == len(self._slots) or all(call.name in executable for call in calls):
             return None
         return as_answer(calls)
+
+    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
+        """Return a turn's calls in the order in which the policy sees their results."""
+        return calls
 
     async def __aenter__(self) -> ToolSession:
         self._open = True
@@ -151,15 +157,17 @@ class ToolSession:
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
-        slots = [self._slots[call.name] for call in allowed if call.name in self._slots]
-        if any(getattr(slot.spec.cls, "in_order", False) for slot in slots):
-            results = [await self._answer(call) for call in allowed]
-        else:
-            results = await together([self._answer(call) for call in allowed])
+        results = await self._answers(allowed)
         if self._result_limit is not None:
             for result in results:
                 result.text = self._result_limit.cut(result.text)
         return results + [self._skip(call, number) for number, call in enumerate(calls, 1) if number > len(allowed)]
+
+    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        slots = [self._slots[call.name] for call in calls if call.name in self._slots]
+        if any(getattr(slot.spec.cls, "in_order", False) for slot in slots):
+            return [await self._answer(call) for call in calls]
+        return await together([self._answer(call) for call in calls])
 
     async def _answer(self, call: ToolCall) -> ToolResult:
         result = ToolResult(call.id, call.name, "")

@@ -234,7 +234,8 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
     if values[-1][1] < COLLAPSED * start:
         step = next(step for step, value in values if value < COLLAPSED * start)
         yield (
-            f"The entropy has been below a tenth of its start ({start:.3g}) since step {step}: samples become alike.",
+            f"Entropy has been below a tenth of its initial value ({start:.3g}) since step {step}: "
+            "samples become alike.",
             "Use algo=dapo, a higher actor_rollout_ref.rollout.temperature, or kl=loss",
         )
 
@@ -308,8 +309,8 @@ SYMPTOMS = (
     Symptom(
         "The reward does not rise",
         "the reward stays constant, for example at 0",
-        f"no answer was right in {FEW} steps; all samples of a prompt have the same reward; turns are malformed; tools "
-        "fail, or are not called; a component is constant",
+        f"no answer was right in {FEW} steps; a prompt's samples all have the same reward; turns are malformed; tools "
+        "fail or are never called; a component is constant",
         _does_not_rise,
     ),
     Symptom(
@@ -321,7 +322,8 @@ SYMPTOMS = (
     Symptom(
         "The reward drops",
         "the reward rises and then drops",
-        f"more than half of the gain is lost; the KL is above {LARGEST_KL:g}; the entropy is a tenth of its start",
+        f"more than half of the gain is lost; the KL is above {LARGEST_KL:g}; the entropy is below a tenth of its "
+        "initial value",
         _drops,
     ),
     Symptom(
@@ -333,12 +335,12 @@ SYMPTOMS = (
     Symptom(
         "Responses reach the limit",
         "answers are truncated",
-        "more than half of the responses reach the limit, or the share is ten points higher than at the start",
+        "more than half of the responses reach the limit, or the share has risen by ten percentage points",
         _cut_off,
     ),
     Symptom("Trajectories go unscored", "`unscored` is not 0", "a step has unscored trajectories", _unscored),
     Symptom("Out of memory", "CUDA or host out of memory", "the run failed with such an error", _never),
-    Symptom("Drift", "log-probs of engine and trainer differ", f"their mean difference is above {DRIFT:g}", _drift),
+    Symptom("Drift", "engine and trainer log-probs differ", f"their mean difference is above {DRIFT:g}", _drift),
     Symptom(
         "The GPU is idle",
         "steps are slow",

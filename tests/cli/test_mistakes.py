@@ -65,7 +65,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("data", "convert", "raw.jsonl", "--prompt", "qestion"), ("there is no column qestion", "It has question")),
     (("new", "recipe", "run"), ("run: it exists", "Name a new folder")),
     (("new", "tool", "my tool"), ("NAME: 'my tool'", "Write it like 'my_tool'")),
-    (("new", "robot", "x"), ("KIND: unknown kind 'robot'", "Known: agent, recipe, reward, tool")),
+    (("new", "robot", "x"), ("KIND: unknown kind 'robot'", "Known: agent, recipe, reward, task, tool")),
     (("reward", "score", "no.jsonl"), ("no.jsonl", "Pass a JSONL file of trajectories")),
     (("judge", "try", "run/trace.jsonl", "--config", "quickstart"), ("asks neither a model nor", "llm_judge")),
     (("tools", "check", "tools.yaml"), ("calculater", "calculator")),

@@ -75,6 +75,7 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
         ({"prompt": [{"role": "user", "content": "How many APPLES are left?"}]}, False),
         ({"extra_info": {"index": 1, "tools_kwargs": {"sql": {"create_kwargs": {"database": "b"}}}}}, False),
         ({"extra_info": {"index": 1, "user": {"replies": ["7"]}}}, False),
+        ({"extra_info": {"index": 1, "environment": "lockers", "environment_row": '{"code": 7}'}}, False),
     ],
 )
 def test_rows_with_the_same_words_and_tools_are_repeated(change: dict[str, Any], is_repeated: bool) -> None:

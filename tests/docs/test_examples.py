@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
 
 from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
@@ -26,7 +25,7 @@ from agent_rl.tools import ToolSession, ToolSpec, load_tools
 from agent_rl.tools.inspection import call, signature
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, trace
 from agent_rl.trajectory.trace.batches import append_batch
-from tests.docs.pages import PAGES, ROOT, block, blocks, commands
+from tests.docs.pages import PAGES, ROOT, block, blocks
 from tests.support.scoring import score
 
 TESTED = {

@@ -30,14 +30,14 @@ def test_tools() -> None:
 
 def test_agents_and_syntaxes() -> None:
     assert names(" ".join(first_column("docs/guides/agents.md", "name |"))) == set(agent_names())
-    (told,) = re.findall(r"in the syntax `multi_turn.format`: (.*?) \|", read("docs/guides/agents.md"))
+    (told,) = re.findall(r"in the syntax set by `multi_turn.format`: (.*?) \|", read("docs/guides/agents.md"))
     assert set(told.split(", ")) == set(SYNTAXES)
 
 
 def test_components_and_scorers() -> None:
     told = names(" ".join(first_column("docs/guides/rewards.md", "kind |")))
     assert told == set(kinds())
-    (scorers,) = re.findall(r"Built in are (.*?)\[Built in\]", read("docs/guides/rewards.md"), re.DOTALL)
+    (scorers,) = re.findall(r"The built-in scorers are (.*?)\[Built in\]", read("docs/guides/rewards.md"), re.DOTALL)
     assert names(scorers) == set(SCORERS)
     assert f"{len(SCORERS)} scorers" in read("README.md")
 
@@ -67,7 +67,7 @@ def test_keys_of_verl_exist(page: str) -> None:
 
 def test_recipes() -> None:
     told = {name for row in first_column("README.md", "recipe |") for name in re.findall(r"\[(\w+)\]\(", row)}
-    assert told == {path.parent.name for path in ROOT.glob("recipes/*/config.yaml")}
+    assert told == {path.parent.name for path in ROOT.glob("recipes/*/README.md")}
 
 
 def test_the_house_has_its_floors_in_order() -> None:

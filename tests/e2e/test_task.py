@@ -33,13 +33,13 @@ def test_a_task_in_one_file(tmp_path: Path) -> None:
         return done.stdout
 
     assert "reward 1.0" in run("play", "lockers.py", "--expert")
-    assert "0 problems" in run("doctor", "lockers.py") or "ready" in run("doctor", "lockers.py")
-    trained = run(
-        "train", "lockers.py", "trainer.total_training_steps=2", "trainer.test_freq=2", "data.val_batch_size=64"
-    )
+    tools = "look_up(number: integer), open(number: integer, code: integer)"
+    assert tools in " ".join(run("doctor", "lockers.py", "--all").split())
+    words = ["trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=2", "data.val_max_samples=64"]
+    trained = run("train", "lockers.py", *words)
     assert "steps to model" not in trained  # the cold start was not made again
     metrics = read_metrics(tmp_path / "outputs/lockers")
     assert 0.2 <= metrics[1]["agent/correctness"] <= 0.6
     summary = json.loads(run("eval", "lockers.py", "policy=local", "limit=16", "--json"))
     assert summary["all"]["scored"] == 16
-    assert summary["all"]["tool_calls"] > 0
+    assert 0.2 < summary["all"]["reward"]["mean"] <= 1

@@ -39,17 +39,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_name_of_the_template_is_left(folder: Path) -> None:
-    assert set(KINDS) == {"agent", "recipe", "reward", "tool"}
+    assert set(KINDS) == {"agent", "recipe", "reward", "task", "tool"}
     for path in folder.rglob("*.*"):
         if path.suffix != ".parquet" and path.is_file():
-            assert not re.search(r"my_(agent|recipe|reward|tool)|My(Agent|Reward|Tool)", path.read_text()), path
+            assert not re.search(r"my_(agent|recipe|reward|task|tool)|My(Agent|Reward|Task|Tool)", path.read_text()), (
+                path
+            )
 
 
 def test_its_own_tests_pass(folder: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "--basetemp", str(folder / "temporary"), str(folder)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert re.search(r"^8 passed", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^9 passed", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.trainer

@@ -27,7 +27,7 @@ class Stranger:
 
 def test_ours_are_what_the_files_declare() -> None:
     assert set(kinds()) == {
-        "judge", "pairwise_judge", "reward_api", "reward_model", "rules", "tags", "tool_rewards",
+        "environment", "judge", "pairwise_judge", "reward_api", "reward_model", "rules", "tags", "tool_rewards",
     }  # fmt: skip
     assert all(issubclass(found, Component | GroupComponent) for found in kinds().values())
 

@@ -97,3 +97,16 @@ def test_a_scope_opens_once_tries_again_and_closes_all_in_reverse_order(caplog):
     asyncio.run(main())
     assert events == ["open a", "open a", "open b", "close b", "close a"]
     assert "will not close" in caplog.text
+
+
+def test_a_shared_resource_stays_open_for_its_owner():
+    async def trajectory():
+        scope, owned = TrajectoryScope(), []
+        scope.share("world", owned)
+        assert scope.shared("world") is owned
+        await scope.close()
+        with pytest.raises(KeyError):
+            scope.shared("world")
+        return owned
+
+    assert asyncio.run(trajectory()) == []

@@ -717,3 +717,24 @@ def test_coercion_reaches_nested_values():
     asked = {"a": ["1", 2, 3.0], "b": "4"}
     assert check_arguments("t", make_validator(schema), asked) == {"a": [1, 2, 3], "b": "4"}
     assert asked["a"] == ["1", 2, 3.0]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_calls_of_a_turn_run_in_order_if_one_of_them_asks_for_it(in_order):
+    class Slowest(Recorder):
+        async def call(self, arguments):
+            self.events.append(f"begin {arguments['wait_s']}")
+            await asyncio.sleep(arguments["wait_s"])
+            self.events.append(f"end {arguments['wait_s']}")
+            return "done"
+
+    spec, events = spec_of(Slowest, in_order=in_order)
+    turn = [call(wait_s=wait_s) for wait_s in (0.1, 0)]
+    assert [result.text for result in run(spec, turn)] == ["done", "done"]
+    begins = ["begin 0.1", "end 0.1", "begin 0", "end 0"] if in_order else ["begin 0.1", "begin 0", "end 0", "end 0.1"]
+    assert [event for event in events if " " in event] == begins
+
+
+def test_tools_of_one_name_are_refused():
+    with pytest.raises(FatalError, match="two tools have the name recorder: rename one of them"):
+        session_of(spec_of()[0], spec_of()[0])

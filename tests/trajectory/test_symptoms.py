@@ -71,7 +71,7 @@ MADE: list[tuple[str, int, dict[str, Callable[[int], Any]], str]] = [
     (THING, 30, {"agent__correctness": lambda step: 0.9 - step / 100}, "Since step 1 correctness falls (0.85"),
     (DROPS, 30, {"critic__score__mean": lambda step: 0.9 if 10 < step < 20 else 0.2}, "was 0.90 around step 11"),
     (DROPS, 30, {"actor__kl_loss": lambda step: 1.0 if step < 17 else 11.0}, "above 10 since step 17 (11)"),
-    (DROPS, 30, {"actor__entropy": lambda step: 2.0 if step < 9 else 0.1}, "of its start (2) since step 9"),
+    (DROPS, 30, {"actor__entropy": lambda step: 2.0 if step < 9 else 0.1}, "of its initial value (2) since step 9"),
     (LOOPS, 3, {"agent__repeated_calls": lambda step: 1.2}, "80% of the tool calls repeat"),
     (LIMIT, 3, {"response_length__clip_ratio": lambda step: 0.9}, "90% of the responses reach"),
     (LIMIT, 30, {"response_length__clip_ratio": lambda step: 0.0 if step < 12 else 0.4}, "since step 12: 0% in the"),

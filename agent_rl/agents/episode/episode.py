@@ -174,7 +174,7 @@ class _Episode:
         turn.notes = step.notes
         if not step.calls:
             return await self._say(turn, step.answer)
-        turn.calls = step.calls
+        turn.calls = step.calls = self.tools.ordered(step.calls)
         if (answer := self.tools.handed_over(step.calls)) is not None:
             self.trajectory.answer = answer
             return StopReason.ANSWERED

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent_rl.agents.episode.policy import ChatMessage, Generation
+from agent_rl.data.contract import IMAGE
 from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
@@ -199,9 +200,15 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
-    """Return a message's content: the text, after the images of the results if there are any."""
+    """Return a message's content: the text, and the images of the results at their marks `<image>`, else before it."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
-    return [*images, {"type": "text", "text": text}] if images else text
+    if not images:
+        return text
+    texts = [{"type": "text", "text": part} for part in text.split(IMAGE)]
+    if len(texts) != len(images) + 1:
+        return [*images, {"type": "text", "text": text}]
+    parts = [texts[0], *(part for pair in zip(images, texts[1:], strict=True) for part in pair)]
+    return [part for part in parts if part.get("text") != ""]
 
 
 def spoken(text: str) -> str:

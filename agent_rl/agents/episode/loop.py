@@ -86,8 +86,9 @@ class EpisodeLoop(ABC):
             ConfigError: `extra_info.functions` cannot be read.
         """
         tools, info = self.settings.tools, row.get("extra_info") or {}
-        own = [] if self.environment is None else self.environment.kind.specs
-        return ToolSession(
+        own = [] if self.environment is None else self.environment.specs
+        make = ToolSession if self.environment is None else self.environment.tools
+        return make(
             [*own, *_selected(self.tools, info.get("tool_selection")), *declared_functions(info.get("functions"))],
             tools_kwargs=row.get("tools_kwargs") or {},
             default_timeout_s=self.settings.budget.tool_timeout_s,

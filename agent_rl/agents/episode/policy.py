@@ -152,7 +152,7 @@ class ScriptedPolicy(Policy):
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
         """Append the messages unless they use up the budget."""
-        tokens = sum(len(message["content"].split()) for message in messages)
+        tokens = sum(len(str(message["content"]).split()) for message in messages)
         if self._max_tokens is not None and tokens >= self._left(self._max_tokens):
             return False
         self.response_tokens += tokens

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from agent_rl.agents.users.user import Reply, User
 from agent_rl.environments import EnvironmentSession
 from agent_rl.errors import ConfigError
@@ -33,12 +35,11 @@ class EnvironmentUser(User):
         """Whether the environment has ended the episode."""
         return self._session.done
 
-    async def start(self, opening: str) -> str:
-        """Reset the environment; the text that it returns follows the opening."""
+    async def start(self, opening: str) -> Any:
+        """Reset the environment; what it returns follows the opening."""
         if self._user is not None:
             opening = await self._user.start(opening)
-        text = await self._session.reset()
-        return f"{opening}\n\n{text}" if text else opening
+        return await self._session.opened(opening)
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
         """Return the answer of `step` or of the simulated user; without either, the message ends the episode."""

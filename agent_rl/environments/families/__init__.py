@@ -6,13 +6,18 @@ environments. It imports the family's package inside of functions, because the p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from agent_rl.environments.environment import Environment
 from agent_rl.errors import ConfigError
 
-__all__ = ["family_class", "family_names"]
+__all__ = ["SIZES", "family_class", "family_names", "seeded_rows"]
+
+SIZES = {"train": 512, "test": 64}
+"""The number of rows of each split, for environments that generate theirs."""
 
 
 def family_names() -> list[str]:
@@ -32,3 +37,9 @@ def family_class(family: str, identifier: str) -> type[Environment]:
         remedy = f"pip install 'agent-rl[{family}]'"
         raise ConfigError(f"{family}:{identifier}", f"it needs a package: {error}", remedy) from error
     return cls
+
+
+def seeded_rows(prompt: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield rows that differ in the seed of their world; no seed is in both splits."""
+    for number in range(SIZES[split]):
+        yield {"prompt": prompt, "seed": 2 * (SIZES["train"] * seed + number) + (split == "test")}

@@ -16,6 +16,8 @@ class EnvironmentConfig(ComponentConfig):
 
     part: str | None = None
     """Name of the part in what `get_reward` returns; null: the name of the component."""
+    optional: bool = False
+    """Whether the part counts as 0 in a trajectory that has other parts only."""
 
 
 class EnvironmentPart(Component, kind="environment"):
@@ -32,6 +34,8 @@ class EnvironmentPart(Component, kind="environment"):
         """
         part = self.config.part or self.name
         if part not in trajectory.rewards:
+            if self.config.optional and trajectory.rewards:
+                return Value(0.0)
             known = ", ".join(trajectory.rewards) or "none"
             raise UnscoredError(f"component {self.name!r}: the environment has no part {part!r} (parts: {known})")
         return Value(trajectory.rewards[part])

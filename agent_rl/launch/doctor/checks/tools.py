@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from agent_rl.environments import load_environment
 from agent_rl.errors import AgentRLError, FatalError
 from agent_rl.launch.doctor.case import Case
 from agent_rl.preflight.check import Finding, check, ok, problem, skipped, warning
@@ -45,6 +46,14 @@ def tool_file(case: Case) -> Iterator[Finding]:
     if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
         remedy = f"Set {MULTI_TURN}.max_tool_response_length, or agent_rl.tools.max_result_tokens"
         yield warning(f"results are cut at {length} characters (verl's default)", remedy, "tool results")
+
+
+@check("tools")
+def environments(case: Case) -> Iterator[Finding]:
+    """The environments of the run load, with their methods as tools."""
+    for name, target in case.settings.environments.items():
+        specs = load_environment(name, target).specs
+        yield ok(f"{name}: {', '.join(map(signature, specs)) or 'no tools'}")
 
 
 @check("tools")

@@ -63,3 +63,13 @@ def test_a_machine_without_isolation(
     finding = only(tools.sandbox(make_case(tool_file(tmp_path, f"{{name: python, config: {config}}}"))))
     assert finding.status.value == status
     assert "use Linux 5.13" in finding.text + finding.remedy
+
+
+def test_environments_are_listed_with_their_tools(make_case: MakeCase) -> None:
+    file = ROOT / "tests/environments/lockers.py"
+    finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": str(file)}})))
+    assert finding.status is Status.OK
+    assert finding.text == "lockers: look_up(number: integer), open(number: integer, code: integer)"
+    finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": f"{file}:Locker"}})))
+    assert (finding.status, finding.remedy[:12]) == (Status.PROBLEM, "Did you mean")
+    assert not list(tools.environments(make_case()))

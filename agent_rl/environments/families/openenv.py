@@ -1,0 +1,131 @@
+"""OpenEnv environments: `openenv:FOLDER` that `openenv init` has written, `openenv:http://127.0.0.1:8000` that runs.
+
+A folder is served in this family's process, and the sessions speak to it over loopback. The policy acts with the tools
+of an MCP environment, or with the tool `act`, whose arguments are the environment's action. The reward of an episode is
+the sum of the rewards of its steps.
+
+    python -m agent_rl.environments.install openenv
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agent_rl.environments.serve import CallError, on_loopback
+
+ROWS = {"train": range(256), "test": range(1_000_000, 1_000_032)}
+"""The seeds of the episodes."""
+SESSIONS = 1024
+"""Concurrent sessions of a served folder whose environment supports concurrent sessions."""
+
+
+def environment(identifier: str) -> Any:
+    """Return the class of a folder or an address; see `family_class`."""
+    from agent_rl.environments.served import class_of
+
+    is_address = identifier.startswith(("http://", "https://"))
+    return class_of("openenv", identifier if is_address else str(Path(identifier).expanduser().resolve()))
+
+
+def start() -> None:
+    """Import what sessions need."""
+    import_module("uvicorn")
+    import_module("openenv.core.generic_client")
+
+
+def describe(identifier: str) -> dict[str, Any]:
+    """Return the tools: those of MCP, or `act` with the schema of the action."""
+    address = _address(identifier)
+    about, action = (json.load(urllib.request.urlopen(f"{address}/{path}")) for path in ("metadata", "schema"))
+    tools = _mcp_tools(address)
+    if not tools:
+        parameters = action["action"]
+        parameters["properties"].pop("metadata", None)
+        text = parameters.pop("description", None) or "Act in the environment."
+        tools = [{"name": "act", "description": text, "parameters": parameters}]
+    system = f"{about['name']}: {about['description']}. Act with the tools until the episode is over."
+    return {"system": system, "tools": tools, "methods": []}
+
+
+def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
+    """Return a seed for each episode."""
+    return [{"prompt": "The environment has been reset.", "seed": seed + number} for number in ROWS[split]]
+
+
+class Session:
+    """An episode, in a session of the server."""
+
+    def __init__(self, identifier: str, row: dict[str, Any]) -> None:
+        self._client = _client(_address(identifier))
+        self._uses_tools = bool(_mcp_tools(_address(identifier)))
+        self._total = 0.0
+        self.text = json.dumps(self._client.reset(seed=row["seed"]).observation)
+
+    def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """Take a step, and return the observation and whether the episode is over."""
+        action = {"type": "call_tool", "tool_name": name, "arguments": arguments} if self._uses_tools else arguments
+        try:
+            result = self._client.step(action)
+        except RuntimeError as error:
+            raise CallError(str(error)) if "VALIDATION_ERROR" in str(error) else error from error
+        self._total += float(result.reward or 0.0)
+        return json.dumps(result.observation), bool(result.done)
+
+    def reward(self, answer: str | None) -> float:
+        """Return the sum of the rewards."""
+        return self._total
+
+    def close(self) -> None:
+        """End the session of the server."""
+        self._client.close()
+
+
+def _client(address: str) -> Any:
+    from openenv.core.generic_client import GenericEnvClient
+
+    return GenericEnvClient(address).sync()
+
+
+@cache
+def _mcp_tools(address: str) -> list[dict[str, Any]]:
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    message = urllib.request.Request(
+        f"{address}/mcp", json.dumps(request).encode(), {"content-type": "application/json"}
+    )
+    result = json.load(urllib.request.urlopen(message)).get("result") or {}
+    return [
+        {
+            "name": each["name"],
+            "description": each.get("description") or each["name"],
+            "parameters": each["inputSchema"],
+        }
+        for each in result.get("tools", [])
+    ]
+
+
+@cache
+def _address(identifier: str) -> str:
+    """Return the address of the server, which is started for a folder."""
+    if identifier.startswith(("http://", "https://")):
+        return identifier.rstrip("/")
+    folder = Path(identifier)
+    if not (folder / "openenv.yaml").is_file():
+        raise ValueError(f"{folder} has no openenv.yaml; write an environment with: openenv init NAME")
+    from openenv.core.env_server import http_server
+
+    made = http_server.create_app
+
+    def with_room(env: Any, *arguments: Any, **options: Any) -> Any:
+        if getattr(env, "SUPPORTS_CONCURRENT_SESSIONS", False) and "concurrency_config" not in options:
+            options["max_concurrent_envs"] = SESSIONS
+        return made(env, *arguments, **options)
+
+    http_server.create_app = with_room
+    sys.path.insert(0, str(folder.parent))
+    return on_loopback(import_module(f"{folder.name}.server.app").app)

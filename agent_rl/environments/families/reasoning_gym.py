@@ -1,0 +1,61 @@
+"""Problems of a generator of reasoning-gym: `reasoning_gym:chain_sum`.
+
+The episode has one turn, and the reward is that of the generator's verifier, which runs in the sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from agent_rl.data.reasoning_gym import generate, to_row
+from agent_rl.environments.environment import Environment
+from agent_rl.environments.families import SIZES
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.rewards.scorers.reasoning_gym import score_reasoning_gym
+
+__all__ = ["environment", "problems"]
+
+
+class _Problem(Environment):
+    """Solve the problem. Your last message is the answer alone, or has it between <answer> and </answer>."""
+
+    id: ClassVar[str]
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        for entry in problems(self.id, split, seed):
+            yield {"prompt": entry["question"], "entry": entry}
+
+    def reset(self, **row: Any) -> None:
+        self.entry = row["entry"]
+
+    async def get_reward(self) -> float:  # type: ignore[override]
+        return await score_reasoning_gym(self.answer or "", None, {"entry": self.entry})
+
+
+def problems(generator: str, split: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield a generator's entries; no question is in both splits."""
+    test = _entries(generator, "test", seed)
+    if split == "test":
+        yield from test
+    else:
+        held_out = {entry["question"] for entry in test}
+        yield from (entry for entry in _entries(generator, split, seed) if entry["question"] not in held_out)
+
+
+def environment(id: str) -> type[Environment]:
+    """Return the class of a generator's problems.
+
+    Raises:
+        ConfigError: there is no such generator.
+    """
+    from reasoning_gym.factory import DATASETS
+
+    if id not in DATASETS:
+        raise ConfigError(f"reasoning_gym:{id}", f"there is no generator {id!r}", did_you_mean(id, DATASETS))
+    return type(f"reasoning_gym:{id}", (_Problem,), {"id": id, "__doc__": _Problem.__doc__})
+
+
+def _entries(generator: str, split: str, seed: int) -> list[dict[str, Any]]:
+    raw = generate(generator, 2 * seed + (split == "train"), SIZES[split])
+    return [to_row(each.value, split=split, index=index)["extra_info"]["entry"] for index, each in enumerate(raw)]

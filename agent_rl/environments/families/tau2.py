@@ -1,0 +1,137 @@
+"""The domains of tau2-bench: `tau2:mock`, `tau2:airline`, `tau2:retail`, `tau2:telecom`.
+
+Nobody plays the user: the prompt is the ticket or the user's scenario, and the agent's first message ends the episode.
+In telecom the agent also has the user's tools (tau2's solo mode). tau2's own evaluator judges the episode. Tasks that
+begin in the middle of a conversation are left out.
+
+    python -m agent_rl.environments.install tau2
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+SOLO = ("telecom",)
+HELD_OUT = 4
+"""Every fourth task is held out in a domain that has no split."""
+SYSTEM = """You are a customer service agent. Solve the user's request with the tools, as the policy requires.
+When it is solved, or cannot be solved, answer the user once, with all that they wanted to know.
+
+<policy>
+{}
+</policy>"""
+
+
+def environment(identifier: str) -> Any:
+    """Return the class of a domain; see `family_class`."""
+    from agent_rl.environments.served import class_of
+
+    return class_of("tau2", identifier)
+
+
+def start() -> None:
+    """Import what sessions need, without a look at the network, and let databases be parsed once."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import_module("loguru").logger.remove()
+    import_module("tau2.evaluator.evaluator")
+    from tau2.environment.db import DB
+
+    parse: Any = DB.load.__func__
+    parsed: Any = cache(lambda kind, path: pickle.dumps(parse(kind, path)))
+    DB.load = classmethod(lambda kind, path: pickle.loads(parsed(kind, str(path))))
+
+
+def describe(identifier: str) -> dict[str, Any]:
+    """Return the policy and the tools of the domain."""
+    domain = _domain(identifier)
+    tools = domain.get_tools() + (domain.get_user_tools() if domain.solo_mode else [])
+    functions = [tool.openai_schema["function"] for tool in tools]
+    kept = [{key: each[key] for key in ("name", "description", "parameters")} for each in functions]
+    return {"system": SYSTEM.format(domain.get_policy()), "tools": kept, "methods": ["solve"]}
+
+
+def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
+    """Return the ticket or the scenario of each task, and the task's name."""
+    tasks, splits = _tasks(identifier), _splits(identifier)
+    chosen = [name for number, name in enumerate(tasks) if name in splits.get(split, ())] or [
+        name for number, name in enumerate(tasks) if (number % HELD_OUT == HELD_OUT - 1) == (split == "test")
+    ]
+    return [
+        {"prompt": tasks[name].ticket or str(tasks[name].user_scenario.instructions), "task": name} for name in chosen
+    ]
+
+
+class Session:
+    """A conversation of the agent with the tools."""
+
+    text = None
+
+    def __init__(self, identifier: str, row: dict[str, Any]) -> None:
+        self._name, self._task = identifier, _tasks(identifier)[row["task"]]
+        self._domain, self._messages = _domain(identifier), list[Any]()
+        start = self._task.initial_state
+        if start is not None:
+            self._domain.set_state(start.initialization_data, start.initialization_actions, [])
+
+    def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        """Call a tool and return its content."""
+        from tau2.data_model.message import AssistantMessage, ToolCall
+
+        call = ToolCall(id=str(len(self._messages)), name=name, arguments=arguments)
+        result = self._domain.get_response(call)
+        self._messages += [AssistantMessage(role="assistant", tool_calls=[call]), result]
+        return result.content, False
+
+    def reward(self, answer: str | None) -> float:
+        """Return what tau2's evaluator says; an episode without an answer was cut off."""
+        from tau2.data_model.message import AssistantMessage
+        from tau2.data_model.simulation import SimulationRun, TerminationReason
+        from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+
+        for assertion in self._task.evaluation_criteria.env_assertions or []:
+            try:
+                self._domain.run_env_assertion(assertion, raise_assertion_error=False)
+            except ValueError:  # about a task that the agent has not made; tau2's evaluator raises it too
+                return 0.0
+        messages = [*self._messages, *([] if answer is None else [AssistantMessage(role="assistant", content=answer)])]
+        reason = TerminationReason.MAX_STEPS if answer is None else TerminationReason.AGENT_STOP
+        times = {"start_time": "", "end_time": "", "duration": 0.0}
+        run = SimulationRun(id="", task_id=self._task.id, termination_reason=reason, messages=messages, **times)
+        info = evaluate_simulation(run, self._task, EvaluationType.ALL, self._domain.solo_mode, self._name)
+        return float(info.reward)
+
+    def solution(self) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+        """Return the expected actions, and an answer with what must be communicated."""
+        criteria = self._task.evaluation_criteria
+        calls = [(action.name, action.arguments) for action in criteria.actions or []]
+        return calls, ", ".join(criteria.communicate_info or ["Done."])
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+def _domain(name: str) -> Any:
+    from tau2.registry import registry
+
+    if name not in registry.get_domains():
+        raise ValueError(f"tau2 has no domain {name!r}; known: {', '.join(registry.get_domains())}")
+    return registry.get_env_constructor(name)(solo_mode=name.startswith(SOLO))
+
+
+@cache
+def _tasks(name: str) -> dict[str, Any]:
+    from tau2.registry import registry
+
+    tasks = registry.get_tasks_loader(name)("base")
+    return {task.id: task for task in tasks if not (task.initial_state and task.initial_state.message_history)}
+
+
+def _splits(name: str) -> dict[str, list[str]]:
+    from tau2.registry import registry
+
+    load = registry.get_task_splits_loader(name)
+    return load() if load else {}

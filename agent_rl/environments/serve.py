@@ -1,0 +1,107 @@
+"""The program that runs environments of a package in the package's own Python, one JSON line per request.
+
+`served.py` starts it as `python -I serve.py FILE`. FILE is a module of `agent_rl.environments.families`, of which this
+program uses `start()`, `describe(id)`, `rows(id, split, seed)` and the class `Session`. That Python has no agent_rl: a
+family imports nothing of it but this module.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+__all__ = ["CallError", "main", "on_loopback"]
+
+START_S = 15.0
+"""Seconds in which a web server must have started."""
+
+
+class CallError(Exception):
+    """A call fails in a way that the policy may read."""
+
+
+def on_loopback(app: Any) -> str:
+    """Serve an ASGI application in a thread of this process, and return its address."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
+    deadline = time.monotonic() + START_S
+    while not server.started:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the server has not started within {START_S:g} s")
+        time.sleep(0.01)
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+class Server:
+    """Answers requests; holds one `Session` for each trajectory.
+
+    Args:
+        path: the family's module.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._sessions: dict[str, Any] = {}
+        self._problem: list[Any] | None = None
+        try:
+            spec = importlib.util.spec_from_file_location("family", path)
+            self._family = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+            spec.loader.exec_module(self._family)  # type: ignore[union-attr]
+            self._family.start()
+        except Exception as error:  # noqa: BLE001 - each request gets it as its answer
+            self._problem = _raised(error)
+
+    def answer(self, key: str | None, method: str, arguments: list[Any], ended: list[str]) -> list[Any]:
+        """Return `["result", value]`, `["lost"]` for a session that this process does not have, or the exception.
+
+        Args:
+            key: the session; None: a function of the family.
+            method: `open` for a new session, or a method of the session or the family.
+            arguments: the arguments of the method.
+            ended: sessions that are not needed any more.
+        """
+        if self._problem:
+            return self._problem
+        try:
+            for name in ended:
+                if session := self._sessions.pop(name, None):
+                    session.close()
+            if key is None:
+                return ["result", getattr(self._family, method)(*arguments)]
+            if method == "open":
+                self._sessions[key] = session = self._family.Session(*arguments)
+                return ["result", session.text]
+            if key not in self._sessions:
+                return ["lost"]
+            return ["result", getattr(self._sessions[key], method)(*arguments)]
+        except Exception as error:  # noqa: BLE001 - the process that asked raises it
+            return _raised(error)
+
+
+def _raised(error: Exception) -> list[Any]:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return ["raised", type(error).__name__, str(error), f"{frame.filename}:{frame.lineno}"]
+
+
+def main() -> None:
+    """Answer the requests of standard input until it ends; what the family prints goes to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.modules["agent_rl.environments.serve"] = sys.modules["__main__"]
+    server = Server(sys.argv[1])
+    print(json.dumps("ready"), file=out, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(server.answer(*json.loads(line)), default=str), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Environments of packages that need a Python of their own, in a process of that Python.
+
+    class_of("bfcl", "TicketAPI+TravelAPI")  # a subclass of Environment, whose methods ask the process
+
+Each agent-loop worker has one process per family, which holds the sessions of all its trajectories and answers one
+request after the other. A request that takes too long ends the process. The next request starts another process, which
+repeats the requests of its session so far; if an answer is then another one, the trajectory is unscored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import uuid
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent_rl.environments import serve
+from agent_rl.environments.environment import Environment
+from agent_rl.environments.install import python_of
+from agent_rl.errors import ConfigError, ToolError, UnscoredError
+from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
+
+__all__ = ["Process", "ServedEnvironment", "class_of"]
+
+REQUEST_S = 20.0
+"""Seconds that one request may take; less than the usual limit of a tool, because others wait for it."""
+
+
+class Process:
+    """The process of a family, which starts at the first request and after its end.
+
+    Args:
+        family: name of a module of `agent_rl.environments.families`.
+
+    Raises:
+        ConfigError: the family's Python has not been made.
+    """
+
+    def __init__(self, family: str) -> None:
+        self.family = family
+        file = Path(__file__).with_name("families") / f"{family}.py"
+        command = [str(python_of(family)), "-I", serve.__file__, str(file)]
+        self._workers = Workers(f"runs environments of {family}", command, kept=1)
+        self._lock = threading.Lock()
+        self.ended: deque[str] = deque()
+        """Sessions that can be closed; appended by the garbage collector, which must not wait for the lock."""
+
+    def ask(self, key: str | None, method: str, *arguments: Any) -> Any:
+        """Return the result of a method of a session, or of the family if `key` is None.
+
+        Raises:
+            LookupError: the process does not have the session.
+            ValueError: the family refuses the arguments.
+            ToolError: a call failed in a way that the policy may read.
+            UnscoredError: the process did not answer.
+            RuntimeError: the family raised any other exception; names its line.
+        """
+        with self._lock:
+            ended = [self.ended.popleft() for _ in range(len(self.ended))]
+            try:
+                answer = self._workers.ask([key, method, arguments, ended], REQUEST_S)
+            except (WorkerTimeout, WorkerDied) as error:
+                raise UnscoredError(f"{self.family}: {method}{arguments!r:.200}: {error}") from error
+        if answer[0] == "lost":
+            raise LookupError(key)
+        if answer[0] == "raised":
+            _, kind, text, place = answer
+            errors: dict[str, type[Exception]] = {"CallError": ToolError, "ValueError": ValueError}
+            raise errors[kind](text) if kind in errors else RuntimeError(f"{self.family}: {kind}: {text} ({place})")
+        return answer[1]
+
+    @staticmethod
+    @cache
+    def of(family: str) -> Process:
+        """Return this process's only server of a family."""
+        return Process(family)
+
+
+class _Session:
+    """A session in the process, whose requests can be repeated in another one."""
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._key = process, uuid.uuid4().hex
+        self._history: list[tuple[str, tuple[Any, ...], Any]] = []
+        weakref.finalize(self, process.ended.append, self._key)
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        try:
+            result = self._process.ask(self._key, method, *arguments)
+        except LookupError:
+            for before, values, expected in self._history:
+                if self._process.ask(self._key, before, *values) != expected:
+                    problem = f"its process restarted, and {before} gives another result than before"
+                    raise UnscoredError(f"{self._process.family}: {problem}") from None
+            result = self._process.ask(self._key, method, *arguments)
+        self._history.append((method, arguments, result))
+        return result
+
+
+class ServedEnvironment(Environment):
+    """Base of the classes that `class_of` makes."""
+
+    process: ClassVar[Process]
+    identifier: ClassVar[str]
+    _session: _Session
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        """Yield the family's rows."""
+        rows: list[dict[str, Any]] = self.process.ask(None, "rows", self.identifier, split, seed)
+        return rows
+
+    def reset(self, **row: Any) -> str | None:
+        """Open a session of the row."""
+        self._session = _Session(self.process)
+        text: str | None = self._session.ask("open", self.identifier, row)
+        return text
+
+    def get_reward(self) -> float | Mapping[str, float]:
+        """Return what the family's own judge says."""
+        reward: float | dict[str, float] = self._session.ask("reward", self.answer)
+        return reward
+
+    def _step(self, message: str) -> str | None:
+        text: str | None = self._session.ask("step", message)
+        return text
+
+    def _solve(self) -> str | None:
+        calls, answer = self._session.ask("solution")
+        for name, arguments in calls:
+            getattr(self, name)(**arguments)
+        return str(answer)
+
+
+def class_of(family: str, identifier: str) -> type[Environment]:
+    """Return the class of an environment, whose methods are the functions that the family describes.
+
+    `describe(id)` of the family returns `system`, the system message, `tools`, each with name, description and
+    parameters, and `methods`, those of `step` and `solve` that the environment has.
+
+    Raises:
+        ConfigError: the family's Python has not been made, or the family has no such environment.
+    """
+    process = Process.of(family)
+    try:
+        about = process.ask(None, "describe", identifier)
+    except ValueError as error:
+        raise ConfigError(f"{family}:{identifier}", str(error), "Name another one") from error
+    own = {"step": ServedEnvironment._step, "solve": ServedEnvironment._solve}
+    space: dict[str, Any] = {name: own[name] for name in about["methods"]}
+    space |= {tool["name"]: _method(tool) for tool in about["tools"]}
+    space |= {"__doc__": about["system"], "__module__": f"{serve.__package__}.families.{family}"}
+    return type(family, (ServedEnvironment,), {**space, "process": process, "identifier": identifier})
+
+
+def _method(tool: Mapping[str, Any]) -> Callable[..., Any]:
+    def method(self: ServedEnvironment, /, **arguments: Any) -> str:
+        text, self.done = self._session.ask("call", tool["name"], arguments)
+        return str(text)
+
+    required, own = tool["parameters"].get("required", ()), inspect.Parameter
+    defaults = {name: own.empty if name in required else None for name in tool["parameters"].get("properties", ())}
+    parameters = [own(name, own.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
+    signature = inspect.Signature([own("self", own.POSITIONAL_ONLY), *parameters])
+    method.__signature__, method.schema = signature, dict(tool)  # type: ignore[attr-defined]
+    return method

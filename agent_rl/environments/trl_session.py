@@ -1,0 +1,332 @@
+"""An environment of TRL, `TrlType`, and one trajectory of it, `TrlSession`, called as `GRPOTrainer` calls it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import logging
+import math
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from agent_rl.data.contract import IMAGE
+from agent_rl.environments.kind import EnvironmentType
+from agent_rl.environments.session import EnvironmentSession, state_of
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings.user_code import BrokenCallError
+from agent_rl.tools import ToolSession, ToolSpec
+from agent_rl.tools.base import ToolOutput
+from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Trajectory, plain, plain_reward
+from agent_rl.work.concurrency import OneThread, together
+
+__all__ = ["DIFFERS", "EMPTY_PROMPT", "Factory", "TrlSession", "TrlType"]
+
+ROWS = {"train": 256, "test": 32}
+"""Numbers of rows if the file has none."""
+EMPTY_PROMPT = "(The environment writes this message.)"
+"""Stands in rows for an empty message, which the contract of rows does not allow."""
+DIFFERS = "reset_differs"
+"""Name of the part of the reward that tells whether the trajectory began unlike another one of its row."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Factory:
+    """A factory of environments, the class that it makes, and what TRL finds on the class.
+
+    Attributes:
+        make: returns an instance.
+        cls: the class.
+        specs: the tools, those of the file included.
+        methods: names of the tools that are methods.
+        rewards: the reward functions by name, None for the class's own `get_reward`.
+        pool: instances that wait for a trajectory, each with the thread on which it was created.
+    """
+
+    make: Callable[[], Any]
+    cls: Any
+    specs: list[ToolSpec]
+    methods: list[str]
+    rewards: Mapping[str, Callable[..., Any] | None]
+    pool: list[tuple[Any, OneThread]] = field(default_factory=list)
+    beginnings: dict[str, bytes] = field(default_factory=dict)
+    """How the first sample of each recent row began."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrlType(EnvironmentType):
+    """A loaded file of TRL.
+
+    Attributes:
+        factories: by name; the only one is called None, unless the file has a dict.
+        functions: the tools next to the methods.
+        data: the rows of each split; empty: all rows are alike.
+    """
+
+    agent: ClassVar[str] = "tool_call_agent"
+    resets_alike: ClassVar[bool] = False
+    metrics: ClassVar[tuple[str, ...]] = (DIFFERS,)
+    multi_turn: ClassVar[Mapping[str, Any]] = {"max_assistant_turns": 64, "max_tool_response_length": 65_536}
+    system: ClassVar[str] = ""
+    rewards_turns: ClassVar[bool] = False
+
+    factories: Mapping[str | None, Factory]
+    functions: Sequence[Callable[..., Any]]
+    data: Mapping[str, Sequence[Mapping[str, Any]]]
+    _warnings: set[str] = field(default_factory=set)
+
+    @property
+    def parts(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the reward functions, and of the classes with `get_reward`."""
+        return tuple(dict.fromkeys(name for factory in self.factories.values() for name in factory.rewards))
+
+    @property
+    def rows_place(self) -> str:
+        """Where the rows come from, for errors."""
+        return self.target
+
+    def has(self, method: str) -> bool:
+        """Whether the class has an optional method of `agent_rl.Environment`: none counts."""
+        return False
+
+    def factory(self, row: Mapping[str, Any], place: str) -> Factory:
+        """Return the factory of a row.
+
+        Raises:
+            ConfigError: the row names no factory of the dict.
+        """
+        name = None if None in self.factories else row.get("environment")
+        if name not in self.factories:
+            remedy = did_you_mean(str(name), map(str, self.factories))
+            raise ConfigError(f"{place}, column environment", f"environment_factory has no {name!r}", remedy)
+        return self.factories[name]
+
+    def rows(self, split: str, seed: int) -> Iterable[Mapping[str, Any]]:
+        """Return the rows of a split; without data, all have one empty message."""
+        return self.data.get(split) or [{"prompt": [{"role": "user", "content": ""}]}] * ROWS[split]
+
+    def prompt(self, values: Any, place: str) -> Any:
+        """Return the messages of a row."""
+        messages = values.get("prompt", "")
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] or EMPTY_PROMPT}]
+
+    def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+        """Return the method `reset` of a row's environment, and its arguments: the columns."""
+        arguments = dict(values)
+        if None not in self.factories:
+            arguments.pop("environment", None)
+        return self.factory(values, place).cls.reset, arguments
+
+    def warn_once(self, text: str) -> None:
+        """Log a warning, unless this process has logged it."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            logger.warning("%s", text)
+
+
+class TrlSession(EnvironmentSession):
+    """An environment of TRL in one trajectory. As with TRL, its instance goes back to a pool at the end."""
+
+    kind: TrlType
+
+    def __init__(self, kind: TrlType, row: Mapping[str, Any], limit_s: float, trajectory: Trajectory) -> None:
+        super().__init__(kind, row, limit_s, trajectory)
+        self._factory = kind.factory(self.row, kind.name)
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self._differs = 0.0
+
+    def _created(self) -> Any:
+        return None  # `reset` takes it from the pool, or creates it on its thread
+
+    @property
+    def done(self) -> bool:
+        """Whether the environment has ended the episode: TRL's cannot."""
+        return False
+
+    @property
+    def specs(self) -> list[ToolSpec]:
+        """The tools of the row's environment."""
+        return self._factory.specs
+
+    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
+        """Return the tools of the trajectory, which answer all calls of a turn, as TRL does."""
+        return _Tools(self, specs, **options | {"max_parallel_calls": None})
+
+    async def reset(self) -> Any:
+        """Begin the trajectory; return the text or blocks that follow the prompt, or None."""
+        factory = self._factory
+        if factory.pool:
+            self.instance, self._thread = factory.pool.pop()
+        else:
+            self.instance = await self.run_function("__init__", factory.make)
+        methods = [getattr(self.instance, name) for name in factory.methods]
+        self.functions = {each.__name__: each for each in (*self.kind.functions, *methods)}
+        observation = await self.run("reset", **self.kind.reset_call(self.row, self.kind.name)[1])
+        row = self.trajectory.id.rpartition("_")[0]
+        beginning = {**state_of(self.instance), **state_of(SimpleNamespace(observation=observation))}
+        digest = hashlib.sha256(pickle.dumps(beginning)).digest()
+        if row and factory.beginnings.setdefault(row, digest) != digest:
+            self._differs = 1.0
+            self.kind.warn_once(f"{factory.cls.__qualname__}.reset differs between the samples of a row: their rewards "
+                                "compare different tasks. Seed it with a column of the row")  # fmt: skip
+        while len(factory.beginnings) > 4096:
+            del factory.beginnings[next(iter(factory.beginnings))]
+        return observation
+
+    async def opened(self, opening: Any) -> Any:
+        """Begin the trajectory; return the content of the prompt's last message, with what `reset` appends to it."""
+        content = "" if opening == EMPTY_PROMPT else opening
+        observation = await self.reset()
+        if observation is None:
+            return content
+        if isinstance(observation, list) and isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if isinstance(observation, str) and isinstance(content, list):
+            observation = [{"type": "text", "text": observation}]
+        try:
+            return content + observation
+        except TypeError:
+            problem = f"it returned {observation!r:.80}; it must return text, a list of blocks, or None"
+            raise self._bug("reset", TypeError(problem)) from None
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        """Call a tool."""
+        return await self.answer(ToolCall(name, arguments), ToolResult("", name, ""))
+
+    async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
+        """Answer a call of the policy; whatever a tool raises is an observation."""
+        function = self.functions.get(call.name)
+
+        def failure(error: Exception) -> dict[str, str]:
+            result.status = ToolStatus.ERROR if function else ToolStatus.UNKNOWN_TOOL
+            return {"error": str(error)}
+
+        def plain_call() -> Any:
+            try:
+                if function is None:
+                    raise ValueError(f"Tool {call.name} not found.")
+                return function(**call.arguments)
+            except Exception as error:  # noqa: BLE001 - TRL shows each of them to the policy
+                return failure(error)
+
+        async def async_call() -> Any:
+            try:
+                return await function(**call.arguments)  # type: ignore[misc]
+            except Exception as error:  # noqa: BLE001 - as above
+                return failure(error)
+
+        value = await self.run_function(call.name, async_call if inspect.iscoroutinefunction(function) else plain_call)
+        if not isinstance(value, list) or not all(isinstance(block, dict) for block in value):
+            return ToolOutput(str(value))
+        text = "".join(IMAGE if block.get("type") == "image" else block.get("text", "") for block in value)
+        return ToolOutput(text, images=[block["image"] for block in value if block.get("type") == "image"])
+
+    async def step(self, message: str) -> tuple[str | None, float | None]:
+        """Answer a turn without a call: it ends the episode."""
+        return None, None
+
+    async def reward(self) -> dict[str, float]:
+        """Return the reward of each function, without those that return None."""
+        lists = self._lists()
+        calls = [
+            (name, function or self.instance.get_reward, lists if function else {})
+            for name, function in self._factory.rewards.items()
+        ]
+        parts: dict[str, float] = {}
+        for name, function, arguments in sorted(calls, key=lambda call: _is_async(call[1])):
+            called = name if arguments else "get_reward"
+            result = await self.run_function(called, function, **arguments)
+            try:
+                (value,) = result if arguments else (result,)
+                if value is not None and not math.isnan(value):
+                    parts[name] = plain_reward("the reward", float(value)) or 0.0
+            except (TypeError, ValueError):
+                expected = "a list with one number or None" if arguments else "a number or None"
+                raise self._bug(called, TypeError(f"it returned {result!r:.80}, not {expected}")) from None
+        return {**parts, DIFFERS: self._differs} if parts else {}
+
+    def _lists(self) -> dict[str, Any]:
+        """Return the keyword arguments of reward functions: lists of one."""
+
+        def log(name: str, value: Any) -> None:
+            self.trajectory.info.setdefault("logged", {})[name] = plain(f"the value of {name!r}", value)
+
+        return {name: [value] for name, value in self.row.items()} | {
+            "prompts": [[_message(message) for message in self.trajectory.prompt]],
+            "completions": [_completion(self.trajectory)],
+            "environments": [self.instance],
+            "trainer_state": SimpleNamespace(global_step=self.trajectory.info.get("step") or 0),
+            "log_extra": log,
+            "log_metric": log,
+        }
+
+    async def close(self) -> None:
+        """Put the instance back into the pool, unless a method of it still runs."""
+        if self._dropped or self.instance is None:
+            await super().close()
+        else:
+            self._factory.pool.append((self.instance, self._thread))
+
+    def _bug(self, name: str, error: Exception) -> BrokenCallError:
+        cls, function = self._factory.cls, self._factory.rewards.get(name)
+        what = f"the reward {name}" if function else f"{cls.__name__}.{name}"
+        return BrokenCallError.of(what, error, function or getattr(cls, name, None))
+
+
+class _Tools(ToolSession):
+    """The tools of a trajectory: plain ones run in their order, and then `async` ones together."""
+
+    def __init__(self, environment: TrlSession, specs: Sequence[ToolSpec], **options: Any) -> None:
+        super().__init__(specs, **options)
+        self._environment = environment
+
+    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
+        return sorted(calls, key=self._is_late)
+
+    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        first = [await self._answer(call) for call in calls if not self._is_late(call)]
+        return first + await together([self._answer(call) for call in calls if self._is_late(call)])
+
+    async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
+        if call.name in self._slots and call.name not in self._environment.functions:
+            return await super()._execute(call, result)
+        return await self._environment.answer(call, result)
+
+    def _is_late(self, call: ToolCall) -> bool:
+        function = self._environment.functions.get(call.name)
+        try:
+            return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
+        except TypeError:  # it fails when it is called, before it can be awaited
+            return False
+
+
+def _is_async(function: Any) -> bool:
+    function = function.func if isinstance(function, functools.partial) else function
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+
+
+def _message(message: Message) -> dict[str, Any]:
+    images = [{"type": "image", "image": image} for image in message.images]
+    content = [*images, {"type": "text", "text": message.content}] if images else message.content
+    return {"role": message.role, "content": content}
+
+
+def _completion(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Return the messages after the prompt, as TRL gives them to reward functions."""
+    messages: list[dict[str, Any]] = []
+    for turn in trajectory.turns:
+        functions = [{"name": call.name, "arguments": call.arguments} for call in turn.calls]
+        calls = {"tool_calls": [{"type": "function", "function": each} for each in functions]} if functions else {}
+        messages.append({"role": "assistant", "content": turn.text.partition("<tool_call>")[0].strip(), **calls})
+        messages += [{**_message(Message("tool", result.text, images=result.images)), "name": result.name}
+                     for result in turn.results]  # fmt: skip
+    if not messages or trajectory.answer is not None:
+        messages[-1:] = [{"role": "assistant", "content": trajectory.answer or ""}]
+    return messages

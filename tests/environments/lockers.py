@@ -1,0 +1,34 @@
+# lockers.py
+import random
+
+from agent_rl import Environment
+
+
+class Lockers(Environment):
+    """Open the locker that you are asked for: look up its code, then open it."""
+
+    def rows(self, split, seed):  # what the agent is asked, and what reset is given
+        draw = random.Random(f"{split}/{seed}")
+        for _ in range(2000 if split == "train" else 256):
+            number = 2 * draw.randint(50, 499) + (split == "test")  # no test question is in training
+            code = draw.randint(1000, 9999)
+            yield {"prompt": f"Open locker {number}.", "number": number, "code": code}
+
+    def reset(self, number, code, **row):  # one trajectory: what is set on self is its state
+        self.number, self.code, self.is_open = number, code, False
+
+    def look_up(self, number: int) -> str:  # a public method is a tool
+        """The code of a locker."""
+        return f"Its code is {self.code}." if number == self.number else "There is no such locker."
+
+    def open(self, number: int, code: int) -> str:
+        """Open a locker with its code."""
+        self.is_open = (number, code) == (self.number, self.code)
+        return "It is open." if self.is_open else "It stays shut."
+
+    def get_reward(self):  # a number, or named parts, which become components
+        return float(self.is_open)
+
+    def solve(self):  # optional: an expert, for the cold start; each call becomes a turn, the result the answer
+        self.open(self.number, int(self.look_up(self.number).removesuffix(".").split()[-1]))
+        return "done"
