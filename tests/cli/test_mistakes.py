@@ -63,7 +63,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("data", "check", "no.parquet"), ("no.parquet: there is no such file", "Known: ")),
     (("data", "show", "own.parquet", "--row", "7"), ("--row: own.parquet has no row 7", "counted from 0")),
     (("data", "convert", "raw.jsonl", "--prompt", "qestion"), ("there is no column qestion", "It has question")),
-    (("new", "recipe", "run"), ("run: it exists", "Name a new folder")),
+    (("new", "recipe", "run"), ("run: it exists", "Choose a new folder")),
     (("new", "tool", "my tool"), ("NAME: 'my tool'", "Write it like 'my_tool'")),
     (("new", "robot", "x"), ("KIND: unknown kind 'robot'", "Known: agent, recipe, reward, tool")),
     (("reward", "score", "no.jsonl"), ("no.jsonl", "Pass a JSONL file of trajectories")),

@@ -195,5 +195,5 @@ def test_a_data_set_of_the_package_datasets_is_streamed(tmp_path: Path, monkeypa
     (tmp_path / "set").mkdir()
     parquet(tmp_path / "set" / "train.parquet", ROWS)
     assert [raw.value for raw in from_hub(str(tmp_path / "set"))] == ROWS
-    with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face hub .*nowhere"):
+    with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face Hub .*nowhere"):
         list(from_hub(str(tmp_path / "set"), split="nowhere"))

@@ -162,7 +162,7 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("SGLangHttpServer", "SGLang's process scheduler_0: SIGKILL ended it"),
+        ("SGLangHttpServer", "SGLang's process scheduler_0: ended by SIGKILL"),
         ("AgentLoopWorker", r"the process of AgentLoopWorker .*Step \d+ is saved in .*global_step"),
         ("SimpleStorageUnit", "the process of SimpleStorageUnit .* has died"),
     ],

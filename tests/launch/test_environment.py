@@ -140,7 +140,7 @@ def test_the_guide_says_how_long_it_may_be() -> None:
 
 @pytest.mark.parametrize(("name", "most"), [("RAY_TMPDIR", LONGEST), ("TMPDIR", LONGEST_OF_ALL)])
 def test_a_folder_that_is_too_long_is_named(name: str, most: int) -> None:
-    problem = rf"^{name}: '/ä_+' is too long: .* Name a folder of at most {most} bytes, for example /tmp$"
+    problem = rf"^{name}: '/ä_+' is too long: .* Choose a path of at most {most} bytes, for example /tmp$"
     with pytest.raises(ConfigError, match=problem):
         temporary_files({name: "/ä".ljust(most, "_")})  # one letter has two bytes
 

@@ -180,7 +180,7 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
         ("no_hint", "no_hint ({file}:{line}): the parameter 'city' has no type hint. Write for example `city: str`"),
         ("hidden", "hidden ({file}:{line}): *cities: 'str' has no name that the policy could use"),
         ("unknown", "unknown ({file}:{line}): a type hint cannot be read: name 'Nowhere' is not defined"),
-        ("no_schema", "no_schema ({file}:{line}): a type hint that has no JSON schema"),
+        ("no_schema", "no_schema ({file}:{line}): a type hint has no JSON schema"),
         ("silent", "silent ({file}:{line}) returns nothing. Return the text that the policy reads"),
         ("Weather", "Weather is a class, not a function. Write class_name: instead"),
         ("number", "it is a int, not a function"),

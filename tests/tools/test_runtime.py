@@ -364,7 +364,7 @@ def test_an_output_is_passed_on_with_numbers_of_numpy_as_those_of_python():
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
-        (None, "TypeError: call must return a str or a ToolOutput with a text, not NoneType"),
+        (None, "TypeError: call must return a str or a ToolOutput with text, not NoneType"),
         (ToolOutput("t", math.nan), "the reward of its ToolOutput is nan, not a finite number"),
         (ToolOutput("t", np.float32("inf")), "the reward of its ToolOutput is np.float32(inf), not a finite number"),
         (ToolOutput("t", "high"), "the reward of its ToolOutput is 'high', not a finite number"),

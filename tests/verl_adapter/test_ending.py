@@ -65,7 +65,7 @@ def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
     ("name", "said", "cause", "has_store"),
     [
         ("AgentLoopWorkerTQ", "reason: WORKER_DIED", "is memory short?", True),
-        ("SimpleStorageUnit", "Worker exit type: NODE_OUT_OF_MEMORY", "memory was short", False),
+        ("SimpleStorageUnit", "Worker exit type: NODE_OUT_OF_MEMORY", "it ran out of memory", False),
         ("WorkerDict", "", None, True),
     ],
 )

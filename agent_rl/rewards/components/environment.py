@@ -1,4 +1,4 @@
-"""`environment`: one part of the reward that the row's environment has computed."""
+"""`environment`: one part of the reward that the row's environment computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EnvironmentConfig(ComponentConfig):
     """Selects the part."""
 
     part: str | None = None
-    """Name of the part in what `get_reward` returns; null: the name of the component."""
+    """Name of the part in the result of `get_reward`; null: the name of the component."""
 
 
 class EnvironmentPart(Component, kind="environment"):

@@ -140,7 +140,7 @@ def test_the_first_failure_ends_it_at_the_same_case_always(run):
     tests = [FunctionCase("f", [number], 1) for number in (1, 0, 1, 1)]
     report = run("def f(x):\n    return x", tests, stop_at_first_failure=True)
     assert [case.passed for case in report.cases] == [True, False, False, False]
-    assert report.cases[2].reason == "not run: a case before was not passed"
+    assert report.cases[2].reason == "not run: an earlier case was not passed"
     assert run("def f(x):\n    return 1", tests, stop_at_first_failure=True).fraction == 1
 
 

@@ -99,7 +99,7 @@ def test_a_scorer_of_the_user_is_not_called_for_every_row(make_case: MakeCase, t
 def test_rows_in_another_shape_are_said(with_rows: WithRows, rows: Rows) -> None:
     finding = next(data.files(with_rows([{**row, "prompt": "What is 1+1?"} for row in rows])))
     assert finding.status is Status.WARNING
-    assert "a text as prompt became a user message" in finding.text
+    assert "a prompt given as text became a user message" in finding.text
 
 
 def test_a_file_that_is_not_there(make_case: MakeCase) -> None:
