@@ -65,7 +65,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Evaluate a model with the same agent, tools and reward as in training.
+    r"""Evaluate a model with the same agent, tools and reward.
 
     \b
       agent-rl eval outputs/gsm8k_calculator

@@ -211,7 +211,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: p
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
     with pytest.raises(NotADirectoryError) as caught:
         inside("train", GSM8K, *place)
-    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Give a")
+    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Pass a")
 
 
 @pytest.mark.parametrize(

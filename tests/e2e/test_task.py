@@ -34,7 +34,9 @@ def test_a_task_in_one_file(tmp_path: Path) -> None:
 
     assert "reward 1.0" in run("play", "lockers.py", "--expert")
     assert "0 problems" in run("doctor", "lockers.py") or "ready" in run("doctor", "lockers.py")
-    trained = run("train", "lockers.py", "trainer.total_training_steps=2", "trainer.test_freq=2", "data.val_batch_size=64")
+    trained = run(
+        "train", "lockers.py", "trainer.total_training_steps=2", "trainer.test_freq=2", "data.val_batch_size=64"
+    )
     assert "steps to model" not in trained  # the cold start was not made again
     metrics = read_metrics(tmp_path / "outputs/lockers")
     assert 0.2 <= metrics[1]["agent/correctness"] <= 0.6

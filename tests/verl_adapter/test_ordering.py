@@ -156,7 +156,7 @@ def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) 
         iter(other.train_dataloader)
     ours = trainer(order="file")
     ours.train_dataloader.load_state_dict(trainer().train_dataloader.state_dict())
-    with pytest.raises(ConfigError, match="saved with verl's own order"):
+    with pytest.raises(ConfigError, match="saved with verl's own row order"):
         iter(ours.train_dataloader)
     verls_own = trainer()
     verls_own.train_dataloader.load_state_dict(state)
