@@ -109,7 +109,7 @@ class Display:
         """Redraw; called twice per second, with the signal that told the run to end after its step."""
         if asked is not None and not self._asked:
             self._asked = True
-            self._request(f"{asked}: will end after step {self.progress.step_number}, saved; again: end now")
+            self._request(f"{asked}: ends after step {self.progress.step_number} and saves; again: ends now")
         elif self._panel is not None:
             self._panel.tick()
 

@@ -199,7 +199,7 @@ def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tin
         overrides(rows, tiny_model, **{"agent_rl.reward.max_unscored_share": 0.25}),
         script=ROOT / "tests/e2e/faults_train.py",
     )
-    with pytest.raises(TrainerError, match="4 of 8 trajectories of the step went unscored") as caught:
+    with pytest.raises(TrainerError, match="4 of 8 trajectories of the step are unscored") as caught:
         run_alone(command, rows / "out", timeout_s=300)
     assert "the engine went away" in str(caught.value)
 

@@ -48,7 +48,7 @@ def test_the_environment_says_which_node_this_is(environ: dict[str, str], expect
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, and it is not set"),
+        ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, but it is not set"),
         ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK: 2 of 2 nodes. Set 0 to 1"),
         ({"NNODES": "1:4", "NODE_RANK": "0"}, "NNODES: not a number: '1:4'"),
         ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: it is not set"),

@@ -159,6 +159,6 @@ def test_a_folder_that_is_too_long_is_named(name: str, most: int) -> None:
 def test_a_home_in_which_nothing_can_be_kept_is_refused_if_it_is_needed(
     environ: dict[str, str], is_refused: bool
 ) -> None:
-    message = r"^HOME: nothing can be written to '/proc/.* Set HOME to a folder of yours"
+    message = r"^HOME: nothing can be written to '/proc/.* Set HOME to one of your folders"
     with pytest.raises(ConfigError, match=message) if is_refused else contextlib.nullcontext():
         require_home(environ)

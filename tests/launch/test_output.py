@@ -65,7 +65,7 @@ def test_a_full_disk_is_named_whatever_the_exception_is(
     assert failure(path, 0, 1, [tmp_path, Path("/nowhere")]).startswith("the trainer failed: RuntimeError: unexp")
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full() if dir == tmp_path else io.BytesIO())
     assert failure(path, 0, 1, [Path("/nowhere"), tmp_path]).startswith(
-        f"the trainer failed: no space is left in {tmp_path} (RuntimeError: unexpected pos 64 vs 0). Make room"
+        f"the trainer failed: no space is left in {tmp_path} (RuntimeError: unexpected pos 64 vs 0). Free some space"
     )
 
 
@@ -97,7 +97,7 @@ def test_an_engine_that_was_killed_is_the_cause(tmp_path: Path) -> None:
     ("last", "cause"),
     [
         ("The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
-         "the process of WorkerDict (pid 2956, on 192.0.2.2) has died: it crashed, or was killed (out of memory?)"),
+         "the WorkerDict process (pid 2956, on 192.0.2.2) has died: it crashed, or was killed (out of memory?)"),
         ("The actor died because its node has died. Node Id: 7504",
          "the node 192.0.2.2 stopped answering and counts as dead"),
     ],

@@ -99,7 +99,7 @@ def test_a_symptom_raises_its_warning_from_the_first_step_that_can_show_it(
     ("state", "symptom", "words"),
     [
         (RunState("failed", 3, "", "torch.OutOfMemoryError: CUDA out of memory"), "Out of memory", "CUDA out of mem"),
-        (RunState("failed", 3, "", "ended by SIGKILL (out of memory?)"), "Out of memory", "is memory short"),
+        (RunState("failed", 3, "", "ended by SIGKILL (out of memory?)"), "Out of memory", "out of memory?"),
         (RunState("failed", None, "", "ConfigError: x"), "Before the first step", "failed before the first step: Conf"),
         (RunState("killed"), "Before the first step", "killed before the first step: its process ended"),
     ],

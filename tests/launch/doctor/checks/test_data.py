@@ -55,7 +55,7 @@ def info(row: dict[str, Any], **more: Any) -> dict[str, Any]:
          "tool, 12 of 12 rows: {}, row 0: 'serch' is not in the tool file", "Known: calculator"),
         (lambda row: {**row, "reward_model": {"ground_truth": "Paris"}}, {},
          "ground truth, 12 of 12 rows: {}, row 0: data_source 'gsm8k': the row cannot be judged", "another scorer"),
-        (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "another ground truth", "Keep"),
+        (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "a different ground truth", "Keep"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_rows_is_counted_with_the_first_place(
