@@ -163,8 +163,8 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
     ("name", "said"),
     [
         ("SGLangHttpServer", "SGLang's process scheduler_0: ended by SIGKILL"),
-        ("AgentLoopWorker", r"the process of AgentLoopWorker .*Step \d+ is saved in .*global_step"),
-        ("SimpleStorageUnit", "the process of SimpleStorageUnit .* has died"),
+        ("AgentLoopWorker", r"the AgentLoopWorker process .*Step \d+ is saved in .*global_step"),
+        ("SimpleStorageUnit", "the SimpleStorageUnit process .* has died"),
     ],
 )
 def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
