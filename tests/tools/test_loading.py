@@ -254,7 +254,7 @@ BROKEN = [  # YAML, and what the message must say
         entry("{name: calculator, parameters: {expression: strng}}"),
         ["not a JSON schema: at properties.expression"],
     ),
-    (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the key True is not text"]),
+    (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the True key is not text"]),
     (
         entry("{name: calculator, parameters: {type: object, properties: {query: {}}, required: [querry]}}"),
         ["required names 'querry'", "Did you mean 'query'?"],

@@ -314,7 +314,7 @@ def raising(error):
         (raising(SystemExit(3)), ToolStatus.ERROR, "the tool tried to exit (3)"),
         (lambda self, arguments: sys.exit(3), ToolStatus.ERROR, "the tool tried to exit (3)"),
         (lambda self, arguments: next(iter([])), ToolStatus.ERROR, "StopIteration"),
-        (lambda self, arguments: 3, ToolStatus.ERROR, "must return a str or a ToolOutput with a text, not int"),
+        (lambda self, arguments: 3, ToolStatus.ERROR, "must return a str or a ToolOutput with text, not int"),
         (lambda self, arguments: ToolOutput(None), ToolStatus.ERROR, "not ToolOutput"),
         (lambda self, arguments: ToolOutput("t", answer=42), ToolStatus.ERROR, "must be a str, not int"),
         (lambda self, arguments: asyncio.sleep(0, "awaited"), ToolStatus.OK, "awaited"),

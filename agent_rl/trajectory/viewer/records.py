@@ -108,7 +108,7 @@ def in_our_form(record: Any) -> dict[str, Any]:
             return _of_dump(record)
         if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
             return from_atif(record)
-    raise ValueError("the record is not an agent_rl trajectory, a line of verl's dumps, or ATIF")
+    raise ValueError("the record is not a trajectory in agent_rl's form, a line of verl's dumps, or ATIF")
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def test_delivered_orders_are_returned_or_exchanged(desk):
     ("name", "arguments", "problem"),
     [
         ("exchange_delivered_order_items", ("#D", ["1"], ["3"], "card"), "not available"),
-        ("exchange_delivered_order_items", ("#D", ["1"], ["9"], "card"), "or no Lamp"),
+        ("exchange_delivered_order_items", ("#D", ["1"], ["9"], "card"), "or is not a Lamp"),
         ("exchange_delivered_order_items", ("#D", ["1", "1"], ["2", "2"], "card"), "not in the order: 1"),
         ("exchange_delivered_order_items", ("#D", ["1"], [], "card"), "the same number of new items"),
         ("exchange_delivered_order_items", ("#D", ["1"], ["2"], "cash"), "no payment method 'cash'"),
