@@ -234,7 +234,7 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
     if values[-1][1] < COLLAPSED * start:
         step = next(step for step, value in values if value < COLLAPSED * start)
         yield (
-            f"The entropy has been below a tenth of its start ({start:.3g}) since step {step}: samples become similar.",
+            f"The entropy has been below a tenth of its initial value ({start:.3g}) since step {step}.",
             "Use algo=dapo, a higher actor_rollout_ref.rollout.temperature, or kl=loss",
         )
 
