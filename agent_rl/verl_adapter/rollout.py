@@ -2,9 +2,9 @@
 
 A session that fails is reported to the trainer with its reason, and its group is kept without it where it can be. verl
 logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its samples, and
-a wrong configuration fails one group after the other instead of stopping the run.
+a wrong configuration makes one group after another fail instead of stopping the run.
 
-ReMax's greedy episodes run here too, decoded greedily: one more session for each training prompt.
+ReMax's greedy episodes run here too, decoded greedily: one extra session for each training prompt.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 class AgentLoopWorker(_VerlsWorker):
     """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
 
-    A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl.
+    A rule costs less than calling a reward worker, and each reward worker is a process that imports all of verl.
     """
 
     reward_loop_worker_handles: Any
@@ -147,7 +147,7 @@ def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer:
 
 
 class AgentLoopManager(AgentLoopManagerTQ):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user names another."""
+    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
 
     worker: type[AgentLoopWorker] = AgentLoopWorker
 

@@ -27,7 +27,7 @@ class RowDataSet(RLHFDataset):
     """verl's `RLHFDataset` with rows in their original form: `data.custom_cls` of every recipe.
 
     Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
-    contract (`agent_rl.data.shapes`), each kind of change logged once. All else is verl's own.
+    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is verl's own.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
@@ -39,7 +39,7 @@ class RowDataSet(RLHFDataset):
         known_changes: set[str] = set()
 
         def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-            """Give every row the same columns; a method would make `datasets` copy the whole data set."""
+            """Give every row the same columns; a bound method would make `datasets` copy the whole data set."""
             rows = []
             for values in zip(*batch.values(), strict=True):
                 row, changes = as_row(dict(zip(batch, values, strict=True)))
@@ -75,7 +75,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     Args:
         parquet_files: one file, or several.
         tokenizer: not used.
-        config: verl's section `data`; only `max_length` is used.
+        config: verl's `data` section; only `max_length` is used.
         processor: not used.
         max_samples: number of first sequences to use; -1: all.
 
