@@ -1,6 +1,4 @@
-# lockers.py
 import random
-
 from agent_rl import Environment
 
 
