@@ -1,4 +1,5 @@
 import random
+
 from agent_rl import Environment
 
 
