@@ -53,6 +53,7 @@ CONTENTS = {
             "agents",
             "trainer",
             "environments",
+            "any_agent",
             "rewards",
             "judges",
             "reward_models",

@@ -45,6 +45,7 @@ ELSEWHERE = {
     r"agent-rl .*(outputs/mine|mine\.jsonl|rows/|export VERL_PLATFORM)": "tests/e2e/test_tutorial.py",
     r"agent-rl (why|compare|judge try|eval outputs)": "tests/e2e/test_tutorial.py, tests/cli, tests/evaluation",
     r"agent-rl data convert --hub": "a network",
+    r"curl -s \$AGENT_RL_GATEWAY": "tests/agents/sessions/test_server.py",
     r"agent-rl (play|train) my_trl.py": "tests/environments/test_trl.py",
     r"agent-rl view": "tests/trajectory/viewer/test_serve.py",
     r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
@@ -94,6 +95,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("my_tools.py", "docs/guides/tools.md", "python"),
         ("my_tools.yaml", "docs/guides/tools.md", "yaml"),
         ("lockers.py", "README.md", "python"),
+        ("my_agent.py", "docs/guides/any_agent.md", "python"),
         ("my_agents.py", "docs/guides/agents.md", "python"),
         ("my_trainer.py", "docs/guides/trainer.md", "python"),
     ):

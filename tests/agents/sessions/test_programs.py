@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_rl.agents.sessions.program import ProgramEnd, run_program
+from agent_rl.settings.gateway import GatewaySettings
+from tests.docs.pages import block
+
 PYTHON = os.environ.get("AGENT_RL_PROGRAMS_PYTHON")
+PAGE = "docs/guides/any_agent.md"
 PROGRAMS = Path(__file__).parent / "programs"
 
-pytestmark = [
-    pytest.mark.trainer,
-    pytest.mark.skipif(PYTHON is None, reason="AGENT_RL_PROGRAMS_PYTHON names no interpreter"),
-]
+pytestmark = pytest.mark.trainer
 
 
 def call(name: str, arguments: str) -> str:
@@ -32,6 +35,7 @@ ANSWER = "It is 3."
 FINAL = call("final_answer", '{"answer": "It is 3."}')
 
 
+@pytest.mark.skipif(PYTHON is None, reason="AGENT_RL_PROGRAMS_PYTHON names no interpreter")
 @pytest.mark.parametrize(
     ("program", "turns"),
     [
@@ -66,3 +70,20 @@ def test_a_program_has_one_sequence(serve: Callable[..., Any], program: str, tur
     assert session.trajectory.info["gateway"] == {"requests": len(turns), "conversations": 1}
     (sequence,) = session.policy.sequences()
     assert sum(sequence.mask) == sum(turn.tokens for turn in session.trajectory.turns)
+
+
+def test_the_program_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
+    """With its command and its row, as `gateway_agent` runs it."""
+    (tmp_path / "my_agent.py").write_text(block(PAGE, "python", "my_agent.py"))
+    settings = GatewaySettings(command=f"{sys.executable} {tmp_path}/my_agent.py")
+    row = {"prompt": [{"role": "user", "content": "1 + 2?"}], "extra_info": {}}
+    ends = []
+
+    async def client(url: str, key: str) -> None:
+        ends.append(await run_program(settings, row, url, key))
+
+    session = serve(client, ADD, ANSWER)
+    assert ends == [ProgramEnd()]
+    assert session.trajectory.answer == ANSWER
+    assert session.trajectory.turns[0].results[0].text == "3"
+    assert session.trajectory.info["gateway"] == {"requests": 2, "conversations": 1}
