@@ -117,7 +117,9 @@ def responses_events(reply: TurnReply, body: Mapping[str, Any]) -> Iterator[str]
     """Yield the events of a stream that replays a finished turn."""
     answer = responses_answer(reply, body)
     begun = _head(reply, body, "in_progress")
-    events = [("response.created", {"response": begun}), ("response.in_progress", {"response": begun})]
+    events: list[tuple[str, dict[str, Any]]] = [
+        (kind, {"response": begun}) for kind in ("response.created", "response.in_progress")
+    ]
     for index, item in enumerate(answer["output"]):
         events += [(kind, {"output_index": index, **more}) for kind, more in _item_events(item)]
     events.append((f"response.{answer['status']}", {"response": answer}))
