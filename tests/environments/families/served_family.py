@@ -14,7 +14,9 @@ from agent_rl.environments import EnvironmentSession, load_environment
 from agent_rl.environments.install import python_of
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import StopReason, Trajectory
+from tests.environments.families.playing import Action
 
+VERSION = "import importlib.metadata, json, sys; print(json.dumps(importlib.metadata.version(json.load(sys.stdin))))"
 Step = tuple[str, dict[str, Any]]
 """A call of a tool; a message if the tool is `say`."""
 
@@ -26,6 +28,12 @@ def needs(family: str) -> pytest.MarkDecorator:
     except ConfigError as error:
         return pytest.mark.skipif(True, reason=str(error))
     return pytest.mark.skipif(False, reason="")
+
+
+def as_actions(steps: Sequence[Step], answer: str | None = None) -> list[Action]:
+    """Return the steps as actions of `playing`, with the answer as the last one."""
+    actions: list[Action] = [values["message"] if name == "say" else (name, values) for name, values in steps]
+    return actions if answer is None else [*actions, answer]
 
 
 def in_family(family: str, program: str, data: Any) -> Any:
