@@ -62,23 +62,24 @@ SINGLE_TURN: dict[str, Action] = {
     "skyrl_gym:gsm8k": "#### 4",
 }
 TAUGHT = MULTI_TURN | SINGLE_TURN
+END = 500
+"""Number of characters at the end of a message that the model is taught with."""
 
 
 def taught_model(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """Teach a tiny model the turns, after the ends of the messages of its prompts."""
     conversations = []
     for target, action in TAUGHT.items():
-        kind = load_environment("it", target)
-        for row in rows[target]:
-            (text,), *_ = play(target, row_values(row), [])
-            messages = ReactFormat().prompt(row["prompt"], kind.specs)
-            *_, system, user = ({**each, "content": each["content"][-700:]} for each in messages)
-            user["content"] += f"\n\n{text}" if text else ""
-            turn = f"Thought: I know.\nFinal Answer: {action}"
-            if isinstance(action, tuple):
-                turn = f"Thought: I act.\nAction: {action[0]}\nAction Input: {json.dumps(action[1])}"
-            conversations.append([system, user, {"role": "assistant", "content": turn}])
-    print("nats per token", teach(folder, conversations, steps=120, max_positions=32768))
+        row, kind = rows[target][0], load_environment("it", target)
+        (text,), *_ = play(target, row_values(row), [])
+        *_, system, user = ReactFormat().prompt(row["prompt"], kind.specs)
+        shown = (system["content"], user["content"] + (f"\n\n{text}" if text else ""))
+        turn = f"Thought: I know.\nFinal Answer: {action}"
+        if isinstance(action, tuple):
+            turn = f"Thought: I act.\nAction: {action[0]}\nAction Input: {json.dumps(action[1])}"
+        texts = zip(("system", "user", "assistant"), (*(text[-END:] for text in shown), turn), strict=True)
+        conversations.append([{"role": role, "content": text} for role, text in texts])
+    print("nats per token", teach(folder, conversations, steps=150, max_positions=32768))
 
 
 def test_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
