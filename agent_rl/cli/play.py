@@ -32,7 +32,7 @@ def play(
     expert: Annotated[bool, typer.Option("--expert", help="Let the environment's solve act instead of you")] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment at the terminal, in place of a model.
+    r"""Act in an environment at the terminal, instead of a model.
 
     \b
       agent-rl play lockers.py
@@ -88,7 +88,7 @@ async def _play(
 
 
 async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, bool]:
-    """Play one line; return the environment's answer, and whether the episode goes on."""
+    """Play one line; return the environment's answer, and whether the episode continues."""
     from agent_rl.errors import ObservationError
 
     try:

@@ -2,8 +2,8 @@
 
 `run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. It compares an attack
 that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky guess
-is no exploit, but a reward for several guesses at once is one. If a mutated trajectory is unscored, or makes a scorer
-or component raise an error, it has escaped its reward, and is reported as well.
+is not an exploit, but a reward for several guesses at once is one. If a mutated trajectory is unscored, or makes a
+scorer or component raise an error, it has escaped its reward, and is reported as well.
 """
 
 from __future__ import annotations
