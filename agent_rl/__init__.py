@@ -1,4 +1,4 @@
-"""Train tool-using LLM agents over many turns by reinforcement learning, on verl, SGLang and Ray.
+"""Train tool-using LLM agents over many turns with reinforcement learning, on verl, SGLang and Ray.
 
 The names that a user's script needs are importable from here. Each is loaded when it is first used, verl and torch only
 by the agent loops.

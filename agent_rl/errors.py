@@ -1,4 +1,4 @@
-"""One exception tree, whose branches tell who must handle a failure.
+"""One exception tree, whose branches determine who must handle a failure.
 
 - `ObservationError`: the model's own mistake. It becomes tool text that the policy reads, and shaping can count it.
 - `UnscoredError`: the infrastructure failed. The trajectory has no reward, not a reward of 0: it affects neither the
@@ -41,15 +41,15 @@ class MalformedActionError(ObservationError):
 
 
 class UnknownToolError(ObservationError):
-    """The policy named a tool that does not exist."""
+    """The policy called a tool that does not exist."""
 
 
 class InvalidArgumentsError(ObservationError):
-    """The arguments do not fit the tool's schema."""
+    """The arguments do not match the tool's schema."""
 
 
 class ToolError(ObservationError):
-    """A valid call failed in the tool; tools raise this with a text for the policy."""
+    """A valid call failed in the tool; tools raise this with text for the policy."""
 
 
 class ToolTimeoutError(ObservationError):

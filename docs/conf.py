@@ -52,6 +52,7 @@ CONTENTS = {
             "sandbox_promises",
             "agents",
             "trainer",
+            "environments",
             "rewards",
             "judges",
             "reward_models",
@@ -74,6 +75,7 @@ CONTENTS = {
         f"recipes/{name}/README"
         for name in (
             "quickstart",
+            "lockers",
             "gsm8k_calculator",
             "svamp_calculator",
             "math_python",

@@ -5,9 +5,9 @@ r"""Code as the action: a fenced Python block is executed, and its output is the
     len([n for n in range(2, 98) if all(n % d for d in range(2, n))])
     ```
 
-The environment answers with a block ```` ```output ```` in a separate message. Several Python blocks of one turn are
-one program; blocks in other languages are text. A turn without code is the answer: the last `\boxed{...}` of it, or the
-whole text, as configured. A turn that writes its own output is cut before it.
+The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn are
+one program; blocks in other languages are text. A turn without code is the answer: its last `\boxed{...}`, or the
+whole text, as configured. A turn that makes up its own output is cut before it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CodeActFormat(TextToolFormat):
         self._answer = answer
 
     def instructions(self, tools: Sequence[ToolSpec]) -> str:
-        """The system text; raises ConfigError when no tool takes code."""
+        """The system text; raises ConfigError if no tool takes code."""
         return super().instructions(tools).replace("{answer}", _ANSWER[self._answer])
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:

@@ -1,7 +1,7 @@
 """Folding: when the context is nearly full, the policy writes notes, and a new conversation continues from them.
 
 When the answer to a turn would leave less than `reserve_tokens` of the context, the episode requests notes instead.
-The conversation that follows has the same prompt, and at its end those notes and that answer:
+The next conversation has the same prompt, with those notes and that answer at its end:
 
     user: <task>                            user: <task>
     assistant: <turn>                             Your notes so far: <notes>
@@ -41,12 +41,12 @@ DEFAULT_INSTRUCTIONS = (
 
 
 class FoldingPolicy(Policy):
-    """Wraps the policy `inner`, and replaces a long history by notes.
+    """Wraps the `inner` policy, and replaces a long history with notes.
 
     Args:
-        inner: the policy; another call of its `begin` starts a new conversation.
+        inner: the policy; calling its `begin` again starts a new conversation.
         reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
-        max_folds: largest number of folds; after them a full context ends the episode.
+        max_folds: maximum number of folds; after them, a full context ends the episode.
         instructions: the request for notes; None: the default.
     """
 
@@ -129,7 +129,7 @@ class FoldingPolicy(Policy):
 
 
 def _folded(settings: AgentRLSettings) -> Agent:
-    """Return the agent that `agent_rl.folding.loop` names."""
+    """Return the agent in `agent_rl.folding.loop`."""
     names = [name for name in registry.agent_names() if name != "folding_agent"]
     agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
     assert isinstance(agent, Agent)  # all agents of the package are records

@@ -8,7 +8,7 @@
     Action: shop                              Action: shop
     Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
 
-A turn's plan, as a list of texts, and the number of its current step are `Turn.notes["plan"]` and
+A turn's plan, as a list of strings, and the number of its current step are `Turn.notes["plan"]` and
 `["step"]`, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A
 reward may judge whether a turn follows its plan.
 """
@@ -105,6 +105,6 @@ AGENT = Agent("plan_act_agent", _format)
 
 
 def _steps(text: str) -> list[str]:
-    """Return one text per numbered line or bullet, with the lines below it; without these, one per line."""
+    """Return one string per numbered line or bullet, with the lines below it; without these, one per line."""
     parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
     return [" ".join(part.split()) for part in parts if part.strip()]

@@ -6,7 +6,7 @@ A turn is free text that ends in one action or in the final answer:
     Action: calculator                      Final Answer: 42
     Action Input: {"expression": "6*7"}
 
-The environment answers `Observation: ...` in a separate message. A turn that writes its own observation is cut before
+The environment answers `Observation: ...` in a separate message. A turn that makes up its own observation is cut before
 it. Tolerant reading takes the first action or answer that it finds, labels in any case, fenced JSON, and the bare text
 for a tool's only parameter; strict reading takes the two forms above and an input that is a JSON object.
 """
@@ -116,7 +116,7 @@ class ReactFormat(TextFormat):
 
     @classmethod
     def configured(cls, react: ReactSettings) -> ReactFormat:
-        """Create the format that the section `agent_rl.react` configures."""
+        """Create the format that the `agent_rl.react` section configures."""
         examples: list[str] = []
         for example in react.examples:
             examples += DEFAULT_EXAMPLES if example == "default" else (example,)
@@ -129,7 +129,7 @@ class ReactFormat(TextFormat):
         return "\n\n".join(part for part in (text, self._examples) if part)
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the first action or final answer of a turn; in tolerant reading labelled lines after it are ignored."""
+        """Read the first action or final answer of a turn; in tolerant reading, labelled lines after it are ignored."""
         if self._strict:
             _require_form(text)
         sections = _sections(text)
@@ -156,7 +156,7 @@ def describe(tools: Sequence[ToolSpec]) -> str:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each label at the beginning of a line, in lower case, with the text up to the next one."""
+    """Yield each label at the start of a line, in lower case, with the text up to the next one."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     labels = list(_LABEL.finditer(text))
     starts = [*(label.start() for label in labels), len(text)]
@@ -165,7 +165,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _require_form(text: str) -> None:
-    """Refuse a turn that does not begin with a label, or whose labels are not those of one of the two forms."""
+    """Reject a turn that does not start with a label, or whose labels are not those of one of the two forms."""
     labels = [label[0] for label in _LABEL.finditer(text)]
     first = labels[0] if labels else ""
     if labels[first == "Thought:" :] not in _STRICT or not text.startswith(first):

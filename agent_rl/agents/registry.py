@@ -1,7 +1,7 @@
-"""Finds agents by name: the package's by the files of this folder, and those that a user's script has registered.
+"""Finds agents by name: the package's by the files in this folder, and those that a user's script has registered.
 
-The agent `x_agent` is the record `AGENT` of the file `x.py`, which is imported when the agent is used. The
-module `agent_rl.verl_adapter.loops` listens here and sends registered agents to Ray's workers.
+The `x_agent` agent is the `AGENT` record in `x.py`, which is imported when the agent is used. The
+`agent_rl.verl_adapter.loops` module listens here and sends registered agents to Ray's workers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def agent_names() -> tuple[str, ...]:
 
 
 def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Agent | type[Any]:
-    """Return the agent with a name: a record, or the class that a user has registered.
+    """Return the agent with this name: a record, or the class that a user has registered.
 
     Args:
         name: the name in a row or in the configuration.
@@ -72,11 +72,11 @@ def load_script(path: str) -> None:
         StartsTrainingError: the script has no main block around its call of the trainer.
         ConfigError: the script cannot be run.
     """
-    remedy = "Call the trainer below `if __name__ == '__main__':`"
+    remedy = "Call the trainer under `if __name__ == '__main__':`"
     try:
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError("--script", f"{path} cannot be read ({error})", "Name a Python file") from error
+        raise ConfigError("--script", f"{path} cannot be read ({error})", "Pass a Python file") from error
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)
@@ -106,7 +106,7 @@ def register_agent_loop(name: str) -> Callable[[C], C]: ...
 @overload
 def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
-    """Register an agent of your own: a record, or a class under a name, by a call or as a decorator.
+    """Register your own agent: a record, or a class under a name, with a call or as a decorator.
 
     Call it in the script that starts the trainer, before the trainer starts. Record and class may be defined in that
     script or in a module next to it: they are sent to the workers by value, on any node, together with the objects of
@@ -117,7 +117,7 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
-        The record or the class; for a name alone, a decorator.
+        The record or the class; for only a name, a decorator.
 
     Raises:
         ConfigError: `cls` is not an agent loop or too large to send, or the name belongs to agent_rl.

@@ -1,7 +1,7 @@
 """Native function calling: the chat template describes the tools, and the model writes calls in its trained syntax.
 
-A turn without a call is the answer. Results are messages of role `tool`, one for each call; if a call
-cannot be read, a message of role `user` reports the error, and none of the turn's calls is run.
+A turn without a call is the answer. Results are messages with role `tool`, one for each call; if a call cannot be read,
+a message with role `user` reports the error, and none of the turn's calls is run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ToolCallFormat(Format):
         syntax = "hermes" if syntax == AUTO else syntax
         if syntax not in SYNTAXES:
             raise ConfigError(
-                FORMAT_KEY, f"no syntax of tool calls is called {syntax!r}", did_you_mean(syntax, [*SYNTAXES, AUTO])
+                FORMAT_KEY, f"there is no tool-call syntax {syntax!r}", did_you_mean(syntax, [*SYNTAXES, AUTO])
             )
         self._syntax = SYNTAXES[syntax]
         self.stop_tokens = self._syntax.stop_tokens

@@ -1,4 +1,4 @@
-"""The command `agent-rl`, one file per command: parses arguments and prints results.
+"""The `agent-rl` command, one file per command: parses arguments and prints results.
 
-It has no logic of its own: a command calls the other folders, and imports them when it runs.
+It has no logic of its own: each command calls code in the other folders, which it imports when it runs.
 """

@@ -1,4 +1,4 @@
-"""Inputs of the commands of `agent-rl reward`: the configuration, and finished pieces of the work."""
+"""Inputs of the `agent-rl reward` commands: the configuration, and finished pieces of the work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["configuration", "configured", "kept_pieces"]
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """Open the stored pieces of a command, keyed by its arguments, its configuration and the files that these name."""
+    """Open a command's stored pieces, keyed by its arguments, its configuration and the files these refer to."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces
@@ -28,7 +28,7 @@ def kept_pieces(
 
 
 def configured(config: Path | None, overrides: Sequence[str]) -> Reward:
-    """Build the reward of a configuration with overrides.
+    """Build a configuration's reward, with overrides.
 
     Raises:
         ConfigError: a setting cannot be used; the error names key, value and remedy.
@@ -64,7 +64,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
             with yaml_errors(config):
                 content = OmegaConf.load(config)
         if not OmegaConf.is_dict(content):
-            raise ConfigError("--config", f"{config} has no sections", "Give a YAML file or a recipe's folder")
+            raise ConfigError("--config", f"{config} has no sections", "Pass a YAML file or a recipe's folder")
         if config is not None and (is_recipe or "defaults" in content):
             from agent_rl.launch.composition import compose
 
@@ -72,5 +72,5 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
         words = [f"{word}''" if word.endswith("=") else word for word in overrides]
         merged: Any = OmegaConf.merge(content, OmegaConf.from_dotlist(words))
     except OmegaConfBaseException as error:
-        raise ConfigError("--config", str(error).splitlines()[0], "Give a YAML file or a recipe's folder") from error
+        raise ConfigError("--config", str(error).splitlines()[0], "Pass a YAML file or a recipe's folder") from error
     return merged

@@ -1,4 +1,4 @@
-"""The command `agent-rl audit tokens`."""
+"""The `agent-rl audit tokens` command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LogProbs = Callable[[list[int]], list[float]]
 GROUP = "look"
 
 app = typer.Typer(
-    help="Check tokens, masks and log-probs that a run has stored.", no_args_is_help=True, add_completion=False
+    help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True, add_completion=False
 )
 
 EXAMPLES = 5
@@ -40,12 +40,12 @@ def _audit() -> None: ...
 @app.command()
 def tokens(
     path: Annotated[Path, typer.Argument(help="Trace, or a folder that contains one")],
-    tokenizer: Annotated[list[str], typer.Option(help="Folder or name of a model; may be repeated, to compare")],
+    tokenizer: Annotated[list[str], typer.Option(help="Folder or name of a model; repeat to compare several")],
     model: Annotated[
-        str | None, typer.Option(help="Folder of the weights that sampled, for comparing log-probs")
+        str | None, typer.Option(help="Folder with the weights used for sampling, for comparing log-probs")
     ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
-    out: Annotated[Path | None, typer.Option(help="JSON lines file for the findings of every turn")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON lines file for the findings in every turn")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare each turn's sampled tokens with the mask, the log-probs and a fresh rendering of the conversation.
@@ -126,7 +126,7 @@ def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> It
 
 
 def _findings(turn: dict[str, Any]) -> dict[str, str]:
-    """Return the texts of a turn's findings by kind."""
+    """Return a turn's findings as text, by kind."""
     texts = {"mask_errors": turn["mask"], "logprob_errors": turn["logprobs"]}
     findings = {kind: text for kind, text in texts.items() if text}
     if turn["retokenized"]:
@@ -152,7 +152,7 @@ def _compute(folder: str) -> LogProbs:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
     except (OSError, ValueError) as error:
         problem = f"transformers cannot load {folder!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("--model", problem, "Give the folder of the model's weights") from None
+        raise ConfigError("--model", problem, "Pass the folder of the model's weights") from None
 
     def compute(ids: list[int]) -> list[float]:
         ids_1T = torch.tensor([ids])

@@ -1,4 +1,4 @@
-"""The command `agent-rl compare`."""
+"""The `agent-rl compare` command."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def compare(
       agent-rl compare outputs/gsm8k_calculator@10 outputs/gsm8k_calculator@200
       agent-rl compare outputs/gsm8k_calculator
 
-    The samples of a row are averaged; rows that only one side has are ignored. The interval is the 95 % interval of
-    the mean difference. `better` and `worse` count rows; `p` is their sign test, the probability of so uneven
-    a split by chance.
+    The samples of a row are averaged; rows that exist on only one side are ignored. The interval is the 95% interval of
+    the mean difference. `better` and `worse` count rows; `p` is their sign test, the probability of such an uneven
+    split by chance.
 
     --json: `a`, `b`, `measures` (each: `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`).
     """
@@ -52,7 +52,7 @@ def compare(
     from agent_rl.trajectory.viewer.records import find_sources
 
     if len(places) > 2:
-        raise ConfigError("A B", f"{len(places)} places were given", "Give two runs or evaluations, or one run")
+        raise ConfigError("A B", f"{len(places)} places were given", "Pass two runs or evaluations, or one run")
     paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
@@ -76,7 +76,7 @@ def compare(
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
-    """Return the step that a place names: by default a run's last one, and None for an evaluation."""
+    """Return the step that a place refers to: by default a run's last one, and None for an evaluation."""
     from agent_rl.trajectory.viewer.query import Query
 
     bounds = index.ends(file)
@@ -96,7 +96,7 @@ def _table(first: str, second: str, changes: dict[str, tuple[float, float, Chang
     rows = max(change.difference.rows for _, _, change in changes.values())
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
     table.title = escape(f"A: {first}\nB: {second}\n{rows} rows")
-    for name in ("", "A", "B", "B - A", "95 % interval", "better", "worse", "p"):
+    for name in ("", "A", "B", "B - A", "95% interval", "better", "worse", "p"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for name, (a, b, change) in changes.items():
         mean, low, high = change.difference.mean, change.difference.low, change.difference.high

@@ -1,4 +1,4 @@
-"""The commands `agent-rl data show` and `agent-rl data check`."""
+"""The `agent-rl data show` and `agent-rl data check` commands."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ app = typer.Typer(
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model, to render prompts and count tokens")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting agent_rl.... of the run")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the run's agent_rl settings")]
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
 def convert(context: typer.Context) -> None:
-    r"""Convert your own data to rows: CSV, JSON, JSON lines, parquet, or a data set of the hub.
+    r"""Convert your own data to rows: CSV, JSON, JSON lines, parquet, or a data set from the Hub.
 
     \b
       agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
       agent-rl data convert --hub openai/gsm8k --prompt question --answer answer
 
-    It writes train.parquet and test.parquet to the folder --out. `agent-rl data convert --help` lists all options.
+    It writes train.parquet and test.parquet to the --out folder. `agent-rl data convert --help` lists all options.
     """
     from agent_rl.data.conversion import run
     from agent_rl.data.from_file import FROM_FILE
 
     words = context.args
     files = ["--input"] if words and not words[0].startswith("-") else []
-    run(FROM_FILE, "Write rows of your own data.", [*files, *words], "agent-rl data convert")
+    run(FROM_FILE, "Turn your own data into rows.", [*files, *words], "agent-rl data convert")
 
 
 @app.command()
@@ -78,7 +78,7 @@ def show(
     setup, tokenizer, console = _setup(tools, settings, script), _tokenizer(model), Console(highlight=False)
     numbered = list(islice(iterate_rows(str(file)), first, first + n))
     if not numbered:
-        raise ConfigError("--row", f"{file} has no row {first}", "Rows are counted from 0")
+        raise ConfigError("--row", f"{file} has no row {first}", "Row numbers start at 0")
     rows = []
     for place, _, row, changes in numbered:
         agent_name = str(row.get("agent_name") or agent)
@@ -110,13 +110,13 @@ def check(
     agent: AgentName = "react_agent",
     script: Script = None,
     settings: Set = None,
-    sample: Annotated[int, typer.Option(min=0, help="Number of rows whose ground truths are scored")] = 2_000,
+    sample: Annotated[int, typer.Option(min=0, help="Number of rows whose ground truths to score")] = 2_000,
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
-    seed: Annotated[int, typer.Option(help="Seed for choosing these rows")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for choosing these rows")] = 0,
     fix: Annotated[Path | None, typer.Option(help="File for the good rows; bad rows and reasons go next to it")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Check data files: form, repeated rows, ground truths, names and lengths. Exit code 1: rows have errors.
+    r"""Check data files: format, duplicate rows, ground truths, names and lengths. Exit code 1: rows have errors.
 
     \b
       agent-rl data check train.parquet test.parquet
@@ -136,9 +136,9 @@ def check(
 
     paths = [str(path) for path in files]
     for path in {path for path in paths if paths.count(path) > 1}:
-        raise ConfigError(path, "the file is given twice", "Give each file once")
+        raise ConfigError(path, "the file was passed twice", "Pass each file once")
     if fix is not None and str(fix) in paths:
-        raise ConfigError("--fix", f"{fix} is one of the files to check", "Give another file")
+        raise ConfigError("--fix", f"{fix} is one of the files to check", "Choose another file")
     limit = None if every else sample
     known = known_rows(
         _setup(tools, settings, script),

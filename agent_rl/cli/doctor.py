@@ -1,4 +1,4 @@
-"""The command `agent-rl doctor`."""
+"""The `agent-rl doctor` command."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def doctor(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            help="Folder with config.yaml, or a recipe's name; default: check only machine and installation",
+            help="Folder with config.yaml, or a recipe's name; default: check only the machine and the installation",
             autocompletion=recipe_names,
         ),
     ] = None,
     overrides: Overrides = None,
     script: Annotated[
-        Path | None, typer.Option(help="Your entry point, as for train; the agents that it registers are tried")
+        Path | None, typer.Option(help="Your entry point, as for train; the agents it registers are tried")
     ] = None,
     machine: Annotated[
-        Path | None, typer.Option(help="Facts of the machine for the run, written by --save-machine")
+        Path | None, typer.Option(help="Facts about the machine the run will use, written by --save-machine")
     ] = None,
     save_machine: Annotated[
-        Path | None, typer.Option(help="File for the facts of this machine; nothing is checked")
+        Path | None, typer.Option(help="File to write the facts about this machine to; nothing is checked")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all findings, including those that are ok")] = False,
     as_json: Json = False,
@@ -47,7 +47,7 @@ def doctor(
 
     It prints problems, then warnings, each with what to change. Exit code 1: a problem.
 
-    To check a run for another machine, write the facts of that machine there:
+    To check a run for another machine, first run --save-machine on that machine:
 
     \b
       agent-rl doctor --save-machine node.json
@@ -65,10 +65,10 @@ def doctor(
         save_machine.write_text(json.dumps(Machine(os.environ).to_dict(), indent=1) + "\n", encoding="utf-8")
         raise typer.Exit
     if recipe and "=" in recipe:
-        raise ConfigError(recipe, "an override without a recipe", "Give the recipe's folder first")
+        raise ConfigError(recipe, "there is an override but no recipe", "Pass the recipe's folder first")
     facts = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
-        # prints of tools and packages are not part of the answer
+        # what tools and packages print is not part of the answer
         findings = diagnose(recipe, overrides or [], script, status.update, facts)
     if as_json:
         print_json(table.to_dict(findings))

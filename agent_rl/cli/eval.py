@@ -1,4 +1,4 @@
-"""The command `agent-rl eval`."""
+"""The `agent-rl eval` command."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def evaluate(
         list[str] | None,
         typer.Argument(
             metavar="[RUN] KEY=VALUE",
-            help="Run's folder, or a task's file; settings: sampling.temperature=0, ...",
+            help="A run's folder or a task's file; settings such as sampling.temperature=0",
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model name at --endpoint; else a model folder or checkpoint; default: the run's last"),
+        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's last"),
     ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Recipe (folder or name) that sets agent, tools, limits, reward and validation data",
+            help="Recipe (folder or name) that sets the agent, tools, limits, reward and validation data",
             autocompletion=recipe_names,
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Parquet file of rows, as for training")] = None,
     endpoint: Endpoint = None,
     loop: Annotated[
-        str | None, typer.Option(help="Name of the agent; default: the column agent_name", autocompletion=agent_names)
+        str | None, typer.Option(help="Name of the agent; default: the agent_name column", autocompletion=agent_names)
     ] = None,
     script: Script = None,
     tools: Tools = None,
@@ -56,7 +56,7 @@ def evaluate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for this evaluation; default: outputs/eval/<model>_<data>; a checkpoint's has its step"
+            help="Folder for this evaluation; default: outputs/eval/<model>_<data>, plus the step for a checkpoint"
         ),
     ] = None,
     difficulty: Annotated[
@@ -65,7 +65,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Evaluate a model with training's agent, tools and reward.
+    r"""Evaluate a model with the same agent, tools and reward.
 
     \b
       agent-rl eval outputs/gsm8k_calculator
@@ -77,7 +77,7 @@ def evaluate(
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    The same command resumes an interrupted evaluation; other settings need another folder. The folder gets
+    The same command resumes an interrupted evaluation; other settings need another folder. It contains
     trajectories.jsonl, summary.json and table.txt.
 
     --json: the keys of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
@@ -89,11 +89,11 @@ def evaluate(
       sampling.*                temperature, top_p, top_k, max_response_tokens
       multi_turn.*              max_assistant_turns, max_parallel_calls, ...
       agent_rl.*                as in training
-      size, algo, tuning, ...   an option of the recipe, as in training
+      size, algo, tuning, ...   one of the recipe's options, as in training
       concurrency, timeout_s    concurrent episodes; seconds per request
-      seed, limit               seed of sampling; only the first N rows
+      seed, limit               sampling seed; only the first N rows
       api_key_env               environment variable with the API key
-      tokenizer                 tokenizer of policies that work on tokens
+      tokenizer                 tokenizer for policies that work on tokens
     """
     from agent_rl.launch.task import is_task, task_recipe
 
@@ -107,9 +107,9 @@ def evaluate(
         else:
             recipe = task
     if run is None and model is None and not any(word.startswith("model=") for word in overrides):
-        raise ConfigError("--model", "no model was given", "Give --model NAME, or the folder of a run")
+        raise ConfigError("--model", "no model was given", "Pass --model NAME, or a run's folder")
     if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):
-        raise ConfigError("--data", "no rows were given", "Give --data FILE, or --recipe NAME for its validation data")
+        raise ConfigError("--data", "no rows were given", "Pass --data FILE, or --recipe NAME for its validation data")
     evaluation, ledger = _opened(flags, run, recipe, overrides, out)
     with ledger:
         _run(evaluation, ledger, as_json)

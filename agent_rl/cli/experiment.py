@@ -1,4 +1,4 @@
-"""The command `agent-rl experiment`."""
+"""The `agent-rl experiment` command."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def experiment(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=V1,V2", help="Hydra overrides; several values make a sweep")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per variant, with the seeds 1, 2, ...")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per variant, with seeds 1, 2, ...")] = 3,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the receipt; default: the recipe's results/, for a sweep the experiment's"),
+        typer.Option(help="Folder for the receipt; default: the recipe's results/, or a sweep's own folder"),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only check that the receipts in recipes/ still fit their recipes")
+        bool, typer.Option("--check", help="Only check that the receipts in recipes/ still match their recipes")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -42,10 +42,10 @@ def experiment(
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
 
     The same command resumes an experiment that was killed. Runs are in outputs/experiments/<recipe>. The receipt has
-    success on held-out rows before and after with intervals, success of the world's solver and of policies without the
-    tool, hashes, versions and the curve. If a seed fails, it is reported and no receipt is written (exit code 1).
+    the success on held-out rows before and after (with intervals), that of the world's solver and of policies without
+    the tool, hashes, versions and the curve. If a seed fails, it is reported and no receipt is written (exit code 1).
 
-    --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer fits.
+    --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer matches.
     """
     from rich.console import Console
 
@@ -56,10 +56,10 @@ def experiment(
     if check:
         folders = [results_folder(recipe)] if recipe else sorted(Path("recipes").glob("*/results"))
         stale = [problem for folder in folders for problem in stale_receipts(folder.parent)]
-        print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes fit"]))
+        print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes match"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
-        raise ConfigError("RECIPE", "no recipe was given", "Give one, or --check")
+        raise ConfigError("RECIPE", "no recipe was given", "Pass one, or --check")
     run = Experiment(recipe, seeds, words or [])
     receipt = run.run(out or (run.folder / "results" if words else results_folder(recipe)))
     if as_json:

@@ -1,4 +1,4 @@
-"""The command `agent-rl export`."""
+"""The `agent-rl export` command."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def export(
     to: Annotated[Path, typer.Option(help="Folder to create")],
     as_json: Json = False,
 ) -> None:
-    r"""Write a trained policy as a model that servers load.
+    r"""Write a trained policy as a model that servers can load.
 
     \b
       agent-rl export outputs/gsm8k_calculator --to my_model
       agent-rl export outputs/mine/checkpoints/global_step_100 --to my_model
 
-    The folder has weights, tokenizer, chat template, and a generation config with the sampling of training.
+    The folder has the weights, tokenizer, chat template, and a generation config with training's sampling settings.
 
     --json: `folder`, and `serve`, a list of commands.
     """

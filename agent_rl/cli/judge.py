@@ -1,4 +1,4 @@
-"""The command `agent-rl judge try`."""
+"""The `agent-rl judge try` command."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "reward"
 
-app = typer.Typer(help="Try the judges of a reward.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Try a reward's judges.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def _judge() -> None:
-    """Try the judges of a reward."""
+    """Try a reward's judges."""
 
 
 @app.command("try")
 def try_judges(
-    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL of a run or of agent-rl eval")],
+    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL from a run or agent-rl eval")],
     config: Annotated[str, typer.Option(help="Recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
     trajectory: Annotated[str | None, typer.Option(help="Trajectory's id; default: the first with an answer")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the reward, below agent_rl.reward")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Reward settings, under agent_rl.reward")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Ask the judges of a reward about one stored trajectory, and print what they answer.
+    r"""Ask a reward's judges about one stored trajectory, and print their answers.
 
     \b
       agent-rl judge try outputs/llm_judge/trace.jsonl --config llm_judge
       agent-rl judge try trajectories.jsonl --config llm_judge --trajectory 0_1
 
-    Every component that asks a model or a service is tried, whatever its gate. A component that compares the samples
-    of a prompt gets all of them. Exit code 1: a component returned no value.
+    Every component that queries a model or a service is tried, regardless of its gate. A component that compares the
+    samples of a prompt gets all of them. Exit code 1: a component returned no value.
 
     --json: `id`, `question`, `answer`, `ground_truth`, and for each component `value`, `seconds`, `logged`, `notes`, or
     `error`.
@@ -59,8 +59,8 @@ def try_judges(
     group = next(group for group in grouped(stored) if chosen in group)
     judges = [component for component in reward.components if type(component).reach is not Component.reach]
     if not judges:
-        remedy = "Give a configuration that has a judge, such as --config llm_judge"
-        raise ConfigError("--config", f"the reward of {config} asks neither a model nor a service", remedy)
+        remedy = "Pass a configuration that has a judge, such as --config llm_judge"
+        raise ConfigError("--config", f"the reward of {config} uses neither a model nor a service", remedy)
     answers = asyncio.run(_answers(judges, chosen, group))
     question = next((message.content for message in reversed(chosen.prompt) if message.role == "user"), "")
     about = {"id": chosen.id, "question": question, "answer": chosen.answer, "ground_truth": chosen.ground_truth}

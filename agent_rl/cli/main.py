@@ -1,4 +1,4 @@
-"""The command `agent-rl`: each file of this folder without a leading underscore is a command of the same name.
+"""The `agent-rl` command: each file of this folder without a leading underscore is a command of the same name.
 
 A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. It imports
 heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1 problem
@@ -32,16 +32,16 @@ __all__ = ["GROUPS", "app", "main"]
 
 DEBUG = "--debug"
 GROUPS = ("start", "check", "train", "look", "reward", "data")
-"""Groups of commands, in the order in which people need them."""
+"""Groups of commands, in the order people need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""Enough for thousands of concurrent requests; with millions, programs that close every descriptor become slow."""
+"""Enough for thousands of concurrent requests; with millions, programs that close every descriptor slow down."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
 """Errors about a limit of the machine, not about the path."""
 WIDEST = 60
-"""Maximum characters of a command's sentence in the list; a longer one is cut before its colon."""
+"""Maximum number of characters of a command's sentence in the list; a longer one is cut before its colon."""
 
 KEPT = "\\b\n"
 """The mark at the start of a help paragraph whose line breaks are kept."""
@@ -52,14 +52,14 @@ Train LLM agents that use tools. Usage: agent-rl COMMAND ...
 {commands}
 
   --version, --debug     Print the version; show the traceback of an error.
-  --install-completion   Complete words in the shell: commands, recipes, agents.
-agent-rl COMMAND --help tells more. --json prints a result for programs.
+  --install-completion   Complete commands, recipes and agents in the shell.
+agent-rl COMMAND --help shows more. --json prints a machine-readable result.
 Exit codes: 0 success; 1 problem or failure; 2 wrong usage; 130 interrupted.
 """
 
 
 class _Folder(TyperGroup):
-    """The commands of this folder, imported on demand."""
+    """The commands in this folder, imported on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = {path.stem for path in Path(__file__).parent.glob("*.py")} - {Path(__file__).stem}
@@ -89,7 +89,7 @@ class _Folder(TyperGroup):
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; an unknown one is an error that suggests the nearest name."""
+        """Return the command; for an unknown one, the error suggests the nearest name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise ConfigError(args[0], "there is no such command", did_you_mean(args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
@@ -98,7 +98,7 @@ class _Folder(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            saved = str(interrupt) or "Nothing is kept"
+            saved = str(interrupt) or "Nothing was saved"
             print(f"\ninterrupted: {saved}. Resume with: {shlex.join(['agent-rl', *sys.argv[1:]])}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
 
@@ -128,7 +128,7 @@ def _prepare(command: Any) -> None:
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Send what tools, scorers and packages print to stderr, so that stdout has only the result."""
+    """Redirect what tools, scorers and packages print to stderr, so that stdout has only the result."""
 
     @functools.wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
@@ -192,7 +192,7 @@ def main() -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files as far as the user may, as Ray and SGLang do: each request opens one."""
+    """Raise the limit on open files as far as the user may, as Ray and SGLang do: each request opens one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < target:
@@ -204,11 +204,11 @@ def _line(error: AgentRLError | OSError) -> str:
         return str(error)
     if error.errno == errno.EMFILE:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"more than {limit:,} files are open. Raise the limit (ulimit -n), or run less at the same time"
+        return f"more than {limit:,} files are open. Raise the limit (ulimit -n), or run fewer things at the same time"
     if error.errno in FULL:
         place = f"for {error.filename}" if error.filename else "on a disk that this command writes to"
-        return f"no space is left {place} ({error.strerror}). Free some space, and repeat the command"
-    return f"{error.filename}: {error.strerror}. Give a file or folder that this command can use"
+        return f"no space is left {place} ({error.strerror}). Free some space, and run the command again"
+    return f"{error.filename}: {error.strerror}. Pass a file or folder that this command can use"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command `agent-rl model`."""
+"""The `agent-rl model` command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GROUP", "app"]
 
 GROUP = "train"
 
-app = typer.Typer(help="Convert model files of other programs.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Convert model files from other programs.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
@@ -22,19 +22,19 @@ def _model() -> None: ...
 
 @app.command("from-gguf")
 def from_gguf(
-    file: Annotated[Path, typer.Argument(help="GGUF file of llama.cpp, with a chat template")],
+    file: Annotated[Path, typer.Argument(help="A llama.cpp GGUF file with a chat template")],
     out: Annotated[Path, typer.Argument(help="Folder to create")],
     as_json: Json = False,
 ) -> None:
-    r"""Convert a GGUF model of llama.cpp to a folder that trainer and engine load.
+    r"""Convert a llama.cpp GGUF model to a folder that the trainer and the engine can load.
 
     \b
       agent-rl model from-gguf SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
 
-    The folder has weights in float32, tokenizer, chat template and generation config. Converting does not restore the
-    precision that quantisation lost; gguf.json in the folder records the original types.
+    The folder has the float32 weights, the tokenizer, the chat template and a generation config. Converting does not
+    restore the precision lost to quantisation; gguf.json in the folder records the original types.
 
-    --json: `folder`, and facts of the file: `architecture`, `name`, `license`, `types` of its matrices, `parameters`.
+    --json: `folder`, and file facts: `architecture`, `name`, `license`, `types` of its matrices, `parameters`.
     """
     from agent_rl.trajectory.exports.from_gguf import model_from_gguf
 

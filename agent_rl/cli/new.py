@@ -1,4 +1,4 @@
-"""The command `agent-rl new`."""
+"""The `agent-rl new` command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new(
     to: Annotated[Path | None, typer.Option(help="Folder to create; default: the name")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Write a working task, tool, agent, reward or recipe with its test.
+    r"""Write a working task, tool, agent, reward or recipe: its code and its test.
 
     \b
       agent-rl new task unit_converter

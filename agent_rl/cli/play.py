@@ -32,7 +32,7 @@ def play(
     expert: Annotated[bool, typer.Option("--expert", help="Let the environment's solve act instead of you")] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment at the terminal, instead of a model.
+    r"""Act in an environment at the terminal instead of a model.
 
     \b
       agent-rl play lockers.py

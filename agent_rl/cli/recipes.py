@@ -1,4 +1,4 @@
-"""The command `agent-rl recipes`."""
+"""The `agent-rl recipes` command."""
 
 from __future__ import annotations
 

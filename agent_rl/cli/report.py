@@ -1,4 +1,4 @@
-"""The command `agent-rl report`."""
+"""The `agent-rl report` command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def report(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Folders of runs, outputs/<experiment>")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, outputs/<experiment>")],
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="Page to write; default: report.html in the first run's folder"),
@@ -36,7 +36,7 @@ def report(
       agent-rl report outputs/first outputs/second -o comparison.html
       agent-rl report outputs/gsm8k_calculator --png docs/pictures
 
-    Given several runs, the page compares them. It needs no other file and no network.
+    With several runs, the page compares them. It needs no other files and no network.
 
     --json: `page` and, with --png, `charts` (paths of files), `runs` (each with command, versions, hashes of files, and
     metrics as pairs of step and value).

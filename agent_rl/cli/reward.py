@@ -1,4 +1,4 @@
-"""The commands of `agent-rl reward`, which use the reward outside training."""
+"""The `agent-rl reward` commands, which use the reward outside training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Trajectories = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Keys agent_rl.reward.... as in training, and data.max_response_length"),
+    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... keys as in training, and data.max_response_length"),
 ]
 Config = Annotated[
     Path | None,
@@ -48,18 +48,18 @@ Concurrency = Annotated[int, typer.Option(help="Number of trajectories scored co
 
 @app.command()
 def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = False) -> None:
-    r"""Print the reward of a recipe as one formula, and what it pays for five plain behaviours.
+    r"""Print a recipe's reward as one formula, and what it pays for five simple behaviours.
 
     \b
       agent-rl reward explain recipes/text_world
       agent-rl reward explain gsm8k_calculator agent_rl.reward.format.weight=0.1
 
     "Many calls" and "honest work" make a call in every allowed turn except the last. The turns share half of
-    data.max_response_length equally; a turn and a call take one second each. A component that a model, a service or
-    your code measures appears in the sum as its name. A weight with a schedule has its last value.
+    data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a service
+    or your code appears in the sum by name. A weight with a schedule has its last value.
 
-    --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour the number, and
-    the weights of the components that stay names.
+    --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour, the number, and
+    the weights of the components that appear by name.
     """
     from agent_rl.launch.composition import compose
     from agent_rl.launch.doctor.case import Case
@@ -130,7 +130,7 @@ def attack(
     own: Annotated[
         list[str] | None, typer.Option("--attack", help="Your own attack, file.py:function; may be repeated")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Attack to run instead of all; may be repeated")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this attack; may be repeated")] = None,
     tolerance: Annotated[float, typer.Option(help="Largest gain to ignore, for judges that are not exact")] = 1e-6,
     concurrency: Concurrency = 32,
     limit: Limit = None,
@@ -180,7 +180,7 @@ def serve(
     config: Annotated[Path, typer.Option(help="YAML file of the service, such as recipes/reward_api/service.yaml")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Keys of it: port=9000, judge.format.weight=0, ..."),
+        typer.Argument(metavar="KEY=VALUE", help="Keys of that file, such as port=9000 or judge.format.weight=0"),
     ] = None,
 ) -> None:
     r"""Serve rewards over HTTP: POST /get_reward (rules) and /get_reward2 (judge), /health, /metrics, /docs.
@@ -189,7 +189,7 @@ def serve(
       agent-rl reward serve --config recipes/reward_api/service.yaml
       agent-rl reward serve --config service.yaml port=9000 rules_file=my_rules.py
 
-    It listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM it finishes the running requests and ends.
+    It listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM it finishes the running requests and exits.
     """
     from agent_rl.rewards.service.settings import read_settings
 

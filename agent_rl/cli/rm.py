@@ -1,4 +1,4 @@
-"""The command `agent-rl rm eval`."""
+"""The `agent-rl rm eval` command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evaluate(
     model: Annotated[
         str, typer.Argument(help="Model name at --endpoint; without --endpoint, a model folder or checkpoint")
     ],
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows or examples of answers with their truth")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Rows, or examples with their ground truth")],
     endpoint: Endpoint = None,
     template: Annotated[
         str, typer.Option(help="pointwise, pairwise, your own file.py:Name, or auto (pairwise for pairs)")
@@ -45,7 +45,7 @@ def evaluate(
     ] = False,
     engine: Annotated[str, typer.Option(help="Engine of a discriminative model: sglang or vllm")] = "sglang",
     tokenizer: Annotated[str | None, typer.Option(help="Folder of the model's tokenizer; default: MODEL")] = None,
-    score: Annotated[str, typer.Option(help="Rating of a row that is the truth for a single answer")] = "helpfulness",
+    score: Annotated[str, typer.Option(help="The rating that is a single answer's ground truth")] = "helpfulness",
     body: Annotated[str, typer.Option(help="Additional request fields, as JSON")] = '{"temperature": 0}',
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens per reply, reasoning included")] = 2048,
     concurrency: Annotated[int, typer.Option(min=1, help="Number of samples judged concurrently")] = 32,
@@ -54,7 +54,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Folder for report.json and verdicts.jsonl")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Measure how well a judge or a reward model agrees with the truth.
+    r"""Measure how well a judge or a reward model agrees with the ground truth.
 
     \b
       agent-rl rm eval my-judge judgebench.jsonl --endpoint http://127.0.0.1:8000
@@ -79,7 +79,7 @@ def evaluate(
     keys: dict[str, Any] = {"model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
     if discriminative:
         if endpoint is None:
-            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and give its address")
+            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and pass its address")
         make_judge = _judge({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}, None, {})
     else:
         make_judge = _judge(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})

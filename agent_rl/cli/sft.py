@@ -1,4 +1,4 @@
-"""The command `agent-rl sft`."""
+"""The `agent-rl sft` command."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> None:
-    r"""Make a recipe's cold start: rows of its world, and a small model trained on worked episodes.
+    r"""Make a recipe's cold start: rows from its world, and a small model trained on worked episodes.
 
     \b
       VERL_PLATFORM=cpu agent-rl sft recipes/text_to_sql
       VERL_PLATFORM=cpu agent-rl train recipes/text_to_sql
 
-    The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The section
-    agent_rl.cold_start configures this. Existing results are kept unless the section has changed; after an
-    interruption, the same command resumes with the unfinished stage.
+    The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The
+    agent_rl.cold_start section configures this. Existing results are kept unless the section has changed; after an
+    interruption, the same command resumes at the unfinished stage.
 
     --json: `folder` and `model`, paths, and `made`, false if nothing was missing.
     """

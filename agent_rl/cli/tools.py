@@ -1,4 +1,4 @@
-"""The commands `agent-rl tools list`, `check`, `call` and `expand`."""
+"""The `agent-rl tools` commands: `list`, `check`, `call` and `expand`."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def check(
 def call(
     file: Annotated[Path, typer.Argument(help="Tool file")],
     name: Annotated[str, typer.Argument(help="Name of the tool")],
-    arguments: Annotated[str, typer.Argument(help="Arguments of the call, a JSON object")] = "{}",
-    create_kwargs: Annotated[str, typer.Option(help="create_kwargs of a row for the tool, a JSON object")] = "{}",
+    arguments: Annotated[str, typer.Argument(help="Arguments of the call, as a JSON object")] = "{}",
+    create_kwargs: Annotated[str, typer.Option(help="The tool's create_kwargs from a row, as a JSON object")] = "{}",
     as_json: Json = False,
 ) -> None:
     """Call one tool as the policy would; print its text to stdout, status and seconds to stderr.

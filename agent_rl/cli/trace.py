@@ -1,4 +1,4 @@
-"""The command `agent-rl trace export`."""
+"""The `agent-rl trace export` command."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _trace() -> None: ...
 @app.command()
 def export(
     source: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A trace, or the folder of a run or an evaluation")],
-    form: Annotated[ExportFormat, typer.Option("--format", help="Format of the output")],
+    form: Annotated[ExportFormat, typer.Option("--format", help="Output format")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Output file (atif: folder); default: next to the trace")
     ] = None,
@@ -57,7 +57,7 @@ def export(
     step: Annotated[int | None, typer.Option(help="Only this training step")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Only trajectories with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N trajectories")] = None,
-    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: only the best N trajectories of a prompt")] = None,
+    per_prompt: Annotated[int | None, typer.Option(min=1, help="sft: only the best N trajectories per prompt")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Convert the trajectories of a trace for other programs.
@@ -67,7 +67,7 @@ def export(
       agent-rl trace export outputs/my_run --format sft --min-reward 1 -o my.parquet
 
     atif: a folder with one ATIF-v1.7 document per trajectory. jsonl and csv: one flat record per trajectory. sft: the
-    trajectories with the best rewards for supervised fine-tuning, as tokens with the mask of sampled ones.
+    trajectories with the best rewards for supervised fine-tuning, as tokens, with a mask of the sampled ones.
 
     --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
     """
@@ -75,7 +75,7 @@ def export(
     from agent_rl.trajectory.trace.files import trace_of
 
     if per_prompt and form is not ExportFormat.SFT:
-        raise ConfigError("--per-prompt", f"the format {form.value} does not use it", "Remove it, or set --format sft")
+        raise ConfigError("--per-prompt", f"the {form.value} format does not use it", "Remove it, or set --format sft")
     path = trace_of(source)
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)

@@ -1,4 +1,4 @@
-"""The command `agent-rl train`."""
+"""The `agent-rl train` command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def train(
         list[str] | None, typer.Option(help="Reward function file.py:name for a file of TRL; may be repeated")
     ] = None,
     script: Annotated[
-        str | None, typer.Option(help="Entry point of yours: registers loops, then calls verl.trainer.main_ppo.main()")
+        str | None, typer.Option(help="Your entry point: registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the composed configuration; start nothing")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print everything that the run's log gets")] = False,
@@ -60,8 +60,8 @@ def train(
     A run writes to outputs/<trainer.experiment_name>: run.json, train.log, metrics.jsonl, tensorboard, trace.jsonl,
     rollouts and checkpoints. The same command resumes there from the newest checkpoint.
 
-    Write keys as in the composed configuration; a group (size=) chooses one of its files. An unknown key is an error
-    that suggests the nearest known one.
+    Write keys as in the composed configuration; a group (size=) selects one of its files. For an unknown key, the error
+    suggests the nearest known one.
 
     VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu if the recipe has it.
 
@@ -105,7 +105,7 @@ def train(
 
 
 def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
-    """Return the overrides, with the model; a task on a CPU then does not start from a tiny model."""
+    """Return the overrides, including the model; a task on a CPU then does not start from a tiny model."""
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 
@@ -132,7 +132,7 @@ def _show_composed(recipe: str, overrides: list[str], script: str | None, as_jso
 
 @contextmanager
 def _display(verbose: bool, as_json: bool) -> Iterator[Display | None]:
-    """Yield the display of the run, None for the default; with JSON, also print how a run that raised ended."""
+    """Yield the run's display, or None for the default; with JSON, also print how a run that raised an error ended."""
     from agent_rl.launch.display import Display, JsonDisplay
     from agent_rl.launch.process import TrainerError
     from agent_rl.launch.stopping import Aborted

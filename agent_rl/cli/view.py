@@ -1,4 +1,4 @@
-"""The command `agent-rl view`."""
+"""The `agent-rl view` command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def view(
     places: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUN|FILE...", help="Folders of runs or evaluations, or files; default: the newest run in outputs/"
+            metavar="RUN|FILE...", help="Run or evaluation folders, or files; default: the newest run in outputs/"
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one")] = 8321,

@@ -1,4 +1,4 @@
-"""The command `agent-rl why`."""
+"""The `agent-rl why` command."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def why(
-    run: Annotated[str | None, typer.Argument(help="Folder of a run; default: the newest in outputs/")] = None,
+    run: Annotated[str | None, typer.Argument(help="A run's folder; default: the newest in outputs/")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Tell what is wrong with a run, and what to change.
+    r"""Say what is wrong with a run, and what to change.
 
     \b
       agent-rl why outputs/gsm8k_calculator

@@ -1,6 +1,6 @@
-"""SGLang's attention on a CPU for all requests of a batch at once, as a plugin of SGLang (group `sglang.srt.plugins`).
+"""SGLang's attention on a CPU for all requests of a batch at once, as an SGLang plugin (group `sglang.srt.plugins`).
 
-While it decodes, SGLang's backend `torch_native` handles one request after the other, with a dozen small operations for
+While it decodes, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
 each request and layer: at 128 concurrent conversations with a tiny model that is a tenth of a training step. Here keys
 and values are gathered for the whole batch, padded to its longest context. A batch whose padding would exceed
 `MAX_PADDED` is left to SGLang's own loop.
@@ -21,7 +21,7 @@ __all__ = ["Slots", "decode", "install", "prepare"]
 BACKEND = "sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend"
 
 MAX_PADDED = 2**24
-"""Elements of the largest padded tensor (64 MiB in fp32)."""
+"""Number of elements in the largest padded tensor (64 MiB in fp32)."""
 
 
 class Slots(NamedTuple):
@@ -82,7 +82,7 @@ def decode(
     others = options.get("is_cross_attn") or options.get("sliding_window_size")  # of SGLang 0.5.13
     if others or slots is None or len(slots.flat) * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
         return original(backend, query, output, k_cache, v_cache, *rest, **options)
-    # `index_select` of whole rows copies memory; indexing with a tensor was eight times as slow.
+    # `index_select` of whole rows copies memory; indexing with a tensor took eight times as long.
     keys, values = (
         cache.flatten(1).index_select(0, slots.flat).view(*slots.mask_BS.shape, *cache.shape[1:]).transpose(1, 2)
         for cache in (k_cache, v_cache)

@@ -1,4 +1,4 @@
-"""verl's FSDP training engines on a CPU, registered for the device `cpu`; verl registers them for cuda and npu only."""
+"""verl's FSDP training engines on a CPU, registered for the `cpu` device; verl registers them for cuda and npu only."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _OnCPU:
         """
         config = self.engine_config
         self.engine_config = copy.copy(config)
-        object.__setattr__(self.engine_config, "forward_only", False)  # verl's configs refuse assignment
+        object.__setattr__(self.engine_config, "forward_only", False)  # verl's configs reject assignment
         try:
             built: torch.nn.Module = super()._build_fsdp_module(module)  # type: ignore[misc]
         finally:

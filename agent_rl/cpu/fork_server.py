@@ -5,7 +5,7 @@ short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` toget
 workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here: the
 effects of importing them depend on each worker's environment.
 
-A worker gets the same as a new interpreter: arguments, environment, folder, standard streams, process group. A
+A worker gets the same things as a new interpreter: arguments, environment, folder, standard streams, process group. A
 library that starts threads when it is imported must not be in `LIBRARIES`; pyarrow's allocator, which does, survives
 a fork.
 """
@@ -106,7 +106,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 def fork_workers(module: ModuleType) -> None:
     """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
-    This is the first function that verl's `main` calls with its configuration. The shell in which Ray starts a worker
+    This is the first function that verl's `main` calls with its configuration. The shell that Ray starts a worker in
     replaces the variable.
     """
     original = module.auto_set_device

@@ -14,7 +14,7 @@ SERVER = "AGENT_RL_FORK_SERVER"
 
 
 def main() -> None:
-    """Request the fork, and end; Ray identifies its workers by an id among the arguments."""
+    """Request the fork, and exit; Ray identifies its workers by an id among the arguments."""
     with open("/proc/self/oom_score_adj") as file:  # makes the kernel kill Ray's workers before Ray itself
         oom_score = file.read()
     request = {

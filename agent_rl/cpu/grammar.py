@@ -14,7 +14,7 @@ import torch
 __all__ = ["MASKING", "apply_vocab_mask"]
 
 MASKING = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.apply_vocab_mask"
-"""SGLang's method that refuses a CPU."""
+"""SGLang's method that rejects a CPU."""
 
 
 def apply_vocab_mask(

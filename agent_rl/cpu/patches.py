@@ -19,7 +19,7 @@ __all__ = ["HOOKS"]
 def gloo_process_group(module: ModuleType) -> None:
     """`verl.utils.distributed`: on a CPU the backend must be plain "gloo".
 
-    verl builds "cpu:gloo,<device>:<backend>", which names the device cpu twice; torch rejects that.
+    verl builds "cpu:gloo,<device>:<backend>", which has the cpu device twice; torch rejects that.
     """
     original = module.initialize_global_process_group_ray
 
@@ -36,7 +36,7 @@ def gloo_process_group(module: ModuleType) -> None:
 
 
 def training_engines(module: ModuleType) -> None:
-    """`verl.workers.engine.fsdp.transformer_impl`: training engines for the device `cpu`."""
+    """`verl.workers.engine.fsdp.transformer_impl`: training engines for the `cpu` device."""
     from agent_rl.cpu import engine  # noqa: F401 - registers itself
 
 
@@ -58,7 +58,7 @@ def engine_processes(module: ModuleType) -> None:
 
 
 def checkpoint_engine(module: ModuleType) -> None:
-    """`verl.checkpoint_engine`: weights for standalone rollout servers, instead of verl's engine `nccl`."""
+    """`verl.checkpoint_engine`: weights for standalone rollout servers, instead of verl's `nccl` engine."""
     from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
 
 

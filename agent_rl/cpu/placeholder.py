@@ -24,7 +24,7 @@ class Placeholder:
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102 - see the class
         raise RuntimeError(
             f"{self.__name__} was called, but this process runs SGLang on a CPU with stand-ins for GPU-only packages. "
-            "Choose the CPU engine flags of agent_rl/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"
+            "Choose the CPU engine flags in agent_rl/config/platform/cpu.yaml, or run without VERL_PLATFORM=cpu"
         )
 
     def __getattr__(self, name: str) -> Placeholder:

@@ -1,6 +1,6 @@
 """The CPU as a verl platform, registered under `cpu` and chosen by `VERL_PLATFORM=cpu`.
 
-Functions without a meaning on a CPU (memory pools, profilers, visible devices) return zeros or do nothing.
+Functions that have no meaning on a CPU (memory pools, profilers, visible devices) return zeros or do nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PlatformCPU"]
 
 
 def _always(value: Any) -> Any:
-    """Return a method that returns a constant, whatever its arguments."""
+    """Return a method that returns a constant, regardless of its arguments."""
     return lambda *args, **kwargs: value
 
 
@@ -56,7 +56,7 @@ def _device_module() -> ModuleType:
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    """One CPU device; Ray schedules it as a logical resource named GPU, as verl's resource pools ask for."""
+    """One CPU device; Ray schedules it as a logical resource named GPU, as verl's resource pools request."""
 
     device_name = vendor_name = "cpu"
     device_module = _device_module()

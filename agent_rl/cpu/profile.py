@@ -1,9 +1,9 @@
-"""Chooses threads and dtype of a run on a CPU, by the size of its model and the processor's instructions.
+"""Chooses the threads and dtype of a run on a CPU, based on its model's size and the CPU's instructions.
 
-A model of some 100,000 parameters is fastest in float32 with one thread for each process: the single tokens of a batch
-are too few to divide. An update has whole sequences, and in synchronous training nothing else runs meanwhile:
-with two threads it takes a fifth less. A real model spends its time in large products. Engine and trainer take
-turns, so each gets all cores; processors that multiply bfloat16 in hardware do so about four times as fast as float32
+A model of some 100,000 parameters is fastest in float32 with one thread for each process: a batch's single tokens are
+too few to divide. An update has whole sequences, and in synchronous training nothing else runs at the same time:
+with two threads it takes a fifth less. A real model spends its time in large products. Engine and trainer take turns,
+so each gets all cores; CPUs that multiply bfloat16 in hardware do so about four times as fast as float32
 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694 against 172 on two). The
 trainer's weights, accumulated gradients and optimizer stay float32.
 """
@@ -21,14 +21,14 @@ from agent_rl.cpu.switch import is_users_own
 __all__ = ["TRAINING_THREADS", "CPUProfile", "processor_flags", "profile_of"]
 
 LARGE = 64 << 20
-"""Bytes of weights from which a model benefits from several threads."""
+"""Size of the weights in bytes from which a model benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
-"""Instructions, as /proc/cpuinfo names them, that multiply bfloat16."""
+"""Instructions, as /proc/cpuinfo lists them, that multiply bfloat16."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
-"""Environment variable with the threads of training processes, if they have more than others."""
+"""Environment variable with the number of threads of training processes, if they have more than others."""
 SMALL_UPDATE_THREADS = 2
-"""The number of threads with which a small model's update was measured."""
+"""The number of threads that a small model's update was measured with."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -99,7 +99,7 @@ def profile_of(
         model: its folder, or its name on the Hub, which counts as large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
         cores: the number of cores; None: those that this process may use.
-        flags: the processor's flags; None: those of this processor.
+        flags: the CPU's flags; None: those of this CPU.
         processes: the number of training processes.
     """
     cores = cores or len(os.sched_getaffinity(0))
@@ -112,12 +112,12 @@ def profile_of(
         threads=threads,
         training_threads=threads,
         bfloat16=bool(instructions),
-        reason=f"a large model; the processor has {instructions or 'no instructions for bfloat16'}",
+        reason=f"a large model; the CPU has {instructions or 'no instructions for bfloat16'}",
     )
 
 
 def processor_flags() -> frozenset[str]:
-    """Return the flags of this processor; empty if the system does not list them."""
+    """Return this CPU's flags; empty if the system does not list them."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -1,7 +1,7 @@
 """Sends updated weights from the trainer to the SGLang server on a CPU.
 
-verl's adapter passes the weights as GPU memory handles. On a CPU they are written as safetensors into shared
-memory, and the server loads them with the same loader as at its start; then the folder is removed.
+verl's adapter passes the weights as GPU memory handles. On a CPU they are written as safetensors to shared memory, and
+the server loads them with the same loader as at startup; then the folder is removed.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class CPUServerAdapter(ServerAdapter):
             weights: pairs of parameter name and tensor; consumed by every rank, since gathering a sharded tensor is
                 collective.
             global_steps: version of the weights, which the server reports with each generation.
-            wire_format: always full tensors: `switch.check` refuses other formats.
+            wire_format: always full tensors: `switch.check` rejects other formats.
             kwargs: verl's arguments for LoRA adapters; these are merged into the weights (`switch.check` requires it).
 
         Raises:
-            RuntimeError: when the server refuses the weights.
+            RuntimeError: the server rejected the weights.
         """
         await self._init_server_adapter()
         tensors = {name: full_tensor(tensor) async for name, tensor in ensure_async_iterator(weights)}
@@ -58,6 +58,6 @@ class CPUServerAdapter(ServerAdapter):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if not result.get("success"):
-            raise RuntimeError(f"the SGLang server refused the updated weights: {result.get('message', result)}")
+            raise RuntimeError(f"the SGLang server rejected the updated weights: {result.get('message', result)}")
         if global_steps is not None:
             await self.server_actor.set_global_steps.remote(global_steps)

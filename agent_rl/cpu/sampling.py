@@ -1,7 +1,7 @@
 """Samples on a CPU by inverting the cumulative probabilities, in SGLang's processes.
 
 torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
-one core, where the sums take 3 ms. That was a tenth of the engine's time with a model of 0.1 M parameters.
+one core, where the sums take 3 ms. That was a tenth of the engine's time with a 0.1M-parameter model.
 `agent_rl.cpu.attention.install` hooks it.
 """
 
@@ -23,7 +23,7 @@ AT_A_TIME = 2**16
 def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:
     """Sample a token for each request; arguments and result are SGLang's.
 
-    Requests with their own seed, and probabilities that are not numbers, are left to SGLang's function, which refuses
+    Requests with their own seed, and probabilities that are not numbers, are left to SGLang's function, which rejects
     the latter. Sums are in float64, so that small probabilities of a large vocabulary are not lost.
 
     Shapes: probs (requests, vocabulary), result (requests,) in int32.

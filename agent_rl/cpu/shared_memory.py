@@ -1,8 +1,8 @@
 """A checkpoint engine of verl over shared memory: it sends weights to standalone rollout servers on a CPU.
 
 verl's own engines (nccl, nixl, ...) need a device. This one takes the name `nccl` when the CPU is chosen, as verl's
-engine for Ascend does, so that a configuration for GPUs need not change. One machine only: the servers read the files
-that the trainer's first rank writes.
+engine for Ascend does, so that a configuration for GPUs does not have to change. One machine only: the servers read the
+files that the trainer's first rank writes.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
         """Return the writer's folder for every rank.
 
         Raises:
-            ConfigError: when the ranks are on several machines.
+            ConfigError: the ranks are on several machines.
         """
         machines = sorted({each["machine"] for each in metadata})
         if len(machines) > 1:
             raise ConfigError(
                 "actor_rollout_ref.rollout.nnodes",
-                f"on a CPU trainer and rollout must share a machine, these are on {', '.join(machines)}",
+                f"on a CPU, trainer and rollout must share a machine; these are on {', '.join(machines)}",
                 "Use one node, or trainer.v1.trainer_mode=sync",
             )
         folder = metadata[0]["folder"]
@@ -96,6 +96,6 @@ class SharedMemoryCheckpointEngine(CheckpointEngine):
 
 
 def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a whole, contiguous tensor with its own memory: safetensors refuses shared memory (tied embeddings)."""
+    """Return a whole, contiguous tensor with its own memory: safetensors rejects shared memory (tied embeddings)."""
     whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().clone().contiguous()

@@ -1,6 +1,6 @@
 """Patches of verl 0.9.1 that make a small run on a CPU faster, where verl has no setting.
 
-On a GPU with a large model they do not matter. Each patch has a test that fails when the patch is
+On a GPU with a large model, they do not matter. Each patch has a test that fails when the patch is
 no longer needed.
 """
 
@@ -51,7 +51,7 @@ def loop_construction(module: ModuleType) -> None:
 def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
-    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
+    The interval is a constructor argument that verl has no configuration key for; on a laptop, where a step takes one
     or two seconds, it would double the step.
     """
     original = module.ReplayBuffer.__init__
@@ -67,8 +67,8 @@ def replay_buffer_polling(module: ModuleType) -> None:
 def single_server(module: ModuleType) -> None:
     """`verl.workers.rollout.llm_server`: if there is one server, call the load balancer once.
 
-    Two of three actor calls for each turn go to the balancer; on two cores they were a tenth of a step. Trainers that
-    add and remove servers while they run have a client class of their own, which is not changed.
+    Two of three actor calls for each turn go to the load balancer; on two cores they were a tenth of a step. Trainers
+    that add and remove servers while they run have their own client class, which is not changed.
     """
     client = module.LLMServerClient
     acquire, release = client._acquire_server, client._release_server
@@ -122,7 +122,7 @@ def fetched_tensors(module: ModuleType) -> None:
 
 
 class _TogetherQueue:
-    """The module `transfer_queue` with puts that wait for a running put of the same kind, and are then sent together.
+    """The `transfer_queue` module with puts that wait for a running put of the same kind, and are then sent together.
 
     Ray pickles it together with the worker's class, while no put waits.
     """

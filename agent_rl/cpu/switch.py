@@ -43,9 +43,9 @@ ENVIRONMENT = {
     "SGLANG_USE_CPU_ENGINE": "1",
     # The engine may run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
     "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
-    # Compiling needs a backend of triton, which is missing. Read when SGLang is imported.
+    # Compiling needs a triton backend, which is missing. Read when SGLang is imported.
     "TORCHDYNAMO_DISABLE": "1",
-    # verl reads each worker's visible devices from the variable that the platform names.
+    # verl reads each worker's visible devices from the variable that the platform specifies.
     "CPU_VISIBLE_DEVICES": "0",
     "TOKENIZERS_PARALLELISM": "false",
     # TransferQueue otherwise gives each of its many small operations a thread for each core.
@@ -104,14 +104,14 @@ def activate() -> None:
 
 
 def check(config: Any) -> None:
-    """Refuse a configuration that cannot run on a CPU, before Ray starts.
+    """Reject a configuration that cannot run on a CPU, before Ray starts.
 
     Args:
         config: verl's whole configuration.
 
     Raises:
-        ConfigError: for a reward model's engine other than SGLang, for an engine of several ranks, for a LoRA adapter
-            that is not merged, and for a checkpoint engine that needs a device.
+        ConfigError: a reward model's engine is not SGLang, an engine has several ranks, a LoRA adapter is not merged,
+            or a checkpoint engine needs a device.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     served = config.reward.reward_model
@@ -126,7 +126,7 @@ def check(config: Any) -> None:
         if engine.tensor_model_parallel_size * engine.data_parallel_size > 1:
             raise ConfigError(
                 f"{section}.rollout.tensor_model_parallel_size",
-                "on a CPU an engine has one rank",
+                "on a CPU, an engine has one rank",
                 "Set it and data_parallel_size to 1",
             )
     if max(model.lora_rank, model.lora.rank) > 0 and not model.lora.merge:

@@ -1,7 +1,7 @@
 """Creates a tiny Qwen2 model and its tokenizer from scratch, for tests and for runs on a CPU.
 
-`make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is a
-token of its own and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
+`make_tokenizer` trains a byte-level BPE whose boundaries are chosen for tool-using agents: every digit and newline is
+its own token and no token crosses a chat marker, so a conversation gives the same ids whether it is encoded whole or
 turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next to it. Together they form a folder that
 `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
@@ -38,8 +38,8 @@ IM_END = "<|im_end|>"
 MAX_POSITIONS = 2048
 
 # Qwen2.5's ChatML without its default system message and its tool list: a tiny model has no use for either, and without
-# them rendering messages one after the other gives exactly the text of rendering them together. Tool calls and results
-# look as Qwen2.5 writes them, so that verl's "hermes" parser can be tried as well. `tools` are taken, not shown.
+# them rendering messages one after another gives exactly the same text as rendering them together. Tool calls and
+# results look as Qwen2.5 writes them, so that verl's "hermes" parser can be tried as well. `tools` are not shown.
 CHAT_TEMPLATE = """\
 {%- set known = tools %}
 {%- for message in messages %}
@@ -82,8 +82,8 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
 
     Args:
         texts: training texts for the merges; any other text can still be encoded, byte by byte.
-        out_dir: folder to write to, created when absent.
-        vocab_size: upper bound in tokens, the 256 bytes and the 3 special tokens included.
+        out_dir: folder to write to, created if it does not exist.
+        vocab_size: upper bound in tokens, including the 256 bytes and the 3 special tokens.
 
     Returns:
         The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
@@ -92,7 +92,7 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
-    # Qwen2's rules already make each digit a piece of its own. They leave a newline with the punctuation before it, so
+    # Qwen2's rules already make each digit its own piece. They leave a newline with the punctuation before it, so
     # that the text of a turn would encode differently with and without its end; a merge never learned cannot happen.
     newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
@@ -132,11 +132,11 @@ def make_model(
         out_dir: folder to write to, normally the tokenizer's.
         tokenizer: gives vocabulary size, padding and end-of-sequence ids.
         init_std: standard deviation of the initial weights.
-        seed: of the weights; torch's global random state does not change.
+        seed: seed for the weights; torch's global random state does not change.
         shape: see `_shape`. Copying from the context needs at least 2 layers.
 
     Raises:
-        ValueError: if the width does not divide into heads of an even size.
+        ValueError: the width does not divide into heads of an even size.
     """
     config = Qwen2Config(
         **_shape(tokenizer, **shape),
@@ -160,7 +160,7 @@ def make_classifier(
     Args:
         out_dir: folder to write to, normally the tokenizer's.
         tokenizer: gives vocabulary size, padding and end-of-sequence ids.
-        seed: of the weights; torch's global random state does not change.
+        seed: seed for the weights; torch's global random state does not change.
         shape: see `_shape`.
     """
     config = LlamaConfig(**_shape(tokenizer, **shape), initializer_range=0.2, num_labels=1)  # scores differ visibly

@@ -1,6 +1,6 @@
-"""Generated word problems with two or three operations on numbers too long to do in one's head.
+"""Generated word problems with two or three operations on numbers too long for mental arithmetic.
 
-They are the smallest task that a calculator makes easy: the wording comes from a few templates with a small
+They are the simplest task that a calculator makes easy: the wording comes from a few templates with a small
 vocabulary, and the question lists the numbers in the order of the expression, so even a very small model can learn to
 copy them. The problems have no division, negative numbers, brackets or irrelevant facts.
 
@@ -65,7 +65,7 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
     Args:
         seed: the same seed gives the same problems; a smaller count gives the first of them.
         count: number of problems.
-        exclude: questions and expressions that may not occur.
+        exclude: questions and expressions that must not occur.
 
     Raises:
         ValueError: the count is negative.
@@ -97,7 +97,7 @@ def train_test(
         seed: seed of both splits.
         train_count: number of problems for training.
         test_count: number of problems for testing.
-        exclude: questions and expressions that may not occur in either.
+        exclude: questions and expressions that must not occur in either.
     """
     test = generate(2 * seed, test_count, exclude=exclude)
     exclude = exclude | {text for problem in test for text in (problem.question, problem.expression)}

@@ -8,7 +8,7 @@ from collections import deque
 __all__ = ["MAX_TEXT", "last_boxed"]
 
 MAX_TEXT = 50_000
-"""How many characters at the end of a text are searched for boxes."""
+"""Number of characters at the end of a text that are searched for boxes."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")
 _MAX_BOX = 2_000  # characters of a box's content
 _MAX_BOXES = 10
@@ -59,7 +59,7 @@ def _is_joint(gap: str) -> bool:
 
 
 def _box_content(text: str, start: int) -> tuple[int, str] | None:
-    """Return the end and content of the box whose brace (or bare content) begins at `start`."""
+    """Return the end and content of the box whose brace (or bare content) starts at `start`."""
     if text[start] != "{":
         bare = re.match(r"[^\s$]{1,100}", text[start : start + 100])
         return None if bare is None else (start + bare.end(), bare[0].rstrip(".,"))

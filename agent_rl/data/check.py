@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "check_files", "write_good"]
 
 MOST_SHOWN = 5
-"""Maximum findings of one kind that are kept; further ones are only counted."""
+"""Maximum number of findings kept per kind; additional ones are only counted."""
 LABELS = ("data_source", "ability", "difficulty")
 CONFLICT = "two ground truths"
 CONTRACT = "row contract"
@@ -39,7 +39,7 @@ Numbered = tuple[int, int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class RowFinding:
-    """A problem of a row, or a note about it.
+    """A problem with a row, or a note about it.
 
     Attributes:
         kind: the kind of finding, in a few words.
@@ -55,7 +55,7 @@ class RowFinding:
 
 
 class _RowDigest(NamedTuple):
-    """The place of a row, with digests of its task and its ground truth."""
+    """The location of a row, with digests of its task and its ground truth."""
 
     file: int
     row: int
@@ -75,8 +75,8 @@ class DataReport:
         lengths: `LABELS` of each row, and the length of its prompt.
         counts: number of findings by kind.
         errors: kinds of findings that are errors.
-        shown: the first findings of each kind, with the place of the row.
-        bad: the first error of each row that has one, by (file, row).
+        shown: the first findings of each kind, with the location of the row.
+        bad: the first error in each row that has one, by (file, row).
         graded: number of ground truths that were scored.
     """
 
@@ -98,7 +98,7 @@ class DataReport:
     def labels(self) -> dict[str, pd.DataFrame]:
         """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.
 
-        Its columns are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95 % quantile) and
+        Its columns are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile) and
         `longest`.
         """
         import pandas as pd
@@ -206,7 +206,7 @@ def check_files(
 
 
 def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
-    """Check a row by itself and record its length; return whether further checks can use it."""
+    """Check a row on its own and record its length; return whether further checks can use it."""
     try:
         check_row(row, where)
     except ConfigError as error:
@@ -218,7 +218,7 @@ def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], 
     try:
         length = known.length(row)
     except Exception as error:  # noqa: BLE001 - raised by a chat template; reported as a finding on this row
-        text = f"the chat template refuses the prompt: {' '.join(str(error).split())[:200]}"
+        text = f"the chat template rejects the prompt: {' '.join(str(error).split())[:200]}"
         report.add(*place, RowFinding("prompt", text, "Write the turns in the form that this model's template accepts"))
         return True
     difficulty = row["extra_info"].get("difficulty")
@@ -243,7 +243,7 @@ class _Sample:
 
 
 def _duplicates(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
-    """Return findings about rows with the same task as an earlier row; white space is ignored."""
+    """Return findings about rows with the same task as an earlier row; whitespace is ignored."""
     import pandas as pd
 
     rows = pd.DataFrame(digests, columns=_RowDigest._fields)
@@ -258,7 +258,7 @@ def _duplicates(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator
                 (row.file_of_first, row.row_of_first, f"{files[row.file]}, row {row.row}"),
             )
             for file, number, other in pair:
-                text = f"{other} asks the same and has another ground truth"
+                text = f"{other} asks the same and has a different ground truth"
                 yield file, number, RowFinding(CONFLICT, text, "Keep the right one")
         elif row.split != row.split_of_first:
             remedy = "Remove it from one split: rows that were trained on cannot measure progress"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["findings", "table"]
 
 MOST_VALUES = 30
-"""Maximum values of a label that are shown; the others share one line."""
+"""Maximum number of values shown per label; the others share one line."""
 
 
 def table(report: DataReport) -> Table:
@@ -24,7 +24,7 @@ def table(report: DataReport) -> Table:
 
     result = Table(title=f"{_rows(sum(report.rows))} in {len(report.files)} file{'s' * (len(report.files) > 1)}")
     result.add_column("", style="bold")
-    for name in ("rows", f"mean {report.unit}", "median", "95 %", "longest"):
+    for name in ("rows", f"mean {report.unit}", "median", "95th percentile", "longest"):
         result.add_column(name, justify="right")
     for label, values in report.labels().items():
         result.add_section()
@@ -38,7 +38,7 @@ def table(report: DataReport) -> Table:
 
 
 def findings(report: DataReport) -> Iterator[Text]:
-    """Yield a line per kind of finding, the most frequent first, with the rows' number and the first places."""
+    """Yield a line per kind of finding, the most frequent first, with the number of rows and the first locations."""
     from rich.text import Text
 
     for kind, count in report.counts.most_common():

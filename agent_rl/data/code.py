@@ -7,10 +7,10 @@
     {"question": ..., "test": "from solution import f ...", "solution": ...}                  KodCode
     {"text" or "prompt": ..., "test_list": ["assert ...", ...], "code": ...}                  MBPP
 
-With `--visible N`, the tool `run_tests` gets the first N tests of a row (for CodeContests, those in the problem
+With `--visible N`, the `run_tests` tool gets the first N tests of a row (for CodeContests, those in the problem
 statement), and the others grade.
 
-The ground truth has the tests in a form that the scorer `code` reads. A published solution is stored in
+The ground truth has the tests in a form that the `code` scorer reads. A published solution is stored in
 `extra_info.solution`, as a program that runs after the row's prefix. `data_preprocess/code_problems.py` omits rows
 whose tests this solution fails or `stub` passes.
 """
@@ -37,7 +37,7 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
     Args:
         example: the columns of the example.
-        visible: number of tests that the tool `run_tests` gets; None: all tests grade, and the row has no tool.
+        visible: number of tests that the `run_tests` tool gets; None: all tests grade, and the row has no tool.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.

@@ -21,16 +21,16 @@ from agent_rl.trajectory import Role
 __all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardColumn", "Row", "check_row", "check_rows"]
 
 IMAGE, VIDEO = "<image>", "<video>"
-"""Marks in a message's text for the place of the row's next image or video."""
+"""Marks in a message's text where the row's next image or video goes."""
 
 
 def _truth(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
-        raise InvalidValueError("the right answer is empty", "Give the right answer")
+        raise InvalidValueError("the right answer is empty", "Provide the right answer")
     if isinstance(value, bool):
         raise InvalidValueError("expected the right answer, not a boolean", "Write it as text, such as yes or no")
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidValueError("the right answer is not a number", "Give the right answer, or remove the row")
+        raise InvalidValueError("the right answer is not a number", "Provide the right answer, or remove the row")
     return value
 
 
@@ -55,19 +55,19 @@ Text = Annotated[str, AfterValidator(_filled)]
 
 
 class PromptMessage(BaseModel):
-    """A message of the prompt, before the episode begins."""
+    """A message of the prompt, before the episode starts."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Role
     content: Text
-    """Text of the message; `<image>` and `<video>` mark the places of the row's media."""
+    """Text of the message; `<image>` and `<video>` mark where the row's media go."""
 
     @model_validator(mode="after")
     def _nothing_else(self) -> PromptMessage:
         further = sorted(key for key, value in (self.model_extra or {}).items() if value)
         if further:
-            problem = f"a row cannot hold a message's {', '.join(further)}"
+            problem = f"a row cannot contain a message's {', '.join(further)}"
             raise InvalidValueError(problem, "Write such turns as text in content")
         return self
 
@@ -88,30 +88,30 @@ class RewardColumn(BaseModel):
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style not in ("model", "environment"):
-            remedy = "Give the right answer as ground_truth, or write style: model where a reward model judges"
+            remedy = "Provide the right answer as ground_truth, or set style: model if a reward model judges"
             raise InvalidValueError("there is no ground_truth", remedy)
         return self
 
 
 class ExtraInfo(BaseModel):
-    """Further data of the row; you may add keys, and scorers get all of them as `extra_info`."""
+    """Additional data of the row; you may add keys, and scorers get all of them as `extra_info`."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     index: int | Text
-    """Number or name of the row within its split; verl's column `index`."""
+    """Number or name of the row within its split; verl's `index` column."""
     split: Text | None = None
     """Name of the split, such as `train` or `test`, for traces and reports."""
     question: Text | None = None
     """The question alone, without instructions."""
     tools_kwargs: Annotated[dict[str, Any] | None, AfterValidator(_mappings)] = None
-    """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's column `tools_kwargs`."""
+    """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's `tools_kwargs` column."""
     need_tools_kwargs: bool | None = None
     """Whether verl warns if `tools_kwargs` is empty; `make_row` sets it."""
     tool_selection: Annotated[list[Text] | None, Field(min_length=1)] = None
-    """Names of the only tools that this row may use; None: all tools of the run."""
+    """Names of the only tools this row may use; None: all tools of the run."""
     interaction_kwargs: dict[str, Any] | None = None
-    """verl's column of that name, for your own agents."""
+    """verl's column with this name, for your own agents."""
     user: dict[str, Any] | None = None
     """What the row's simulated user knows and says."""
     difficulty: float | None = None
@@ -123,7 +123,7 @@ class ExtraInfo(BaseModel):
 
 
 class Row(BaseModel):
-    """One row; verl passes on additional columns of other files, but `write_parquet` refuses them."""
+    """One row; verl passes on additional columns of other files, but `write_parquet` rejects them."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -134,7 +134,7 @@ class Row(BaseModel):
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
     """The messages before the episode, the last by the user; the loop adds tool descriptions and instructions."""
     ability: Text | None = None
-    """Label of the kind of task, for statistics."""
+    """Label for the kind of task, for statistics."""
     reward_model: RewardColumn
     extra_info: ExtraInfo
     images: list[Any] | None = None
@@ -167,7 +167,7 @@ def check_row(row: Any, place: str) -> None:
         place: file and number of the row, for the error.
 
     Raises:
-        ConfigError: the row breaks the contract; the error names place, column, value and remedy.
+        ConfigError: the row breaks the contract; the error names location, column, value and remedy.
     """
     if not isinstance(row, Mapping):
         raise ConfigError(place, f"{row!r:.80} is not a mapping", "Build rows with make_row")

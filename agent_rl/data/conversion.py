@@ -3,8 +3,8 @@
     GSM8K = RawSet("gsm8k", to_row, hub={"train": Hub("openai/gsm8k", "main", "train")})
     run(GSM8K, __doc__)  # the command line of a script
 
-`to_row` is a pure function of one raw example. Examples are streamed and rows are written in batches, so memory does
-not grow with the data; the same input, options and seed give the same files.
+`to_row` is a pure function of one raw example. Examples are streamed and rows are written in batches, so memory use
+does not grow with the data; the same input, options and seed give the same files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Hub", "RawSet", "json_of", "run", "text_of", "value_of"]
 
 
 class Hub(NamedTuple):
-    """A split of a data set on the Hugging Face hub."""
+    """A split of a data set on the Hugging Face Hub."""
 
     name: str
     config: str | None = None
@@ -40,19 +40,19 @@ class Hub(NamedTuple):
 
 @dataclass(frozen=True)
 class RawSet:
-    """A data set as it is published, and how its examples become rows.
+    """A data set as published, and how its examples become rows.
 
     Attributes:
-        name: name of the output folder below `~/data`.
+        name: name of the output folder under `~/data`.
         to_row: makes one row; it gets `agent_name` and the options of `arguments`.
-        hub: place of each split on the hub.
+        hub: location of each split on the Hub.
         agent_name: default agent loop of the rows.
         arguments: additional command line options for argparse; `prepare`, or else `to_row`, gets their values.
         read: reads the examples of one file; the default reads CSV, JSON, JSON lines and parquet.
         prepare: called once with the options before reading starts; returns the options that `to_row` gets.
         generate: makes the examples of each split, so no input is read. It gets the options, from which it removes its
             own, the seed, and the number of examples per split.
-        test_share: share of the rows for the split `test`, if the input has no such split.
+        test_share: share of the rows for the `test` split, if the input has no such split.
         trial: returns why a row is omitted, or "" to keep it.
     """
 
@@ -109,7 +109,7 @@ def run(
 def _convert(
     data_set: RawSet, inputs: Mapping[str, Iterable[Raw]], options: Mapping[str, Any], common: Mapping[str, Any]
 ) -> tuple[dict[Path, int], Counter[str]]:
-    """Write `<split>.parquet` of each split: all of them, or none.
+    """Write `<split>.parquet` for each split: either all of them or none.
 
     Args:
         data_set: the data set, for its `to_row`.
@@ -187,7 +187,7 @@ def text_of(example: Mapping[str, Any], *names: str) -> str:
 
 
 def json_of(example: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a column that holds JSON data or JSON text.
+    """Return the value of a column that contains JSON data or JSON text.
 
     Raises:
         ConfigError: the column is missing or empty, or its text is not JSON.
@@ -209,8 +209,8 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
         add("--test_size", type=int, default=500, help="Number of rows, default: %(default)s")
     default = f"~/data/{data_set.name}"
     add("--local_save_dir", "--local_dir", "--out", default=default, help="Output folder, default: %(default)s")
-    add("--agent_name", default=data_set.agent_name, help="Agent loop of the rows, default: %(default)s")
-    add("--tools", nargs="+", metavar="NAME", help="The only tools of the rows; default: all tools of the run")
+    add("--agent_name", default=data_set.agent_name, help="Agent loop for the rows, default: %(default)s")
+    add("--tools", nargs="+", metavar="NAME", help="Limit the rows to these tools; default: all of the run's tools")
     add("--limit", type=_positive, metavar="N", help="Convert only the first N rows of each split")
     add("--seed", type=int, default=0, help="Random seed, default: %(default)s")
     for name, option in data_set.arguments.items():
@@ -223,21 +223,21 @@ def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
     add("--input", nargs="+", metavar="FILE", help="Files; a word such as test or validation in a name sets the split")
     add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
     default = next(iter(data_set.hub.values()), None)
-    add("--hub", metavar="NAME", help=f"Data set on the hub, default: {default.name if default else 'none'}")
-    add("--split_by", metavar="COLUMN", help="Column that names the split, or whose equal values stay in one split")
+    add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {default.name if default else 'none'}")
+    add("--split_by", metavar="COLUMN", help="Column that sets the split, or whose equal values stay in one split")
     share = data_set.test_share
     add("--test_share", type=_share, default=share, help="Share of train rows for the test split, default: %(default)s")
 
 
 def _positive(text: str) -> int:
     if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text}")
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text}")
     return number
 
 
 def _share(text: str) -> float:
     if not 0 <= (share := float(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to below 1, got {text}")
+        raise argparse.ArgumentTypeError(f"expected a share of at least 0 and less than 1, got {text}")
     return share
 
 
@@ -255,5 +255,5 @@ def _inputs(data_set: RawSet, common: Mapping[str, Any]) -> dict[str, Iterable[R
         splits = {split: part._replace(name=common["hub"]) for split, part in hub.items()}
         hub = splits or {"train": Hub(common["hub"])}
     if not hub:
-        raise ConfigError("--input", "there is no input", "Name files with --input, or a data set with --hub")
+        raise ConfigError("--input", "there is no input", "Pass files with --input, or a data set with --hub")
     return {split: from_hub(*part) for split, part in hub.items()}

@@ -23,7 +23,7 @@ SUFFIXES = (".parquet", ".json", ".jsonl")
 
 
 class NumberedRow(NamedTuple):
-    """A row with its place.
+    """A row with its location.
 
     Attributes:
         place: file and row or line, for messages.
@@ -67,7 +67,7 @@ def iterate_rows(path: str) -> Iterator[NumberedRow]:
     """
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
-        problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these endings'}"
+        problem = f"verl reads {', '.join(SUFFIXES)}, not {suffix or 'a file without one of these extensions'}"
         remedy = "Convert it with agent-rl data convert, or with agent_rl.data.make_row and write_parquet"
         raise ConfigError(path, problem, remedy)
     for number, raw in enumerate(read_raw(path)):
@@ -102,13 +102,13 @@ def read_rows(path: str, most: int) -> RowsFile:
         return RowsFile(path, error=error)
     except (pa.ArrowException, OverflowError) as error:
         problem = f"verl cannot read it as a table: {str(error).splitlines()[0]}"
-        return RowsFile(path, error=ConfigError(path, problem, "Give each key one type in all rows"))
+        return RowsFile(path, error=ConfigError(path, problem, "Give each key the same type in all rows"))
     changes = tuple(dict.fromkeys(change for row in rows for change in row.changes))
     return RowsFile(path, count, schema, [row.row for row in rows], changes=changes)
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns, with both types, that keep verl from joining two files; a column may be absent in one."""
+    """Return the columns, with both types, that keep verl from joining two files; a column may be absent from one."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with it
 

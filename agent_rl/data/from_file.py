@@ -1,10 +1,10 @@
-"""Converts your own data set into rows: CSV, JSON, JSON lines, parquet, or a data set of the hub.
+"""Converts your own data set into rows: CSV, JSON, JSON lines, parquet, or a data set from the Hub.
 
     agent-rl data convert problems.csv --prompt question --answer answer
 
 A mapping on the command line or in a YAML file (`--mapping`) assigns the columns; its keys are the fields of
 `ColumnMapping`. Without `--prompt` and `--template` a row must be in a shape that `agent_rl.data.as_row` reads
-(`prompt`, `messages`, `conversations`, ...). Columns that the mapping does not name are kept in `extra_info`.
+(`prompt`, `messages`, `conversations`, ...). Columns that are not in the mapping are kept in `extra_info`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FROM_FILE", "ColumnMapping", "to_row"]
 
 
 class ColumnMapping(BaseModel):
-    """The columns of prompt, answer and so on, and the values that all rows share."""
+    """The columns for prompt, answer and so on, and the values that all rows share."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -47,7 +47,7 @@ class ColumnMapping(BaseModel):
     data_source: str = "own/from_file"
     """Name of the data set, which selects the scorer and groups metrics."""
     ability: str = "general"
-    """Label of the kind of task."""
+    """Label for the kind of task."""
     style: str = "rule"
     """`model` if a reward model judges, so the answer may be missing; otherwise `rule`."""
 
@@ -63,7 +63,7 @@ class ColumnMapping(BaseModel):
         except jinja2.TemplateSyntaxError as error:
             raise ConfigError(f"{path}:{error.lineno}", str(error), "Correct the template") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("--template", f"{path} cannot be read ({error})", "Name a Jinja file") from error
+            raise ConfigError("--template", f"{path} cannot be read ({error})", "Pass a Jinja file") from error
 
     def rendered(self, example: Mapping[str, Any]) -> Any:
         """Return the prompt of a row.
@@ -91,8 +91,8 @@ def to_row(
     Args:
         example: the columns of the example.
         split: split of the row.
-        index: number of the row in its split, unless the mapping names a column for it.
-        mapping: the mapping of columns.
+        index: number of the row in its split, unless the mapping sets a column for it.
+        mapping: the column mapping.
         options: additional arguments of `make_row`.
 
     Raises:
@@ -143,7 +143,7 @@ def _from_known_shape(
     defaults = {"data_source": mapping.data_source, "agent_name": agent_name, "ability": mapping.ability}
     row, _ = as_row(defaults | {name: value for name, value in example.items() if value is not None}, number=index)
     if row.get("prompt") is None:
-        remedy = "Name the column of the question with --prompt and that of the answer with --answer"
+        remedy = "Set the question's column with --prompt and the answer's column with --answer"
         raise ConfigError("column prompt", f"it is missing: the columns are {', '.join(map(str, example))}", remedy)
     info = {"split": split} | row["extra_info"]
     if tool_selection is not None:

@@ -5,7 +5,7 @@
     {"question": ..., "options": ["...", ...], "answer": "C", "answer_index": 2}         MMLU-Pro
     {"question": ..., "choices": {"text": [...], "label": [...]}, "answerKey": "C"}      ARC
 
-The ground truth is a letter; `extra_info.choices` has the texts, which the scorer `choice` accepts instead of letters.
+The ground truth is a letter; `extra_info.choices` has the texts, which the `choice` scorer accepts instead of letters.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _parts(example: Mapping[str, Any]) -> tuple[str, list[str], str]:
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) < 2:
-        raise ConfigError("column choices", f"{value!r:.80} is not a list of choices", "Write two texts or more")
+        raise ConfigError("column choices", f"{value!r:.80} is not a list of choices", "Write two or more strings")
     return [str(text) for text in value]
 
 

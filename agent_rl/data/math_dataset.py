@@ -36,7 +36,7 @@ def boxed_answer(solution: str) -> str:
     answer = last_boxed(solution, joined=True)
     if answer is None:
         problem = rf"no \boxed{{}} in {solution[-60:]!r}"
-        raise ConfigError("column solution", problem, "Give the answer in a column answer")
+        raise ConfigError("column solution", problem, "Put the answer in an answer column")
     return answer
 
 
@@ -94,7 +94,7 @@ def _from_verl(example: Mapping[str, Any], index: int, data_source: str) -> dict
 
 
 def _from_retool(example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the problem, without the instructions on the format in its prompt, and the solution."""
+    """Return the problem, without the format instructions in its prompt, and the solution."""
     messages = list(example["messages"])
     if len(messages) != 2:
         raise ConfigError("column messages", f"{len(messages)} messages, not question and answer", "See ReTool-SFT")

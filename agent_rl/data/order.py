@@ -6,9 +6,9 @@
 
 The rows of a source are drawn in passes without replacement. The order is a function of the rows, the settings, the
 seed and the reports: all randomness is a hash of seed, source, pass and row, and drawing from the source with the
-largest deficit keeps the shares exact. `state` is plain data, from which another process continues the same draws.
+largest deficit keeps the shares exact. `state` is plain data that another process can use to continue the same draws.
 
-The order holds row numbers, not rows, and does not depend on verl or torch.
+The order contains row numbers, not rows, and does not depend on verl or torch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["RowOrder", "hashed"]
 
 KEY = "agent_rl.data"
 CHUNK = 256
-"""Number of rows that the search for the next one examines at a time."""
+"""Number of rows that the search for the next row examines at a time."""
 
 
 @dataclass
@@ -46,8 +46,8 @@ class _Pass:
 class _Progress:
     """The position of the order, without the success rates of the rows.
 
-    `recent` has the mean success rates of the stage's latest steps, `deficits` the draws that each source is behind
-    its share. Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
+    `recent` has the mean success rates of the stage's latest steps, `deficits` how many draws each source is behind its
+    share. Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
     """
 
     seed: int
@@ -67,7 +67,7 @@ class RowOrder:
 
     Args:
         rows: the rows of the files; a row's number is its position.
-        settings: the section `agent_rl.data`; `order: null` is `shuffled`.
+        settings: the `agent_rl.data` section; `order: null` is `shuffled`.
         seed: seed of all shuffling.
 
     Raises:
@@ -98,7 +98,7 @@ class RowOrder:
             row = self._draw()
         if row is None:
             problem = "no row is left to draw: all of them were dropped as solved or hopeless"
-            raise FatalError(f"{KEY}.drop: {problem}. Stop here, or add rows, or raise solved_after and hopeless_after")
+            raise FatalError(f"{KEY}.drop: {problem}. Stop here, add rows, or raise solved_after and hopeless_after")
         return row
 
     def report(self, step: int, visits: Iterable[tuple[int, float]]) -> None:
@@ -120,7 +120,7 @@ class RowOrder:
         self._change_stage([rate for _, rate in rates])
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics to log: the stage, counted from 1, and numbers of rows."""
+        """Return the metrics to log: the stage, counted from 1, and the numbers of rows."""
         values = self.table.metrics() | {"stage": self._position.stage + 1.0}
         if self._settings.replay is not None:
             values["to_replay"] = float(len(self._position.failed))
@@ -137,7 +137,7 @@ class RowOrder:
             ConfigError: the state belongs to other rows, or to verl's own order.
         """
         if "progress" not in state:
-            problem = "the checkpoint was saved with verl's own order of rows, which no other order can continue"
+            problem = "the checkpoint was saved with verl's own row order, which no other order can continue"
             raise ConfigError(KEY, problem, "Remove the section, or start again with trainer.resume_mode=disable")
         self.table.load(state["table"])
         progress = copy.deepcopy(state["progress"])
@@ -249,7 +249,7 @@ class RowOrder:
         return shares(counts, settings.weights, settings.temperature, rows.files, f"{KEY}.weights")
 
     def _require_drawable(self) -> None:
-        """Refuse a stage without rows, and rows without a difficulty where one is needed."""
+        """Reject a stage without rows, and rows without a difficulty where one is needed."""
         if self._settings.order == "difficulty":
             self.table.require_difficulties(f"{KEY}.order")
         for number, stage in enumerate(self._stages):
@@ -267,7 +267,7 @@ class RowOrder:
 
 
 def hashed(key: str, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hash each number to 0 to 2^64 - 1 with splitmix64 (https://prng.di.unimi.it/splitmix64.c)."""
+    """Hash each number into the range 0 to 2^64 - 1 with splitmix64 (https://prng.di.unimi.it/splitmix64.c)."""
     start = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
     mixed: NDArray[np.uint64] = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed += np.full(len(numbers), start, dtype=np.uint64)

@@ -8,7 +8,7 @@ r"""Preferences, as rows for training under a reward model, and as pairs for a j
     {"prompt": ..., "chosen": ..., "rejected": ..., "subset": "chat-easy"}                RewardBench
     {"question": ..., "response_A": ..., "response_B": ..., "label": "A>B"}               JudgeBench
 
-Rows of all forms but the last hold the conversation before the answer, with `style: model`: the answers are in
+Rows of all forms but the last contain the conversation before the answer, with `style: model`: the answers are in
 `extra_info` (`chosen`, `rejected`), and the chosen one is the ground truth, which a reward model can ignore. With
 `--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
 `index`. Its ground truth is `A` or `B`, and its answers are in `extra_info.answers`.
@@ -43,7 +43,7 @@ _TURN = re.compile(r"\n\n(Human|Assistant):")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
 _LABELS = ("subset", "source")
-"""Columns by which benchmarks report."""
+"""Columns that benchmarks report by."""
 
 
 @makes_row

@@ -1,7 +1,7 @@
-"""Problems of any generator of the package reasoning-gym, as rows that the generator's own verifier scores.
+"""Problems from any generator in the reasoning-gym package, as rows that the generator's own verifier scores.
 
-A row keeps the whole entry in `extra_info.entry`, with the name of its generator in the metadata. The scorer
-`reasoning_gym` calls that generator's verifier, because many problems have several right answers.
+A row keeps the whole entry in `extra_info.entry`, with its generator's name in the metadata. The
+`reasoning_gym` scorer calls that generator's verifier, because many problems have several right answers.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class RowFacts:
         sources: `data_source` of each row.
         difficulties: `extra_info.difficulty` of each row, or None.
         files: path of each of `data.train_files`, with the data sources in it.
-        digest: digest of the rows' content; a state with another digest is refused.
+        digest: digest of the rows' content; a state with another digest is rejected.
     """
 
     sources: Sequence[str]
@@ -69,7 +69,7 @@ class RowTable:
 
     def __init__(self, rows: RowFacts, settings: DataSettings) -> None:
         if not rows.sources:
-            raise ConfigError("data.train_files", "there are no rows", "Name files with rows")
+            raise ConfigError("data.train_files", "there are no rows", "Use files that have rows")
         self._rows, self._settings = rows, settings
         names, codes = np.unique(rows.sources, return_inverse=True)
         self.names: list[str] = names.tolist()
@@ -147,23 +147,23 @@ class RowTable:
         count = len(self.sources)
         if (state["count"], state["digest"]) != (count, self._rows.digest):
             here = ", ".join(path for path, _ in self._rows.files)
-            problem = f"{here}: these {count} rows are not the {state['count']} with which the checkpoint was saved"
-            remedy = f"Name the files {', '.join(state['files'])}, or start again with trainer.resume_mode=disable"
+            problem = f"{here}: these {count} rows are not the {state['count']} rows that the checkpoint was saved with"
+            remedy = f"Use the files {', '.join(state['files'])}, or start again with trainer.resume_mode=disable"
             raise ConfigError("data.train_files", problem, remedy)
         self._rates = np.frombuffer(state["rates"], dtype=np.float64).copy()
         self._streaks = np.frombuffer(state["streaks"], dtype=np.int64).copy()
 
     def require_difficulties(self, key: str) -> None:
-        """Refuse rows without a difficulty.
+        """Reject rows without a difficulty.
 
         Raises:
-            ConfigError: a row has no difficulty; the error names the first.
+            ConfigError: a row has no difficulty; the error names the first one.
         """
         missing = np.flatnonzero(np.isnan(self.difficulties))
         if len(missing):
             first = f"first row {missing[0]} ({self._rows.sources[missing[0]]})"
             problem = f"{len(missing)} rows have no extra_info.difficulty, {first}"
-            raise ConfigError(key, problem, "Write a number into extra_info.difficulty of every row")
+            raise ConfigError(key, problem, "Set extra_info.difficulty to a number in every row")
 
 
 def shares(
@@ -177,8 +177,8 @@ def shares(
 
     Args:
         counts: number of rows by source.
-        weights: weights by pattern of the source's name, of which the one with the most literal characters applies, or
-            one weight for each file; if empty, the temperature decides.
+        weights: weights by pattern of the source's name (the matching pattern with the most literal characters
+            applies), or one weight for each file; if empty, the temperature decides.
         temperature: shares are proportional to rows^(1/temperature); None: 1.
         files: path and sources of each file.
         key: key of the weights, for errors.
@@ -193,7 +193,7 @@ def shares(
     else:
         values = _by_file(weights, files, counts, key)
     if (total := sum(values)) <= 0:
-        raise ConfigError(key, "no source has a weight above 0", "Give a weight to each source to draw from")
+        raise ConfigError(key, "no source has a weight above 0", "Give a weight to each source you want to draw from")
     return [value / total for value in values]
 
 
@@ -221,7 +221,7 @@ def _by_file(
     remedy = "Write the weights by data source: {SOURCE: WEIGHT, ...}"
     if len(weights) != len(files):
         problem = f"there are {len(weights)} weights for {len(files)} data.train_files"
-        raise ConfigError(key, problem, f"Give each file one. {remedy}")
+        raise ConfigError(key, problem, f"Give each file one weight. {remedy}")
     values: dict[str, float] = {}
     file_of: dict[str, str] = {}
     for weight, (path, sources) in zip(weights, files, strict=True):

@@ -1,6 +1,6 @@
 """`make_row`: makes one row of the contract from a prompt and an answer.
 
-A text with an answer:
+A question with an answer:
 
     make_row(question="6 * 7?", data_source="gsm8k", ground_truth="42", split="train", index=0)
 
@@ -14,7 +14,7 @@ Images, as bytes or paths, one for each `<image>` of the prompt:
     make_row(prompt="<image>How many sides?", images=["hexagon.png"], data_source="hiyouga/geometry3k",
              ground_truth="6", split="train", index=2)
 
-A conversation that has already begun:
+A conversation that has already started:
 
     make_row(prompt=[{"role": "system", "content": "Be short."}, {"role": "user", "content": "A prime over 10?"},
                      {"role": "assistant", "content": "11"}, {"role": "user", "content": "The next one?"}],
@@ -70,7 +70,7 @@ def make_row(
     """Build one row of the contract and check it.
 
     Args:
-        prompt: the messages of the prompt, the last one from the user, or one text, or content parts (a list of
+        prompt: the messages of the prompt, the last one from the user, or a string, or content parts (a list of
             `{"type": "image" | "video" | "text", ...}`). None: one user message with `question`.
         question: the question alone, kept in `extra_info.question`; None: the text of the prompt's last message.
         data_source: name of the data set, which selects the scorer and groups the metrics.
@@ -78,12 +78,12 @@ def make_row(
         split: `train`, `test`, ...
         index: number or name of the row within its split.
         agent_name: registered name of the agent loop.
-        ability: label of the kind of task.
-        style: `rule`, or `model` or `environment` if these judge, so `ground_truth` may be None.
-        extra_info: further JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
+        ability: label for the kind of task.
+        style: `rule`, or `model` or `environment` if one of these judges, so that `ground_truth` may be None.
+        extra_info: additional JSON data of the row: `user`, `difficulty`, `original_prompt`, `interaction_kwargs`, or
             your own keys; scorers get all of it.
         tools_kwargs: arguments of the tools for this row, `{tool: {"create_kwargs": {...}}}`.
-        tool_selection: names of the only tools that this row may use; None: all.
+        tool_selection: names of the only tools this row may use; None: all.
         images: bytes, paths, `{"bytes": ...}`, `{"path": ...}` or pillow images, one for each `<image>` of the prompt.
         videos: paths, one for each `<video>` of the prompt.
         rm_prompt: the prompt that judges and reward models get, as text or messages; a mapping has one for each
@@ -95,7 +95,7 @@ def make_row(
     place = f"{data_source}, {split} row {index}"
     if prompt is None:
         if question is None:
-            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Give one of them")
+            raise ConfigError(f"{place}, column prompt", "both prompt and question are missing", "Pass one of them")
         prompt = [{"role": "user", "content": question}]
     messages, pictures, films = as_messages(prompt, f"{place}, column prompt")
     no_truth = ground_truth is None and style in ("model", "environment")
@@ -130,7 +130,7 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
     """Decorator: turn a function that returns `make_row`'s arguments for an example into one that returns the row.
 
     Args:
-        arguments_of: gets the example, and those of `split`, `index` and the options that are parameters of it.
+        arguments_of: gets the example, and whichever of `split`, `index` and the options it has as parameters.
 
     Returns:
         `(example, split, index, **options) -> row`; all other options are passed to `make_row`.

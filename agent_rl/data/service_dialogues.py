@@ -1,8 +1,8 @@
 """Generated customers of a small shop who want to cancel, redirect or return an order, if the shop's rules allow it.
 
-A row has the orders with their states for the agent's tool, the customer's messages, and the right change to the
-order, which the agent does not see. Half of the requests must be refused, because the order has left or has not
-arrived yet: the agent must change nothing and tell the customer the order's state.
+A row has the orders with their states for the agent's tool, the customer's messages, and the right change to the order,
+which the agent does not see. Half of the requests must be refused, because the order has left or has not arrived
+yet: the agent must change nothing and tell the customer the order's state.
 
 The customers' messages do not depend on the agent's replies. The simulated user scores the dialogue
 (recipes/multi_rm/shop.py).

@@ -1,12 +1,12 @@
-"""Reads rows in the common shapes of this field, and reports what it changed.
+"""Reads rows in the shapes common in this field, and reports what it changed.
 
     row, changes = as_row({"prompts": "6 * 7?", "ground_truth": "42", "data_source": "gsm8k"}, number=0)
 
 A row of the contract is returned unchanged. Other accepted shapes have:
 
-- the column `prompts`, `messages` or `conversations` (ShareGPT: `from`, `value`) instead of `prompt`
-- a prompt that is one text, or a list of content parts without roles; a message whose content is a list of parts;
-  images and videos among the parts move to the columns `images` and `videos`
+- a `prompts`, `messages` or `conversations` column (ShareGPT: `from`, `value`) instead of `prompt`
+- a prompt that is a single string, or a list of content parts without roles; a message whose content is a list of
+  parts; images and videos among the parts move to the `images` and `videos` columns
 - the assistant's answer at the end of the prompt, which is not part of the question
 - `ground_truth`, `style` or `test_cases` at the top level; a null `ground_truth` next to `test_cases`
 - `available_tools`, `tool_config` and `tool_format`
@@ -41,7 +41,7 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     Args:
         raw: the columns, as stored or in one of the module's shapes.
         number: number of the row in its file, the default of `extra_info.index`.
-        place: place of the row, for errors.
+        place: location of the row, for errors.
 
     Raises:
         ConfigError: the prompt or the tools have an unknown shape.
@@ -60,7 +60,7 @@ def as_messages(prompt: Any, place: str) -> tuple[list[dict[str, Any]], list[Any
 
     Args:
         prompt: text, content parts, or messages whose content is text or parts.
-        place: place of the prompt, for errors.
+        place: location of the prompt, for errors.
 
     Raises:
         ConfigError: the prompt has another form.
@@ -92,17 +92,17 @@ def _move_prompt(row: dict[str, Any], changed: Callable[[str], None], place: str
     prompt = row["prompt"]
     messages, images, videos = as_messages(prompt, f"{place}, column prompt".lstrip(", "))
     if isinstance(prompt, str):
-        changed("a text as prompt became a user message")
+        changed("a prompt given as text became a user message")
     elif _is_parts(prompt):
-        changed("content parts as prompt became a user message")
+        changed("a prompt given as content parts became a user message")
     elif any("from" in message for message in prompt):
-        changed("turns of ShareGPT's form (from, value) became messages")
+        changed("turns in ShareGPT's form (from, value) became messages")
     elif any(_is_parts(message.get("content")) for message in prompt):
         changed("content parts of messages became text")
     for name, media in (("images", images), ("videos", videos)):
         if media:
             row[name] = [*(row.get(name) or ()), *media]
-            changed(f"{name} among the content parts moved to the column {name}")
+            changed(f"{name} among the content parts moved to the {name} column")
     if len(messages) > 1 and messages[-1]["role"] == "assistant":
         _move_answer(row, messages.pop()["content"], changed)
     row["prompt"] = messages
@@ -136,7 +136,7 @@ def _move_truth(row: dict[str, Any], changed: Callable[[str], None]) -> None:
     truth = model.get("ground_truth")
     if (text := as_text(truth)) is not truth:
         model["ground_truth"] = text
-        changed("numbers as ground_truth became text")
+        changed("ground truths given as numbers became text")
     if model:
         row["reward_model"] = model
 

@@ -1,4 +1,4 @@
-"""Reads raw data sets from files or the hub, one example at a time, each with its place for errors.
+"""Reads raw data sets from files or the Hub, one example at a time, each with its location for errors.
 
 Files may be compressed (`.gz`). Python's own parsers read CSV and JSON lines line by line, not into a table: they
 report the line of an error, do not guess types ("007" stays text) and need no more memory for a million rows.
@@ -26,13 +26,13 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""Names of splits in data sets, and the names under which they are written."""
+"""Names of splits in data sets, and the names they are written under."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
 
 class Raw(NamedTuple):
-    """One example: its place, such as `data_set.jsonl, line 3`, and its columns or a generator's output."""
+    """One example: its location, such as `data_set.jsonl, line 3`, and its columns or a generator's output."""
 
     place: str
     value: Any
@@ -54,31 +54,31 @@ def read_raw(path: str | os.PathLike[str]) -> Iterator[Raw]:
             yield raw
     except (OSError, EOFError, zlib.error) as error:
         problem = f"it cannot be read ({getattr(error, 'strerror', None) or error})"
-        raise ConfigError(str(file), problem, "Copy or download it again, and check that you may read it") from error
+        raise ConfigError(str(file), problem, "Copy or download it again, and check that you can read it") from error
     if empty:
         problem = "the file is empty" if not file.stat().st_size else "there are no rows"
         raise ConfigError(str(file), problem, "Check where the file comes from")
 
 
 def from_hub(name: str, config: str | None = None, split: str = "train") -> Iterator[Raw]:
-    """Stream the examples of a data set on the Hugging Face hub.
+    """Stream the examples of a data set on the Hugging Face Hub.
 
     Raises:
-        ConfigError: the hub cannot be reached, or has no such data set.
+        ConfigError: the Hub cannot be reached, or has no such data set.
     """
     try:
         import datasets
     except ImportError as error:
-        remedy = "pip install datasets, or name files with --input"
-        raise ConfigError(name, "data sets of the hub need the package datasets", remedy) from error
+        remedy = "pip install datasets, or pass files with --input"
+        raise ConfigError(name, "data sets on the Hub need the datasets package", remedy) from error
 
     try:
         examples = datasets.load_dataset(name, config, split=split, streaming=True)
         for number, value in enumerate(examples):
             yield Raw(f"{name}, {split} row {number}", dict(value))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        problem = f"the data set cannot be loaded from the Hugging Face hub ({str(error).splitlines()[0]})"
-        remedy = "Check its name, or download its files and name them with --input (or --local_dataset_path FOLDER)"
+        problem = f"the data set cannot be loaded from the Hugging Face Hub ({str(error).splitlines()[0]})"
+        remedy = "Check its name, or download its files and pass them with --input (or --local_dataset_path FOLDER)"
         raise ConfigError(name, problem, remedy) from error
 
 
@@ -89,7 +89,7 @@ def split_of(path: str | os.PathLike[str]) -> str:
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each split in a folder, or in its `main` or `data`: one file, or the hub's numbered shards.
+    """Return the files of each split in a folder, or in its `main` or `data`: one file, or the Hub's numbered shards.
 
     Raises:
         ConfigError: the folder has no such files, or a split has files of two kinds.
@@ -101,12 +101,12 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
         if match and match["name"].lower() in SPLITS and _suffix(path) in SUFFIXES:
             files.setdefault(SPLITS[match["name"].lower()], []).append(path)
     if not files:
-        problem = f"the folder has no file such as train.jsonl or test.parquet (endings: {', '.join(SUFFIXES)})"
-        raise ConfigError(str(place), problem, "Name the files with --input")
+        problem = f"the folder has no file such as train.jsonl or test.parquet (extensions: {', '.join(SUFFIXES)})"
+        raise ConfigError(str(place), problem, "Pass the files with --input")
     for split, paths in files.items():
         if len({_suffix(path) for path in paths}) > 1:
             names = ", ".join(path.name for path in paths)
-            raise ConfigError(str(place), f"two kinds of files hold the split {split} ({names})", "Keep one of them")
+            raise ConfigError(str(place), f"two kinds of files contain the {split} split ({names})", "Keep one of them")
     return files
 
 
@@ -116,11 +116,11 @@ def _suffix(path: Path) -> str:
 
 def _reader(file: Path) -> Callable[[Path], Iterator[Raw]]:
     if file.is_dir():
-        raise ConfigError(str(file), "it is a folder", "Name the files in it, or use --local_dataset_path FOLDER")
+        raise ConfigError(str(file), "it is a folder", "Pass the files in it, or use --local_dataset_path FOLDER")
     suffix = _suffix(file)
     kinds = {".csv": _csv, ".tsv": _csv, ".json": _json, ".jsonl": _json, ".parquet": _parquet}
     if suffix not in kinds:
-        problem = f"files with the ending {suffix or '(none)'} cannot be read"
+        problem = f"files with the extension {suffix or '(none)'} cannot be read"
         raise ConfigError(str(file), problem, f"Write it as one of {', '.join(SUFFIXES)}")
     if not file.exists():
         near = [path.name for path in file.parent.glob("*") if _suffix(path) in SUFFIXES]
@@ -150,7 +150,7 @@ def _csv(file: Path) -> Iterator[Raw]:
         try:
             names = next(reader, [])
             if duplicates := sorted({name for name in names if names.count(name) > 1}):
-                raise ConfigError(f"{file}, line 1", f"the column {duplicates[0]!r} occurs twice", "Rename one of them")
+                raise ConfigError(f"{file}, line 1", f"the {duplicates[0]!r} column occurs twice", "Rename one of them")
             for cells in reader:
                 place = f"{file}, line {reader.line_num}"
                 if cells and len(cells) != len(names):
@@ -190,7 +190,7 @@ def _json_line(line: str, place: str) -> Raw:
         return _object(json.loads(line.rstrip()), place)
     except (ValueError, RecursionError) as error:
         reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-        remedy = "Write one JSON object per line, or one list of objects in a file .json"
+        remedy = "Write one JSON object per line, or one list of objects in a .json file"
         raise ConfigError(place, f"not a JSON object ({reason})", remedy) from error
 
 

@@ -2,7 +2,7 @@
 
 verl joins files as typed tables. `tools_kwargs`, the keys of `extra_info` and the types of ground truths differ between
 data sets, so a typed table would fill gaps with nulls or refuse to join. Therefore the structs `reward_model` and
-`extra_info` have a few fields of a fixed type, and a field `packed`: a JSON object with every key that has no field or
+`extra_info` have a few fields of a fixed type, and a `packed` field: a JSON object with every key that has no field or
 has a value of another type. `unpacked` restores the row; the package's readers, its data set for verl, its agent loops
 and its reward manager call it, so agents, tools and rewards get the original row.
 
@@ -30,7 +30,7 @@ __all__ = ["PACKED", "RowWriter", "read_parquet", "row_schema", "unpacked", "wri
 
 PACKED = "packed"
 BATCH = 1_000
-"""Maximum rows in memory, and in a row group of the file."""
+"""Maximum number of rows in memory, and in a row group of the file."""
 FIELDS: dict[str, dict[str, type]] = {
     "reward_model": {"style": str, "ground_truth": str},
     "extra_info": {
@@ -90,8 +90,8 @@ class RowWriter:
                 writer.write(row)
 
     Raises:
-        ConfigError: a row breaks the contract or JSON cannot hold it (the error names file, row and column), the file
-            cannot be written, or there were no rows at the end of the block.
+        ConfigError: a row breaks the contract or JSON cannot represent it (the error names file, row and column), the
+            file cannot be written, or there were no rows at the end of the block.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -108,7 +108,7 @@ class RowWriter:
         check_row(row, place)
         names = row_schema().names
         if further := [name for name in row if name not in names]:
-            remedy = f"{did_you_mean(further[0], names)} Put your own data into extra_info"
+            remedy = f"{did_you_mean(further[0], names)} Put your own data in extra_info"
             raise ConfigError(f"{place}, column {further[0]}", "it is not a column of the row contract", remedy)
         self._batch.append(_packed(row, place))
         self.count += 1
@@ -153,7 +153,7 @@ class RowWriter:
 
     def _unwritable(self, error: OSError) -> ConfigError:
         problem = f"it cannot be written: {error.strerror or error}"
-        return ConfigError(str(self.path), problem, "Name a folder that you may write to")
+        return ConfigError(str(self.path), problem, "Choose a folder you can write to")
 
 
 def write_parquet(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
@@ -201,7 +201,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
-    """Return the rows as a table; if arrow refuses a row, the error names the first."""
+    """Return the rows as a table; if arrow rejects a row, the error names the first one."""
     import pyarrow as pa
 
     try:
@@ -209,7 +209,7 @@ def _table(rows: list[dict[str, Any]], path: Path, first: int) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if len(rows) == 1:
             remedy = "Write text that UTF-8 can encode; media as {'bytes': ...} or {'path': ...}"
-            raise ConfigError(f"{path}, row {first}", f"parquet cannot hold it ({error})", remedy) from error
+            raise ConfigError(f"{path}, row {first}", f"parquet cannot store it ({error})", remedy) from error
         for number, row in enumerate(rows):
             _table([row], path, first + number)
         raise
@@ -221,8 +221,8 @@ def _json(value: Any, place: str) -> str:
         text.encode()  # half a surrogate pair raises a ValueError here, where the row is known, not later in a batch
         return text
     except (TypeError, ValueError, RecursionError) as error:
-        remedy = "Write text, numbers, lists and mappings; put media into images and videos"
-        raise ConfigError(place, f"JSON cannot hold {value!r:.80} ({error})", remedy) from error
+        remedy = "Write text, numbers, lists and mappings; put media in images and videos"
+        raise ConfigError(place, f"JSON cannot represent {value!r:.80} ({error})", remedy) from error
 
 
 def _plain(value: Any) -> Any:

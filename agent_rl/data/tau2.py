@@ -1,9 +1,9 @@
-"""Tasks of tau2-bench, as rows: a policy, a simulated customer with instructions, and the expected database changes.
+"""Tasks from tau2-bench, as rows: a policy, a simulated customer with instructions, and the expected database changes.
 
-The ground truth is for the scorer `service_state`: domain, database and the gold actions, which are run on it; the tool
-`service` with the same database supplies the tools. Assertions that need a judge (`nl_assertions`), or that concern the
-customer's own devices, are not scored but kept in `extra_info`. Tasks without gold actions, and tasks that start in the
-middle of a conversation, are skipped.
+The ground truth is for the `service_state` scorer: domain, database and the gold actions, which are run on it; the
+`service` tool supplies the tools, with the same database. Assertions that need a judge (`nl_assertions`), or that
+concern the customer's own devices, are not scored but kept in `extra_info`. Tasks without gold actions, and tasks that
+start in the middle of a conversation, are skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def to_row(
     """Return the row of a task.
 
     Args:
-        example: a task of tau2-bench.
+        example: a task from tau2-bench.
         domain: domain of the task, part of `data_source`.
         database: path of the domain's `db.json`.
         policy: text of the system message; None: no system message.
@@ -70,7 +70,7 @@ def to_row(
 def _goal(scenario: Any) -> str:
     """Return what the customer knows and wants, as text."""
     if not isinstance(scenario, Mapping) or not scenario.get("instructions"):
-        raise ConfigError("column user_scenario", "it has no instructions", "Use tasks of tau2-bench")
+        raise ConfigError("column user_scenario", "it has no instructions", "Use tasks from tau2-bench")
     instructions, persona = scenario["instructions"], scenario.get("persona")
     keys = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
     is_text = not isinstance(instructions, Mapping)
@@ -94,7 +94,7 @@ def _basis(criteria: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _initial(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the initial state for the tool `service` and its scorer; empty for the database as it is."""
+    """Return the initial state for the `service` tool and its scorer; empty if the database is used as it is."""
     tables = (state.get("initialization_data") or {}).get("agent_data") or {}
     actions = [
         {"name": value_of(action, "func_name"), "arguments": dict(value_of(action, "arguments"))}
@@ -105,7 +105,7 @@ def _initial(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tasks(path: Path) -> Iterator[Raw]:
-    """Yield the tasks that rows can express, with a column `split` if `split_tasks.json` is next to the file."""
+    """Yield the tasks that rows can express, with a `split` column if `split_tasks.json` is next to the file."""
     official = _official_splits(path.with_name("split_tasks.json"))
     for raw in read_raw(path):
         state, criteria = (raw.value.get(key) or {} for key in ("initial_state", "evaluation_criteria"))
@@ -139,7 +139,7 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
         try:
             options["policy"] = Path(path).expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("--policy", f"{path} cannot be read ({error})", "Name a text file") from error
+            raise ConfigError("--policy", f"{path} cannot be read ({error})", "Pass a text file") from error
     return options
 
 

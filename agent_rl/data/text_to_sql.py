@@ -5,9 +5,9 @@
     {"prompt": [...], "reward_spec": {"ground_truth": ...}, "db_id": ...}       SkyRL-SQL
     {"question": ..., "query": "SELECT ...;SELECT ...", "db_name": ...}         sql-eval: any of the queries is right
 
-`--databases` names the folder of SQLite files. The database's schema is part of the prompt; the tool `sql` and the
+`--databases` sets the folder of SQLite files. The database's schema is part of the prompt; the `sql` tool and the
 scorer get its path. Queries that use the current time get `--now` instead, which the prompt states, because the data
-does not move with the clock.
+does not change with the clock.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def database_file(folder: Path, name: str) -> Path:
             if path.is_file():
                 return path.resolve()
     problem = f"there is no {name}.sqlite or {name}/{name}.sqlite in {folder}"
-    raise ConfigError("--databases", problem, "Name the folder of the databases")
+    raise ConfigError("--databases", problem, "Pass the folder with the databases")
 
 
 @lru_cache(maxsize=256)

@@ -7,8 +7,8 @@
 The prompt describes the functions, and a call is written as text: `<tool_call>{"name": ..., "arguments":
 {...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has them instead, with JSON
 schemas, and the agent shows them as its tools; RLLA has them only in its prompt. The ground truth is the list of calls.
-If an example of BFCL has several turns, a scripted user says the later ones, and the ground truth has the calls of all
-turns; such an example names classes instead of their functions, so the agent needs tools for them.
+If a BFCL example has several turns, a scripted user says the later ones, and the ground truth has the calls of all
+turns; such an example lists classes instead of their functions, so the agent needs tools for them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["user"] = {"replies": [message["content"] for turn in turns[1:] for message in turn]}
             info["initial_config"] = example.get("initial_config")
     else:
-        remedy = "It has to be in the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
+        remedy = "It must have the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
         raise ConfigError("column question", f"unknown form: {', '.join(map(str, example))}", remedy)
     if functions and agent_name == IN_TEXT:
         prompt = _prompt(prompt, functions)
@@ -102,8 +102,8 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
 
     Args:
         path: file of questions.
-        answers: file of answers; None: the file next to it with `_answers` in its name, or the one in BFCL's folder
-            `possible_answer`, if it exists.
+        answers: file of answers; None: the file next to it with `_answers` in its name, or the one in BFCL's
+            `possible_answer` folder, if it exists.
 
     Raises:
         ConfigError: a question has no answer in the file.
@@ -155,7 +155,7 @@ def _bfcl_calls(example: Mapping[str, Any]) -> list[Any]:
     """Return the calls of an example; those of several turns are parsed, and an irrelevant question has no calls."""
     if "ground_truth" not in example:
         if "irrelevance" not in str(example.get("id")):
-            remedy = "Put the file of answers next to the questions: NAME_answers.json or possible_answer/NAME.json"
+            remedy = "Put the answer file next to the questions: NAME_answers.json or possible_answer/NAME.json"
             raise ConfigError("column ground_truth", "the question has no answer", remedy)
         return []
     turns = value_of(example, "ground_truth")

@@ -18,14 +18,14 @@ import traceback
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-__all__ = ["ToolError", "main", "of_split", "on_loopback"]
+__all__ = ["CallError", "main", "of_split", "on_loopback"]
 
 Value = TypeVar("Value")
 START_S = 15.0
 """Seconds in which a web server must have started."""
 
 
-class ToolError(Exception):
+class CallError(Exception):
     """A call fails in a way that the policy may read."""
 
 

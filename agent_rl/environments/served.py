@@ -70,7 +70,7 @@ class Process:
             raise LookupError(key)
         if answer[0] == "raised":
             _, kind, text, place = answer
-            errors: dict[str, type[Exception]] = {"ToolError": ToolError, "ValueError": ValueError}
+            errors: dict[str, type[Exception]] = {"CallError": ToolError, "ValueError": ValueError}
             raise errors[kind](text) if kind in errors else RuntimeError(f"{self.family}: {kind}: {text} ({place})")
         return answer[1]
 

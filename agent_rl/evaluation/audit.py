@@ -2,11 +2,11 @@
 
 Three kinds of findings; the first two are errors:
 
-- *mask*: the tokens with mask 1 are not the turn's;
+- *mask*: the tokens with mask 1 are not the turn's tokens;
 - *log-probs*: values that are not log-probabilities, or that belong to tokens that were not sampled; with a model,
   values that fit the neighbouring tokens instead of their own;
-- *drift*: a server that renders the whole conversation for every turn would show the policy other tokens, or even
-  another text, than it saw here. Training is not affected (it appends to the sampled tokens), but such a server
+- *drift*: a server that renders the whole conversation for every turn would show the policy different tokens, or even
+  different text, than it saw here. Training is not affected (it appends to the sampled tokens), but such a server
   shows the policy something that it was not trained on.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["TurnAudit", "audit_trajectory", "has_tokens"]
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
-"""Characters shown on each side of a difference."""
+"""Number of characters shown on each side of a difference."""
 MISALIGNED = 3.0
 """How many times smaller the error at the neighbouring tokens must be before log-probs count as misaligned."""
 
@@ -42,11 +42,11 @@ class TurnAudit:
     mask: str | None = None
     logprobs: str | None = None
     retokenized: bool = False
-    """Whether tokenizing the turn's text gives other tokens than were sampled."""
+    """Whether tokenizing the turn's text gives different tokens than were sampled."""
     drift: Drift = "none"
     """Whether the context before the turn differs from a fresh rendering of it, in tokens or even in text."""
     difference: str = ""
-    """Excerpts of both texts around the first difference, for a drift in text."""
+    """Excerpts of both texts around the first difference, if the text drifts."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def audit_trajectory(
 
 
 def _sampled_texts(trajectory: Trajectory) -> Iterator[tuple[str, int]]:
-    """Yield the text and the number of tokens of every turn, and of the notes that a fold had the policy write."""
+    """Yield the text and the number of tokens of every turn, and of the notes that a fold made the policy write."""
     for turn in trajectory.turns:
         if turn.tokens:
             yield turn.text, turn.tokens

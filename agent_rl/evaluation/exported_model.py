@@ -20,7 +20,7 @@ GENERATION = "generation_config.json"
 def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
-    The weights are those that `agent-rl eval` uses for the checkpoint. If the run's record is next to its
+    The weights are the ones that `agent-rl eval` uses for the checkpoint. If the run's record is next to its
     checkpoints, the generation config gets the temperature, top_p and top_k of training, the defaults of servers.
 
     Args:
@@ -34,7 +34,7 @@ def export_model(run: str, to: Path) -> list[str]:
         ConfigError: the run has no checkpoint, the folder is not empty, or the model has no chat template.
     """
     if to.exists() and any(to.iterdir()):
-        raise ConfigError("--to", f"{to} is not empty", "Name another folder")
+        raise ConfigError("--to", f"{to} is not empty", "Choose another folder")
     source = model_folder(run, "RUN")
     _require_template(source)
     shutil.copytree(source, to, dirs_exist_ok=True)
@@ -63,7 +63,7 @@ def _vocabulary(model: Path) -> int:
 
 
 def _sampling(run: Path) -> dict[str, Any]:
-    """Return the sampling of the run's rollouts under transformers' names; empty without a record of the run."""
+    """Return the run's sampling settings for rollouts under transformers' names; empty without a record of the run."""
     files = (folder / "run.json" for folder in (run, *run.absolute().parents))
     record = next((file for file in files if file.is_file()), None)
     if record is None:

@@ -1,6 +1,6 @@
-"""Measures how well a judge agrees with the truth: accuracy, error, correlation, position bias.
+"""Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or a function of your own. It compares a pair in
+A judge is a chat endpoint with a prompt template, a reward model, or your own function. It compares a pair in
 both orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as
 wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus
 the share for the second: 1 for a judge that always prefers the first.
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 CATEGORIES = ("subset", "source", "category")
-"""Keys of a sample's metadata that hold the category by which benchmarks report."""
+"""Keys of a sample's metadata that contain the category benchmarks report by."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def template_judge(
 
     Args:
         endpoint: address and name of the model.
-        template: a template whose verdict has the field `score` or `preference`.
+        template: a template whose verdict has a `score` or `preference` field.
         body: additional fields of the request.
 
     Raises:
@@ -93,7 +93,7 @@ def template_judge(
 
 
 def classifier_judge(config: ModelConfig) -> JudgeSource:
-    """Return a judge that is a discriminative reward model, with the keys of the component `reward_model`.
+    """Return a judge that is a discriminative reward model, with the keys of the `reward_model` component.
 
     Raises:
         ConfigError: see `Model`.
@@ -119,7 +119,7 @@ def read_samples(paths: Iterable[str], *, score: str = "helpfulness", limit: int
         limit: how many samples to read from the start of each file.
 
     Raises:
-        ConfigError: a sample cannot be read or has no truth; the error names file and line.
+        ConfigError: a sample cannot be read or has no ground truth; the error names file and line.
     """
     samples: list[DataSample] = []
     for path in paths:
@@ -204,7 +204,7 @@ async def _judge_sample(judge: JudgeSource, sample: DataSample) -> Judged:
 
 @dataclass
 class JudgeReport:
-    """The agreement of a judge with the truth; an undefined number is None."""
+    """A judge's agreement with the ground truth; an undefined number is None."""
 
     samples: int
     failed: int
@@ -226,7 +226,7 @@ class JudgeReport:
 
 
 def report_on(judged: Sequence[Judged]) -> JudgeReport:
-    """Return the agreement of a judge with the truth over judged samples."""
+    """Return a judge's agreement with the ground truth over judged samples."""
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
     categories: dict[str, list[float]] = defaultdict(list)
@@ -278,7 +278,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _share_right(judged: Judged) -> float | None:
-    """Return how right the verdicts on a sample are, from 0 to 1; None if the sample's truth is of another kind."""
+    """Return how right a sample's verdicts are, from 0 to 1; None if its ground truth is of another kind."""
     sample, verdicts = judged.sample, judged.verdicts
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:

@@ -1,4 +1,4 @@
-"""`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
+"""`Ledger`: the folder of one evaluation, which the same command resumes from after a crash.
 
 `settings.json` records what is evaluated; `trajectories.jsonl` gets one line for every finished episode. If a killed
 process leaves an incomplete line, its episode runs again. Not promised: if the machine itself crashes, the last
@@ -30,7 +30,7 @@ __all__ = ["Ledger", "Record", "summarize_trajectory"]
 
 WEIGHTS = "weights"
 WRITTEN = {"trace", "run", "cache_path"}
-"""Keys whose values name files that are written, not read."""
+"""Keys whose values are files that are written, not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Ledger:
         model: the folder of the weights; None if an endpoint has them.
 
     Raises:
-        ConfigError: the folder holds an evaluation with other settings or weights, or another process uses it.
+        ConfigError: the folder contains an evaluation with other settings or weights, or another process uses it.
     """
 
     def __init__(self, folder: str | os.PathLike[str], settings: EvaluationSettings, model: Path | None = None) -> None:
@@ -68,13 +68,13 @@ class Ledger:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Name another folder") from error
+            raise ConfigError("--out", f"{self.folder}: {error.strerror}", "Choose another folder") from error
         self._lock = FileLock(self.folder / "lock")
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
-            problem = f"another process evaluates into {self.folder}"
-            raise ConfigError("--out", problem, "Wait, or name another") from None
+            problem = f"another process is evaluating in {self.folder}"
+            raise ConfigError("--out", problem, "Wait, or choose another") from None
         try:
             self._require_same({**_fixed(settings), WEIGHTS: model and f"sha256:{weights_digest(model)}"})
         except BaseException:
@@ -114,7 +114,7 @@ class Ledger:
         return summarize_trajectory(trajectory)
 
     def read(self) -> dict[tuple[int, int], Record]:
-        """Return the finished episodes by row and sample; an episode that ran again has its last record."""
+        """Return the finished episodes by row and sample; for an episode that ran again, the last record counts."""
         if not self.path.exists():
             return {}
         records = map(summarize_trajectory, trace.read(self.path, torn="skip"))
@@ -129,7 +129,7 @@ class Ledger:
             return
         if not path.exists():
             problem = f"{self.path} exists without the settings of its evaluation"
-            raise ConfigError("--out", problem, "Name another folder")
+            raise ConfigError("--out", problem, "Choose another folder")
         known, wanted = dict(leaves(json.loads(path.read_text()))), dict(leaves(fixed))
         for key in [*wanted, *known]:
             if key == WEIGHTS and None in (known.get(key), wanted.get(key)):
@@ -138,7 +138,7 @@ class Ledger:
                 problem = f"{wanted.get(key)!r}, but {self.folder} was started with {known.get(key)!r}"
                 if "sha256:" in str(wanted.get(key)):
                     problem = f"its content has changed since {self.folder} was started"
-                raise ConfigError(key, problem, "Name another folder (--out), or use the same settings")
+                raise ConfigError(key, problem, "Choose another folder (--out), or use the same settings")
 
 
 def summarize_trajectory(trajectory: Trajectory) -> Record:
@@ -158,7 +158,7 @@ def summarize_trajectory(trajectory: Trajectory) -> Record:
 
 
 def _fixed(settings: EvaluationSettings) -> dict[str, Any]:
-    """Return the settings on which results depend, with the hashes of files instead of their names."""
+    """Return the settings that results depend on, with the hashes of files instead of their names."""
     fixed: dict[str, Any] = by_content(settings.model_dump(mode="json", exclude=set(FREE_TO_CHANGE)), written=WRITTEN)
     fixed["data"] = _digest(settings.data, "data")
     fixed["tools"] = settings.tools and _digest(settings.tools, "tools")

@@ -52,14 +52,14 @@ def rendering_values(config: Any) -> dict[str, Any]:
 
 
 def refuse_training_only(config: Any) -> None:
-    """Refuse a resolved training configuration whose prompts an evaluation cannot reproduce.
+    """Reject a resolved training configuration whose prompts an evaluation cannot reproduce.
 
     Raises:
         ConfigError: a key has such a value; the error names it.
     """
     for key, harmless in TRAINING_ONLY.items():
         if (value := _value(config, key)) not in harmless:
-            problem = f"{value!r} changes the prompts of training in a way that an evaluation cannot reproduce"
+            problem = f"{value!r} changes the training prompts in a way that an evaluation cannot reproduce"
             raise ConfigError(key, problem, f"Add {key}={'null' if harmless[0] is None else harmless[0]}")
 
 

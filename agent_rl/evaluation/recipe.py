@@ -33,7 +33,7 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: the recipe does not compose, only training can make its prompts, or `values_of` refuses it.
+        ConfigError: the recipe does not compose, only training can make its prompts, or `values_of` rejects it.
     """
     config = compose(recipe, overrides)
     refuse_training_only(resolution.resolved(config))
@@ -41,24 +41,24 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
-    """Return the settings with which a run was trained, with its newest checkpoint as the model.
+    """Return the settings a run was trained with, with its newest checkpoint as the model.
 
     Args:
         folder: the run's folder, with `run.json`.
         with_model: whether the checkpoint is wanted.
 
     Raises:
-        ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` refuses its configuration.
+        ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` rejects its configuration.
     """
     try:
         about = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError) as error:
         problem = f"its run.json cannot be read ({error})"
-        raise ConfigError(str(folder), problem, "Name a run's folder, or a model with --model") from error
+        raise ConfigError(str(folder), problem, "Pass a run's folder, or a model with --model") from error
     config = OmegaConf.create(about["configuration"])
     checkpoints = Path(str(config.trainer.default_local_dir))
     if with_model and not (checkpoints / "latest_checkpointed_iteration.txt").is_file():
-        remedy = "Train with trainer.save_freq=N, which saves every N steps and the last one; or name --model"
+        remedy = "Train with trainer.save_freq=N, which saves every N steps and at the last one; or pass --model"
         raise ConfigError("RUN", f"the run {folder} has saved no checkpoint", remedy)
     refuse_training_only(about["configuration"])
     script = [file["path"] for file in about["files"].get("--script", ())]
@@ -76,7 +76,7 @@ def values_of(config: Any) -> dict[str, Any]:
     plain = resolution.resolved(config)
     rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
     if (name := reward["reward_manager"]["name"]) != "trajectory":
-        problem = f"the recipe's reward comes from verl's manager {name!r}, which an evaluation cannot use"
+        problem = f"the recipe's reward comes from verl's {name!r} manager, which an evaluation cannot use"
         raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")
     chosen = rollout["val_kwargs"]
     values = rendering_values(plain)
@@ -95,5 +95,5 @@ def values_of(config: Any) -> dict[str, Any]:
 def _only_file(value: Any) -> str:
     files = [value] if isinstance(value, str) else list(value or [])
     if len(files) != 1:
-        raise ConfigError("data.val_files", f"the recipe names {len(files)} files", "Name the one to use with --data")
+        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
     return str(files[0])

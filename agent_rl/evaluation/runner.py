@@ -1,4 +1,4 @@
-"""Runs the episodes of an evaluation, many at a time, each with the agent and the reward of training."""
+"""Runs an evaluation's episodes, many at a time, each with training's agent and reward."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Evaluation:
 
     @classmethod
     def load(cls, settings: EvaluationSettings) -> Evaluation:
-        """Read the files that the settings name.
+        """Read the files that the settings refer to.
 
         Raises:
             ConfigError: a file or a setting cannot be used.
@@ -68,7 +68,7 @@ class Evaluation:
         check_rows(rows, source=settings.data)
         for column in ("images", "videos"):
             if any(row.get(column) for row in rows) and (column, settings.policy) != ("images", "chat"):
-                problem = f"its rows have {column}, which policy={settings.policy} cannot be shown"
+                problem = f"its rows have {column}, which policy={settings.policy} cannot show"
                 raise ConfigError(settings.data, problem, "Use policy=chat for images; remove videos")
         function, limit = settings.reward.custom_reward_function.model_dump(), settings.sampling.max_response_tokens
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
@@ -221,7 +221,7 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
 
 
 def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
-    """Return the row in the form in which verl's worker passes it to a loop."""
+    """Return the row in the form that verl's worker passes to a loop."""
     info = row["extra_info"]
     prompt = copy.deepcopy(list(row["prompt"]))
     return {

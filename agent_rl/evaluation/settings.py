@@ -27,16 +27,16 @@ class _Section(BaseModel):
 
 
 class MultiTurnSettings(_Section):
-    """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that bound an episode."""
+    """The keys and defaults of verl's `actor_rollout_ref.rollout.multi_turn` that limit an episode."""
 
     max_assistant_turns: int | None = Field(default=None, ge=1)
-    """Maximum policy turns per episode; null: 16."""
+    """Maximum number of policy turns per episode; null: 16."""
     max_parallel_calls: int = Field(default=1, ge=1)
-    """Maximum tool calls that are run per turn; the others are skipped."""
+    """Maximum number of tool calls to run per turn; the others are skipped."""
     max_tool_response_length: int = Field(default=256, ge=1)
-    """Maximum characters of a tool result that the policy is shown."""
+    """Maximum number of characters of a tool result to show the policy."""
     tool_response_truncate_side: TruncateSide = "middle"
-    """Part of a longer result that is removed."""
+    """The part of a longer result to remove."""
     format: str = "hermes"
     """Syntax of native tool calls, if the endpoint does not parse them."""
 
@@ -53,7 +53,7 @@ class RewardFunctionSettings(_Section):
 
 
 class VerlRewardSettings(_Section):
-    """The keys of verl's section `reward` that an evaluation reads."""
+    """The keys of verl's `reward` section that an evaluation reads."""
 
     custom_reward_function: RewardFunctionSettings = RewardFunctionSettings()
     """See the table below."""
@@ -67,13 +67,13 @@ class EvaluationSettings(_Section):
     loop: str | None = None
     """Name of the agent for all rows; null: each row's `agent_name`."""
     default_loop: str | None = None
-    """Agent of rows without `agent_name`; null: such rows are an error."""
+    """Agent for rows without `agent_name`; null: such rows are an error."""
     script: str | None = None
     """Training script that registers agents with `register_agent_loop`."""
     tools: str | None = None
     """YAML file that lists the tools."""
     model: str
-    """Name of the model at the endpoint; without an endpoint, a model folder or a checkpoint of training."""
+    """Name of the model at the endpoint; without an endpoint, a model folder or a training checkpoint."""
     endpoint: str | None = None
     """Address of the server; null: a server is started for `model`."""
     n: int = Field(default=1, ge=1)
@@ -81,13 +81,13 @@ class EvaluationSettings(_Section):
     limit: int | None = Field(default=None, ge=1)
     """Number of rows to use, from the first; null: all."""
     seed: int | None = None
-    """Sampling seed, from which each episode derives its own; null: no seed is sent."""
+    """Sampling seed that each episode derives its own from; null: no seed is sent."""
     policy: PolicyKind = "chat"
     """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
     """Tokenizer for sglang, vllm and local policies; null: that of `model`."""
     apply_chat_template_kwargs: dict[str, Any] = {}
-    """Additional variables of the chat template, like `data.apply_chat_template_kwargs`; a chat endpoint gets them as
+    """Additional variables for the chat template, like `data.apply_chat_template_kwargs`; a chat endpoint gets them as
     `chat_template_kwargs`."""
     custom_chat_template: str | None = None
     """Chat template that replaces the tokenizer's, like `actor_rollout_ref.model.custom_chat_template`."""
@@ -98,9 +98,9 @@ class EvaluationSettings(_Section):
     agent_rl: AgentRLSettings = AgentRLSettings()
     """The same section as in training, with the weights of the reward."""
     reward: VerlRewardSettings = VerlRewardSettings()
-    """The keys of verl's section `reward` that apply to an evaluation."""
+    """The keys of verl's `reward` section that apply to an evaluation."""
     api_key_env: str | None = None
-    """Environment variable that holds the endpoint's API key."""
+    """Environment variable that contains the endpoint's API key."""
     concurrency: int = Field(default=64, ge=1)
     """Number of episodes that run concurrently."""
     timeout_s: float = Field(default=600, gt=0)

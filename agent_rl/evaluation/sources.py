@@ -1,6 +1,6 @@
 """The model of an evaluation: opens the policy source that the settings select, and starts a server if needed.
 
-The server loads a model folder; a checkpoint of training is merged into one first (`verl_adapter.checkpoints`).
+The server loads a model folder; a training checkpoint is first merged into one (`verl_adapter.checkpoints`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
     async with AsyncExitStack() as stack:
         url, weights = settings.endpoint, settings.model
         if url is None and settings.policy == "vllm":
-            raise ConfigError("endpoint", "vLLM servers are not started here", "Name one: --endpoint http://host:8000")
+            raise ConfigError("endpoint", "vLLM servers are not started here", "Pass one: --endpoint http://host:8000")
         if url is None:
             model = await asyncio.to_thread(model_folder, settings.model, "model")
             weights = str(model)
@@ -112,7 +112,7 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
         EngineError: the server exited unexpectedly.
     """
     if not (cpu.is_selected() or has_accelerator()):
-        remedy = "Set VERL_PLATFORM=cpu to use the CPU, or name a server with --endpoint"
+        remedy = "Set VERL_PLATFORM=cpu to use the CPU, or pass a server with --endpoint"
         raise ConfigError("VERL_PLATFORM", "there is no accelerator on this machine", remedy)
     port = _free_port()
     process = _start(model, name, port, log)

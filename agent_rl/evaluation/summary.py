@@ -1,6 +1,6 @@
 """The summary of an evaluation, as JSON data and as a table, with confidence intervals over the rows.
 
-The table contains only values that do not depend on the machine; the summary also has seconds.
+The table contains only values that do not depend on the machine; the summary also has times in seconds.
 Episodes without a score are counted but not averaged. `write_difficulty` writes each row's share of wrong samples.
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 SOLVED = 1.0
-"""Least correctness at which a sample counts as right."""
+"""Minimum correctness for a sample to count as right."""
 
 SHOWN = ("turns", "tool_calls", "tool_errors", "malformed_rate", "answered")
 """Metrics in the table; the summary has all metrics."""
@@ -127,7 +127,7 @@ def table(summary: dict[str, Any], title: str) -> Table:
 
 
 def cell(estimate: dict[str, Any] | None) -> str:
-    """Return an estimate as text, or "-" without one."""
+    """Return an estimate as text, or "-" if there is none."""
     if not estimate or estimate["mean"] is None:
         return "-"
     if estimate["low"] is None:
@@ -179,5 +179,5 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
 
 
 def ks(n: int) -> list[int]:
-    """Return the values of k for which a table shows pass@k: the powers of two up to `n`, and `n`."""
+    """Return the values of k that a table shows pass@k for: the powers of two up to `n`, and `n`."""
     return sorted({2**i for i in range(n.bit_length())} | {n})

@@ -3,6 +3,6 @@
 It must not import verl: the trainer is a separate process.
 
 A recipe is a folder with `config.yaml`, which starts from verl's own configuration, and optionally a hydra group
-`size`, whose `cpu.yaml` holds the smaller values for a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the
+`size`, whose `cpu.yaml` contains the smaller values for a CPU. With `VERL_PLATFORM=cpu` that size is chosen and the
 CPU profile overrides the recipe; the command line overrides everything.
 """

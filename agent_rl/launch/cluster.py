@@ -1,8 +1,8 @@
 """Starts a Ray cluster on several nodes: the same command runs on each, and the rank decides what a node does.
 
-Rank 0 starts the head, waits until every node has joined, trains as a driver of the cluster, and stops the head. Any
-other rank starts a Ray node that joins, and ends when the head is gone. Every process is a descendant of the launcher
-that started it and ends with it, even if the launcher is killed; other processes are not touched.
+Rank 0 starts the head, waits until every node has joined, trains as the cluster's driver, and stops the head. Every
+other rank starts a Ray node that joins the cluster and ends when the head is gone. Every process is a descendant of the
+launcher that started it and ends with it, even if the launcher is killed; other processes are not touched.
 
 With `RAY_ADDRESS` the trainer only joins an existing cluster, which is neither started nor stopped here.
 """
@@ -79,7 +79,7 @@ class Nodes:
             None for a single node, and if the trainer joins the cluster at `RAY_ADDRESS`.
 
         Raises:
-            ConfigError: for a variable that is missing or wrong.
+            ConfigError: a variable is missing or wrong.
         """
         if joins_ray(environ):
             if (_number(environ, "NNODES", "PET_NNODES") or 1) > 1:
@@ -90,9 +90,9 @@ class Nodes:
             return None
         rank = _number(environ, "NODE_RANK", "PET_NODE_RANK", "SLURM_NODEID")
         if rank is None:
-            raise ConfigError("NODE_RANK", f"there are {count} nodes, and it is not set", "Set 0 on the first node")
+            raise ConfigError("NODE_RANK", f"there are {count} nodes, but it is not set", "Set 0 on the first node")
         if not 0 <= rank < count:
-            raise ConfigError("NODE_RANK", f"{rank} of {count} nodes", f"Set 0 to {count - 1}, another on each node")
+            raise ConfigError("NODE_RANK", f"{rank} of {count} nodes", f"Set 0 to {count - 1}, different on each node")
         if _number(environ, "SLURM_LOCALID"):
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
         head = environ.get("MASTER_ADDR") or environ.get("PET_MASTER_ADDR") or _slurm_head(environ)
@@ -118,12 +118,12 @@ def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.envi
         return ""
     return (
         f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one. If they choose wrong, "
-        f"the run waits forever: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
+        f"the run hangs: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
     )
 
 
 def node_options(config: Any, *, head: bool) -> list[str]:
-    """Return the options of `ray start` for `ray_kwargs.ray_init` of a composed configuration."""
+    """Return the `ray start` options for `ray_kwargs.ray_init` of a composed configuration."""
     ray_init = config.ray_kwargs.ray_init
     keys = ("num_cpus", "num_gpus", "object_store_memory", *(("include_dashboard",) if head else ()))
     options = [f"--{key.replace('_', '-')}={ray_init[key]}" for key in keys if ray_init.get(key) is not None]
@@ -134,12 +134,12 @@ def node_options(config: Any, *, head: bool) -> list[str]:
 
 @contextmanager
 def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[dict[str, str], Callable[[], None]]]:
-    """Run the cluster's head, on rank 0, during this block, which begins when all other nodes have joined.
+    """Run the cluster's head, on rank 0, during this block, which starts when all other nodes have joined.
 
     Args:
         nodes: the nodes.
-        options: of `ray start`.
-        wait_s: seconds within which all nodes must have joined.
+        options: the options of `ray start`.
+        wait_s: seconds within which all nodes must join.
 
     Returns:
         The trainer's environment, and a function to call repeatedly, which raises when the head has ended.
@@ -148,7 +148,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
     """
     if _answers(nodes):
-        raise ClusterError(f"something listens at {nodes.address} already. Choose another MASTER_PORT, on every node")
+        raise ClusterError(f"{nodes.address} is already in use. Choose another MASTER_PORT, on every node")
     arguments = ["--head", f"--port={nodes.port}", *_own_address(nodes.head), *options]
     with _ray_node(arguments) as (forks, check):
         _wait_for_nodes(nodes, check, wait_s)
@@ -159,11 +159,11 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
     """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 has the trainer's exit status.
 
-    A signal that ends a job reaches all nodes; the run needs this node until rank 0 has saved it.
+    A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved it.
 
     Args:
         nodes: the nodes.
-        options: of `ray start`.
+        options: the options of `ray start`.
         wait_s: seconds within which the head must answer.
         stopping: receives the signals of this process.
 
@@ -182,13 +182,13 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
         stopping.can_wait = lambda: True
         while (answer := _answers(nodes)) is not False and time.monotonic() - last_answer < SILENT_S:
             if stopping.asked and not announced:
-                _say(f"{rank}: {stopping.asked}: waits for rank 0 to end; at the next signal ends at once")
+                _say(f"{rank}: {stopping.asked}: waiting for rank 0 to end; the next signal ends it at once")
                 announced = True
             if answer:
                 last_answer = time.monotonic()
                 check(f"{rank}: this node's Ray ended before the head")
             time.sleep(POLL_S)
-        _say(f"{rank}: the head is gone, this node ends")
+        _say(f"{rank}: the head is gone, so this node ends")
 
 
 @contextmanager
@@ -196,8 +196,8 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Che
     """Run a Ray node during this block; all processes that it started end with it.
 
     Returns:
-        The variables of the server that starts its workers, and a function that takes a problem in words and, if
-        the node has ended, raises it with the last lines of Ray's output.
+        The environment of the server that starts its workers, and a function that takes a description of a problem and,
+        if the node has ended, raises it with the last lines of Ray's output.
     """
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")
@@ -256,7 +256,7 @@ def _environment() -> dict[str, str]:
 
 
 def _security() -> dict[str, str]:
-    """Return the variable that makes Ray's other processes send a token, if one is set, as the head requires."""
+    """Return the variable that makes Ray's other processes send a token, as the head requires if one is set."""
     token = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
     if "RAY_AUTH_MODE" in os.environ or not (token or (Path.home() / ".ray" / "auth_token").is_file()):
         return {}
@@ -275,7 +275,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to this host's address that the head's name resolves to."""
+    """Return the option that binds Ray to the address of this host that the head's name resolves to."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:
@@ -286,7 +286,7 @@ def _own_address(head: str) -> list[str]:
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of the variables that is set, as a number."""
+    """Return the first of these variables that is set, as a number."""
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():

@@ -1,4 +1,4 @@
-"""Builds the command line that trains a recipe, for the accelerator and the Ray cluster that this machine has."""
+"""Builds the command line that trains a recipe, for this machine's accelerator and Ray cluster."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
-"""Keys of `ray_kwargs.ray_init` that Ray refuses when it joins a cluster."""
+"""Keys of `ray_kwargs.ray_init` that Ray rejects when it joins a cluster."""
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides for a trainer that joins a Ray cluster: Ray then refuses sizes, which the nodes know themselves."""
+"""Overrides for a trainer that joins a Ray cluster: Ray then rejects sizes, which the nodes know themselves."""
 
 
 def has_accelerator() -> bool:
-    """Whether an NVIDIA or AMD GPU or an Ascend NPU has a device file; without one verl would hang."""
+    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; without one, verl would hang."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
@@ -42,7 +42,7 @@ def require_device() -> None:
     """Refuse to start a trainer that would wait forever.
 
     Raises:
-        ConfigError: when there is no accelerator and the CPU was not chosen.
+        ConfigError: there is no accelerator and the CPU was not chosen.
     """
     if not (cpu.is_selected() or has_accelerator() or joins_ray()):
         raise ConfigError(
@@ -57,15 +57,15 @@ def quoted(value: object) -> str:
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """Return a run's words with current keys; changes are printed.
+    """Return a run's overrides with current keys; changes are printed.
 
     The launcher calls this first; all later code, including the trainer's process, uses the words unchanged.
 
     Args:
-        overrides: hydra overrides, `key=value`; the environment's variables in the table of old keys are added.
+        overrides: hydra overrides, `key=value`; environment variables from the table of old keys are added.
 
     Raises:
-        ConfigError: when a word is not of the form `key=value`, or has an old key that is refused.
+        ConfigError: a word is not of the form `key=value`, or has an old key that is rejected.
     """
     words, notes = change_arguments([*_environment(overrides), *overrides], "train")
     tell(notes)
@@ -88,7 +88,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
         if (folder / "size" / "cpu.yaml").is_file():
             groups.append("size=cpu")
     words = [*(f"{key}={quoted(path)}" for key, path in found_files(folder).items()), *words]
-    # hydra would refuse a key of a free section that the recipe does not list
+    # hydra would reject a key of a free section that the recipe does not list
     words = [f"++{word}" if is_free(word.partition("=")[0]) else word for word in words]
     return [*groups, *words, *(_joining() if joins_ray() else ())]
 
@@ -105,7 +105,7 @@ def trainer_command(
             `verl.trainer.main_ppo.main()`.
 
     Raises:
-        ConfigError: when there is no such recipe.
+        ConfigError: there is no such recipe.
     """
     folder = recipe_folder(recipe)
     start = ("-m", "verl.trainer.main_ppo") if script is None else (str(script),)
@@ -114,7 +114,7 @@ def trainer_command(
 
 
 def _environment(overrides: Sequence[str]) -> list[str]:
-    """Return the set variables in the table of old keys, unless an override sets the same key."""
+    """Return the variables from the table of old keys that are set, unless an override sets the same key."""
     keys = argument_keys(overrides)
     names = [(row.old.removeprefix("$"), row.new) for row in rows() if row.old.startswith("$")]
     return [f"${name}={os.environ[name]}" for name, new in names if os.environ.get(name) and new not in keys]
@@ -124,7 +124,7 @@ def _joining() -> list[str]:
     """Return the overrides for joining a running cluster, whose processes do not inherit our environment."""
     overrides = list(JOINING)
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-    job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray refuses a variable that is set twice
+    job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray rejects a variable that is set twice
     if cpu.is_selected():
         variables = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
     else:  # whether or not this process has it already; a node's own `PATH` stays

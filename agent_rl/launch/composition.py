@@ -1,4 +1,4 @@
-"""Composes a recipe's configuration and refuses keys that verl does not know.
+"""Composes a recipe's configuration and rejects keys that verl does not know.
 
 hydra composes it as in the trainer's process, but verl is not imported, which would take seconds.
 """
@@ -40,7 +40,7 @@ NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
     "critic.ppo_infer_max_token_len_per_gpu",
 )
-"""Keys of verl's dataclasses that are missing from its YAML files."""
+"""Keys in verl's dataclasses that are missing from its YAML files."""
 _WRONG_KEY = re.compile(r"Could not (?:override|delete from config\.) '(?!hydra\.)([^']+)'")
 """Hydra's message for an unknown key."""
 
@@ -53,14 +53,14 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
         overrides: hydra overrides, `key=value`; `+key=value` adds one that verl does not know.
 
     Raises:
-        ConfigError: for a key that verl does not know, with the nearest one, for a value that cannot be used, and for
-            any other error of hydra.
+        ConfigError: verl does not know a key (the error suggests the nearest one), a value cannot be used, or hydra
+            reports any other error.
     """
     return compose_words(recipe, rewrite(overrides))
 
 
 def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictConfig:
-    """Compose a configuration from words that `agent_rl.launch.command.rewrite` has updated already."""
+    """Compose a configuration from words that `agent_rl.launch.command.rewrite` has already updated."""
     folder = recipe_folder(recipe)
     arguments = hydra_arguments(folder, words)
     with yaml_errors(folder / "config.yaml"), initialize_config_dir(str(folder), version_base=None):
@@ -105,7 +105,7 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
         here = f"{path}.{key}".lstrip(".")
         if here in NOT_IN_YAML or is_free(here):
             continue
-        if key not in set(verls.keys()):  # `in` denies a mandatory value, ???
+        if key not in set(verls.keys()):  # `in` is false for a mandatory value, ???
             yield here
         elif OmegaConf.is_dict(ours._get_node(key)) and OmegaConf.is_dict(verls._get_node(key)):
             yield from unknown_keys(ours[key], verls[key], here)
@@ -136,7 +136,7 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
         remedy = "Quote values with commas, braces or spaces"
         raise ConfigError(error.override, f"not a hydra override: {_short(error)}", remedy) from error
     except (HydraException, OmegaConfBaseException) as error:
-        if wrong := _WRONG_KEY.search(str(error)):  # with a remedy that hydra's own lacks
+        if wrong := _WRONG_KEY.search(str(error)):  # with a remedy, which hydra's own lacks
             known = hydra_compose("config", [searchpath])
             if wrong[1] not in set(_flatten(known)):
                 options = groups(folder)
@@ -153,7 +153,7 @@ def _short(error: Exception) -> str:
 
 @check("configuration", at=("compose",))
 def keys(case: RunCase) -> Iterator[ConfigError]:
-    """Verl knows every key, or the user has added it on purpose."""
+    """Verl knows every key, or the user added it on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(case.config, verl_defaults()):
         if not any(key == each or each.startswith(f"{key}.") for each in added):
@@ -162,7 +162,7 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
-    """Values have the types of verl's configuration."""
+    """Values have the types they have in verl's configuration."""
     return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 
@@ -186,7 +186,7 @@ def _is_written_in(file: Path, key: str, config: DictConfig) -> bool:
 
 
 def _searchpath(folder: Path) -> list[str]:
-    """Return the recipe's search path, with verl's folder instead of its package, whose import takes seconds."""
+    """Return the recipe's search path, with verl's folder instead of its package, which takes seconds to import."""
     raw = OmegaConf.load(folder / "config.yaml")
     declared = OmegaConf.select(raw, "hydra.searchpath") or []
     verls = f"file://{_verl_config_dir()}"

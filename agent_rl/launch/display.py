@@ -30,7 +30,7 @@ from agent_rl.work.text import named
 __all__ = ["Display", "JsonDisplay"]
 
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
-"""Errors of a terminal or a reader that is gone."""
+"""Errors raised when the terminal or the reader is gone."""
 
 
 def _ignore_errors(event: Callable[..., None]) -> Callable[..., None]:
@@ -69,12 +69,12 @@ class Display:
 
     @_ignore_errors
     def note(self, text: str) -> None:
-        """Show a note about work before the start."""
+        """Show a note about work done before the start."""
         self._print(named(text))
 
     @_ignore_errors
     def begin(self, folder: Path, notes: list[str], configuration: Mapping[str, Any]) -> None:
-        """Show that the trainer is started.
+        """Show that the trainer has been started.
 
         Args:
             folder: the run's folder.
@@ -86,7 +86,7 @@ class Display:
             self._panel.start()
             return
         self._print(f"run: {folder}", *(f"     {note}" for note in notes), f"log: {folder / 'train.log'}")
-        self._print("Ctrl-C ends the run after its step, and saves it; before the first step it ends at once")
+        self._print("Ctrl-C ends the run after the current step and saves it; before the first step, it ends at once")
 
     @_ignore_errors
     def line(self, line: str) -> None:
@@ -106,17 +106,17 @@ class Display:
 
     @_ignore_errors
     def tick(self, asked: str | None = None) -> None:
-        """Redraw; called twice per second, with the signal that asked the run to end after its step."""
+        """Redraw; called twice per second, with the signal that told the run to end after its step."""
         if asked is not None and not self._asked:
             self._asked = True
-            self._request(f"{asked}: ends after step {self.progress.step_number}, saved; again: ends now")
+            self._request(f"{asked}: ends after step {self.progress.step_number} and saves; again: ends now")
         elif self._panel is not None:
             self._panel.tick()
 
     @_ignore_errors
     def aborting(self, by: str) -> None:
         """Show that a signal ends the run at once."""
-        self._request(f"{by}: ends now")
+        self._request(f"{by}: ending now")
 
     @_ignore_errors
     def end(self, stopped: StoppedRun | None) -> None:
@@ -156,7 +156,7 @@ class Display:
                 panel.stop()
         with contextlib.suppress(OSError):
             what = "display" if panel is None else "panel"
-            print(f"the {what} failed, the run continues: {error!r}", file=sys.stderr)
+            print(f"the {what} failed, but the run continues: {error!r}", file=sys.stderr)
 
     def _request(self, text: str) -> None:
         if self._panel is not None:
@@ -166,9 +166,9 @@ class Display:
 
     def _abortion(self, by: str) -> str:
         if not self.progress.is_training:
-            return f"{by}: ended before a step was trained, nothing is lost"
+            return f"{by}: ended before the first step; nothing is lost"
         checkpoints = self.progress.folder / "checkpoints"
-        return f"{by}: ended at once, training after the last checkpoint is lost ({checkpoints})"
+        return f"{by}: ended at once; training since the last checkpoint is lost ({checkpoints})"
 
     def _print_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         self._print(step_line(step, metrics, self.progress.total))

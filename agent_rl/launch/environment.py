@@ -1,12 +1,12 @@
-"""The environment of a run: variables that its processes need, and folders that they must be able to write.
+"""A run's environment: variables that its processes need, and folders that they must be able to write to.
 
 A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
 - `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
   the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
-- `CUDA_HOME` is a toolkit with which SGLang builds kernels when they are first used, whatever its backends are. Its
+- `CUDA_HOME` is a toolkit that SGLang builds kernels with when they are first used, regardless of its backends. Its
   build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not one.
-- `PATH` begins with the environment's `bin`, where `ninja` is, which builds them.
+- `PATH` starts with the environment's `bin`, which has `ninja`, which builds them.
 
 A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.
 The user's settings are kept; no library is loaded here.
@@ -47,7 +47,7 @@ PARTS = ("bin/nvcc", "lib64/libcudart.so", "include/cuda_runtime.h", VERSION)
 TARGET_HEADER = ("include/nv/target", "include/cccl/nv/target")
 """A toolkit has one of these headers; CUDA 13 has the second."""
 SOCKET = "/ray/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.1"
-"""A socket that Ray creates below `RAY_TMPDIR` or `TMPDIR`; Linux allows paths of 107 bytes."""
+"""A socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows paths of 107 bytes."""
 LONGEST = 107 - len(SOCKET)
 """Maximum length in bytes of a folder for this socket."""
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")
@@ -119,8 +119,8 @@ def temporary_files(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     configured, usual = environ.get("RAY_TMPDIR"), environ.get("TMPDIR")
     for variable, folder, most in (("RAY_TMPDIR", configured, LONGEST), ("TMPDIR", usual, LONGEST_OF_ALL)):
         if len(os.fsencode(folder or "")) > most:
-            problem = f"{folder!r} is too long: it holds the sockets of a run, whose paths are limited to 107 bytes"
-            raise ConfigError(variable, problem, f"Name a folder of at most {most} bytes, for example {SHORT}")
+            problem = f"{folder!r} is too long: it contains a run's sockets, whose paths are limited to 107 bytes"
+            raise ConfigError(variable, problem, f"Choose a path of at most {most} bytes, for example {SHORT}")
     folder = ray_folder(environ)
     return {} if folder == (configured or usual or SHORT) else {"RAY_TMPDIR": folder}
 
@@ -132,7 +132,7 @@ def ray_folder(environ: Mapping[str, str]) -> str:
 
 
 def require_home(environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse a home directory that is not writable, unless Ray's token and the caches are elsewhere.
+    """Reject a home directory that is not writable, unless Ray's token and the caches are elsewhere.
 
     Raises:
         ConfigError: the home directory is needed and not writable.
@@ -143,5 +143,5 @@ def require_home(environ: Mapping[str, str] = os.environ) -> None:
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
     existing = next(folder for folder in (home, *home.parents) if os.path.exists(folder))
     if not os.access(existing, os.W_OK | os.X_OK):
-        problem = f"nothing can be written to {str(home)!r}, where Ray keeps a token and datasets keeps rows"
-        raise ConfigError("HOME", problem, "Set HOME to a folder of yours, for example HOME=$PWD")
+        problem = f"nothing can be written to {str(home)!r}, where Ray stores a token and datasets caches rows"
+        raise ConfigError("HOME", problem, "Set HOME to one of your folders, for example HOME=$PWD")

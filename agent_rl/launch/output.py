@@ -36,9 +36,9 @@ MESSAGE = "agent_rl: "
 """Prefix of the log lines that are shown to the user."""
 
 WRONG = 2
-"""Exit status of a trainer that refuses its configuration, or the user's code, before it starts."""
+"""Exit status of a trainer that rejects its configuration, or the user's code, before it starts."""
 LAST_LINES = 15
-"""Lines of the log in a failure's message."""
+"""Number of log lines in a failure's message."""
 ROOM = 1 << 20
 """Free bytes below which a folder counts as full: a file that did not fit has usually been removed again."""
 
@@ -46,7 +46,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$")
 _WRAPPERS = ("ray.exceptions.RayTaskError", "torch.distributed.elastic.")
-"""Exceptions that report one in another process."""
+"""Exceptions that report an exception in another process."""
 _NO_ENGINE = re.compile("ActorDiedError|Failed to complete async request|Cannot connect to host")
 """The trainer's error when the engine's server, or another process of the run, is gone."""
 _DEAD_ACTOR = re.compile(
@@ -114,9 +114,9 @@ def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) ->
 
     Args:
         log: the file with all output.
-        start: bytes of the log before this start of the trainer.
+        start: size of the log in bytes when the trainer was started.
         status: exit status of the trainer, negative for a signal.
-        folders: where it writes; a full one is the cause, whatever the exception is
+        folders: where it writes; if one is full, that is the cause, whatever the exception
             (torch.save: "unexpected pos 13696 vs 13588").
     """
     lines = _lines(log, start)
@@ -136,7 +136,7 @@ def process_end(log: Path, status: int, start: int = 0) -> str:
     Args:
         log: the file with its output.
         status: its exit status, negative for a signal.
-        start: bytes of the log before this start of the process.
+        start: size of the log in bytes when the process was started.
     """
     lines = _lines(log, start)
     crash = _engine_failure(lines)
@@ -152,7 +152,7 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
-    """Return the last exception (no wrapper: Ray's repeats the remote traceback) and its traceback, or last lines.
+    """Return the last exception (no wrapper: Ray's repeats the remote traceback) and its traceback, or the last lines.
 
     For one of our own errors the message is enough, and the traceback is omitted.
     """
@@ -185,8 +185,8 @@ def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
         return None
     if match["node"]:
         return f"the node {match['ip']} stopped answering and counts as dead", []
-    process = f"the process of {match['name']} (pid {match['pid']}, on {match['ip']})"
-    return f"{process} has died: it crashed, or was killed (is memory short?)", []
+    process = f"the {match['name']} process (pid {match['pid']}, on {match['ip']})"
+    return f"{process} has died: it crashed, or was killed (out of memory?)", []
 
 
 def _unless_full(cause: str, folders: Iterable[Path]) -> str:
@@ -197,7 +197,7 @@ def _unless_full(cause: str, folders: Iterable[Path]) -> str:
                 file.write(bytes(ROOM))
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                return f"no space is left in {folder} ({cause}). Make room, and repeat the command"
+                return f"no space is left in {folder} ({cause}). Free some space, and run the command again"
     return cause
 
 
@@ -205,7 +205,7 @@ def _ended(status: int) -> str:
     """Describe how a process ended from its exit status, which is negative for a signal."""
     if status >= 0:
         return f"exit status {status}"
-    return f"{signal.Signals(-status).name} ended it" + " (is memory short?)" * (status == -signal.SIGKILL)
+    return f"ended by {signal.Signals(-status).name}" + " (out of memory?)" * (status == -signal.SIGKILL)
 
 
 def _above(lines: list[str], begin: int, end: int) -> list[str]:

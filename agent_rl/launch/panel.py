@@ -1,7 +1,7 @@
 """`RunPanel`: a run in the terminal, redrawn in place: its progress, its metrics, and an example trajectory.
 
-This process draws it once per second, without a thread, between two reads of the trainer's output. A low terminal shows
-fewer parts, a narrow one shorter lines.
+This process draws it once per second, without a thread, between two reads of the trainer's output. A short terminal
+shows fewer parts, a narrow one shorter lines.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PERIOD_S = 0.9
 """Seconds between two frames: every second read of the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 TAIL = 1 << 24
-"""Bytes at the trace's end from which a random trajectory is chosen."""
+"""Number of bytes at the trace's end that a random trajectory is chosen from."""
 MOST_CHARACTERS = 500
-"""Maximum characters of a line before the terminal's width cuts it."""
+"""Maximum number of characters of a line before the terminal's width cuts it."""
 LONGEST_CHART = 60
 LABEL, VALUE = 14, 19
 """Width in columns of a name, and of the first and last value."""
@@ -145,7 +145,7 @@ class RunPanel:
         ]
 
     def _foot(self) -> list[tuple[int, list[RenderableType]]]:
-        """Return the lines on how to end the run, and where its files are."""
+        """Return the lines that say how to end the run and where its files are."""
         text = "Ctrl-C: end now, before the first step; nothing is trained yet"
         if self.progress.is_training:
             text = "Ctrl-C: end after this step and save; a second time: end now"
@@ -204,7 +204,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _entry(name: str, text: str, columns: int) -> Text:
-    """Return a line that begins with its name."""
+    """Return a line that starts with its name."""
     label = Text(named(name), style="dim")
     label.truncate(columns - 1, overflow="ellipsis")
     label.pad_right(columns - label.cell_len)
@@ -254,7 +254,7 @@ def _started(progress: RunProgress) -> list[RenderableType]:
 
 
 def _rows(progress: RunProgress) -> list[Row]:
-    """Return the rows of the available metrics, with the components below the reward."""
+    """Return the rows of the available metrics, with the components listed under the reward."""
     steps = progress.training
     component_rows = {f"  {name}": (f"agent/{name}", "{:+.3f}") for name in components(steps, progress.configuration)}
     rows: list[Row] = []

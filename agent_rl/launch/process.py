@@ -41,9 +41,9 @@ SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
 """File that verl writes to, and empties at each start."""
 TRAINED = "training/global_step"
-"""A metric of every training step, which a mere validation lacks."""
+"""A metric of every training step, which a validation alone lacks."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
-"""Files in shared memory of killed processes: those of Python's multiprocessing, and of SGLang 0.5.13."""
+"""Shared-memory files left behind by killed processes: those of Python's multiprocessing and of SGLang 0.5.13."""
 POLL_S = 0.5
 STOP_S = 20.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -95,7 +95,7 @@ def run_trainer(
         The last step and checkpoint if the run has ended early on request, otherwise None.
 
     Raises:
-        TrainerError: with the cause, when the trainer fails; the log keeps everything.
+        TrainerError: the trainer failed, with the cause; the log keeps everything.
     """
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -134,10 +134,10 @@ def logger_environment(folder: Path, environ: Mapping[str, str] = os.environ) ->
 def process_tree(
     command: Sequence[str], env: Mapping[str, str], output: IO[bytes], variable: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
-    """Run a child in its own session during this block; it ends with all processes that it has started.
+    """Run a child in its own session during this block; it ends together with all processes it has started.
 
     Args:
-        command: the child's.
+        command: the child's command line.
         env: the child's environment.
         output: receives the child's output.
         variable: environment variable that identifies its processes.
@@ -196,12 +196,12 @@ def begin_child() -> None:
 
 
 def shared_files() -> set[Path]:
-    """Return the files in shared memory that killed processes may have left behind."""
+    """Return the shared-memory files that killed processes may have left behind."""
     return {path for pattern in LEFT_BEHIND for path in SHARED_MEMORY.glob(pattern)}
 
 
 def remove_unused(candidates: set[Path]) -> None:
-    """Remove the files of this user that no process has mapped.
+    """Remove this user's files that no process has mapped.
 
     psutil's `memory_maps` would read `smaps`, for which the kernel walks the page tables of every process.
     """
@@ -235,7 +235,7 @@ class Tail:
 
 
 def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> Callable[[str], None]:
-    """Return a function that appends verl's lines of `NEW_METRICS` to `metrics.jsonl`."""
+    """Return a function that appends the lines verl writes to `NEW_METRICS` to `metrics.jsonl`."""
     file, is_first = metrics.with_name("metrics.jsonl"), True
 
     def keep(line: str) -> None:
@@ -253,7 +253,7 @@ def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> C
 
 
 def _is_kept(earlier: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether an earlier start's step stays; a start begins with a validation of the step before its first."""
+    """Whether an earlier start's step stays; a start first validates the step before its own first step."""
     if earlier["step"] != first["step"]:
         return bool(earlier["step"] < first["step"])
     return TRAINED in earlier["data"] and TRAINED not in first["data"]

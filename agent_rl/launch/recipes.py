@@ -1,6 +1,6 @@
-"""Finds the package's recipes by name, and the files that a recipe names.
+"""Finds the package's recipes by name, and the files that a recipe refers to.
 
-A clone has them in `recipes/` and `tool_configs/`; the wheel carries both below `agent_rl/_share`.
+A clone has them in `recipes/` and `tool_configs/`; the wheel has both under `agent_rl/_share`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
             written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
 
     Raises:
-        ConfigError: when it is neither.
+        ConfigError: it is none of these.
     """
     if is_task(str(recipe)):
         return task_recipe(str(recipe))
@@ -81,8 +81,8 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
         family = name.partition(":")[0]
         problem = f"there is no family of environments {family!r}"
         raise ConfigError(str(recipe), problem, f"{did_you_mean(family, family_names())} A file is FILE.py:Class")
-    problem = "there is no config.yaml" if folder.is_dir() else "there is no such folder, and no recipe of this name"
-    remedy = f"Give a folder with config.yaml, or the name of a recipe. {did_you_mean(name, described())}"
+    problem = "there is no config.yaml" if folder.is_dir() else "there is no such folder, and no recipe with this name"
+    remedy = f"Pass a folder with config.yaml, or the name of a recipe. {did_you_mean(name, described())}"
     raise ConfigError(str(recipe), problem, remedy)
 
 
@@ -93,13 +93,13 @@ def results_folder(recipe: str) -> Path:
 
 
 def found_files(folder: Path) -> dict[str, str]:
-    """Return the keys of a recipe's `config.yaml` whose relative paths are elsewhere, with absolute paths.
+    """Return the keys of a recipe's `config.yaml` whose relative paths point elsewhere, with absolute paths.
 
-    A file that is not in the working directory is searched in the recipe's folder and the two above it.
+    A file that is not in the working directory is looked for in the recipe's folder and the two folders above it.
     """
     try:
         written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):  # composing the configuration reports the place
+    except (yaml.YAMLError, UnicodeDecodeError):  # composing the configuration reports the location
         return {}
     paths = {}
     for key, value in leaves(written):
@@ -135,7 +135,7 @@ def model_remedy(path: str, case: RunCase) -> str:
         return f"Make it with: {how}; or correct the path"
     if case.on_cpu:
         return f"Untrained model: python -m agent_rl.cpu.tiny_model --out {shlex.quote(path)}; or correct the path"
-    return "Correct the path, or name a model of the hub"
+    return "Correct the path, or use a model on the Hub"
 
 
 def _cold_start(path: str, case: RunCase) -> str:
@@ -147,7 +147,7 @@ def _cold_start(path: str, case: RunCase) -> str:
 
 
 def copy_recipe(name: str, target: Path) -> list[Path]:
-    """Copy a recipe with the files that it names, so that the user can change all of them.
+    """Copy a recipe with the files it refers to, so that the user can change all of them.
 
     Args:
         name: the name of one of the package's recipes.
@@ -157,12 +157,12 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
         The copied files.
 
     Raises:
-        ConfigError: for an unknown name, and a folder that exists.
+        ConfigError: the name is unknown, or the folder exists.
     """
     if name not in (recipes := described()):
-        raise ConfigError(name, "no recipe of this name", did_you_mean(name, recipes))
+        raise ConfigError(name, "there is no recipe with this name", did_you_mean(name, recipes))
     if target.exists():
-        raise ConfigError(str(target), "it exists", "Name a new folder")
+        raise ConfigError(str(target), "it exists", "Choose a new folder")
     share = share_folder()
     shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     config = (target / "config.yaml").read_text(encoding="utf-8").replace(f"recipes/{name}/", "")

@@ -1,8 +1,8 @@
-"""`RunFolder`: the folder of a run's output, `outputs/<experiment>` unless `agent_rl.run.folder` names another.
+"""`RunFolder`: the folder for a run's output, `outputs/<experiment>` unless `agent_rl.run.folder` sets another.
 
 `run.json` records what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
 `rollouts/` and `checkpoints/` are the run's. The same configuration resumes there from the newest checkpoint; another
-one is refused. A run that starts from scratch moves the old files to `earlier/<time>/`.
+one is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
 
 Code and tool files are not compared, because a fix often changes them (a change is reported), nor are the keys in
 `FREE_TO_CHANGE`.
@@ -102,14 +102,14 @@ class RunFolder:
         """Compare with the run in the folder, move it away if it does not resume, and write `run.json`.
 
         Raises:
-            ConfigError: another process uses the folder, or it has a run with another configuration.
+            ConfigError: another process uses the folder, or it contains a run with another configuration.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
             remedy = "Wait for it, or set another trainer.experiment_name"
-            raise ConfigError("trainer.experiment_name", f"another process trains into {self.path}", remedy) from None
+            raise ConfigError("trainer.experiment_name", f"another process is using {self.path}", remedy) from None
         try:
             self._begin()
         except BaseException:
@@ -130,13 +130,13 @@ class RunFolder:
             self._lock.release()
 
     def require_same(self) -> Any:
-        """Refuse to resume in a folder that has a run with another configuration.
+        """Refuse to resume in a folder that contains a run with another configuration.
 
         Returns:
             The record of the run in this folder; None without one.
 
         Raises:
-            ConfigError: with the keys that differ.
+            ConfigError: the configurations differ; the error lists the keys.
         """
         file = self.path / "run.json"
         before = json.loads(file.read_text()) if file.is_file() else None
@@ -148,7 +148,7 @@ class RunFolder:
             more = f" and {len(differ) - MOST_SHOWN} more" if len(differ) > MOST_SHOWN else ""
             raise ConfigError(
                 "trainer.experiment_name",
-                f"{self.path} has a run with another configuration: {'; '.join(differ[:MOST_SHOWN])}{more}",
+                f"{self.path} contains a run with another configuration: {'; '.join(differ[:MOST_SHOWN])}{more}",
                 "Set another trainer.experiment_name, or start again here with trainer.resume_mode=disable, which "
                 "moves that run to a folder earlier/",
             )
@@ -171,7 +171,7 @@ class RunFolder:
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
-        """Return the checkpoint from which verl will resume; None if it starts from scratch."""
+        """Return the checkpoint that verl will resume from; None if it starts from scratch."""
         tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
         if self._mode == "auto" and tracker.is_file():
             return f"step {tracker.read_text().strip()}"
@@ -185,7 +185,7 @@ class RunFolder:
         for part in [part for pattern in PARTS for part in self.path.glob(pattern)]:
             os.rename(part, target / part.name)
         if begun:
-            why = "" if self._mode == "disable" else ", it has no checkpoint"
+            why = "" if self._mode == "disable" else ", because it has no checkpoint"
             self.notes.append(f"the earlier run is in {target}{why}")
 
     def _word(self, word: str) -> str:
@@ -200,7 +200,7 @@ def _now() -> str:
 
 
 def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the differences that prevent a run from resuming, and the changes that it may have."""
+    """Return the differences that prevent a run from resuming, and the changes that are allowed."""
     old, new = (dict(leaves(each["configuration"])) for each in (before, run))
     differ: list[str] = []
     changed: list[str] = []
@@ -218,11 +218,11 @@ def _compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[list[s
 
 
 def _files(config: Mapping[str, Any], script: str | None) -> dict[str, list[dict[str, str]]]:
-    """Return the local files that each key names, with a hash of their content."""
+    """Return the local files that each key refers to, with a hash of their content."""
     hashes = {}
     for key, value in [*leaves(config), ("--script", script)]:
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
-        # from `path/to/file.py:Name`, or a path alone; isfile is false for a text that is too long for a path
+        # from `path/to/file.py:Name`, or a path alone; isfile is false for a string that is too long for a path
         paths = [os.path.expanduser(re.sub(r"(?<=\.py):.*", "", text, flags=re.DOTALL)) for text in texts]
         files = [Path(path) for path in paths if os.path.isfile(path)]
         if files and not key.startswith("agent_rl.trace."):  # the run itself writes it

@@ -21,7 +21,7 @@ LIBRARIES = "libraries"
 """The stage before the trainer's first announcement."""
 MOST_MESSAGES = 20
 REWARD = "critic/score/mean"
-"""A metric that every step of training has."""
+"""A metric that every training step has."""
 KEPT = (REWARD, "agent/", "actor/", "val-", "timing_s/step", "perf/total_num_tokens", "response_length/clip_ratio")
 """Prefixes of the metrics to keep: verl logs 150 in each of a run's thousands of steps."""
 REMEMBERED = 20
@@ -46,16 +46,16 @@ class RunProgress:
         self.stage = Stage(LIBRARIES, 0, time.time())
         """The run's current stage."""
         self.started: list[tuple[str, float]] = []
-        """The parts started before the first step, each with its seconds."""
+        """The parts started before the first step, each with its duration in seconds."""
         self.messages: list[str] = []
-        """agent_rl's messages to the user, each text once."""
+        """agent_rl's messages to the user, each one once."""
         self.steps: dict[int, dict[str, Any]] = {}
         """The displayed metrics by step, including those of an earlier start that this one resumes."""
         self.is_training = False
-        """Whether a step of this start has begun."""
+        """Whether a step has begun since this start."""
         self._last_end: float | None = None
         self.begun: float | None = None
-        """When this start of the run began, by the clock."""
+        """The time on the clock at this start of the run."""
 
     @property
     def seconds(self) -> float:
@@ -108,7 +108,7 @@ class RunProgress:
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Take the metrics of a step, and drop later steps: an earlier start trained them, and they are repeated."""
+        """Take a step's metrics, and drop later steps: an earlier start trained them, and they are repeated."""
         self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:

@@ -24,7 +24,7 @@ __all__ = ["KINDS", "make_start"]
 STARTS = Path(__file__).parent / "starts"
 KINDS = tuple(sorted(path.name for path in STARTS.iterdir() if path.is_dir()))
 SIZES = "recipes/gsm8k_calculator/size"
-"""Settings of models, batches and memory that a starting point shares with the recipes."""
+"""Model, batch and memory settings that a starting point shares with the recipes."""
 
 
 def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str]]:
@@ -43,7 +43,7 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
     """
     _check_name(kind, name)
     if folder.exists():
-        raise ConfigError(str(folder), "it exists", "Name a new folder with --to")
+        raise ConfigError(str(folder), "it exists", "Choose a new folder with --to")
     shutil.copytree(STARTS / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in sorted(folder.iterdir()):
         text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")
@@ -67,9 +67,9 @@ def _check_name(kind: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         near = re.sub(r"\W+", "_", name.lower()).strip("_")
         remedy = f"Write it like {near or 'unit_converter'!r}"
-        raise ConfigError("NAME", f"{name!r} is not a name of a Python module", remedy)
+        raise ConfigError("NAME", f"{name!r} is not a valid name for a Python module", remedy)
     taken: dict[str, Iterable[str]] = {"tool": built_in_names(), "agent": agent_names(), "recipe": described()}
     if name in taken.get(kind, ()):
-        raise ConfigError("NAME", f"agent_rl has a {kind} {name!r}", "Choose another name")
+        raise ConfigError("NAME", f"agent_rl already has a {kind} {name!r}", "Choose another name")
     if name in sys.stdlib_module_names or name == "agent_rl":
-        raise ConfigError("NAME", f"{name!r} is a module already", "Choose another name")
+        raise ConfigError("NAME", f"{name!r} is already a module", "Choose another name")

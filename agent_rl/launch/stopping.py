@@ -1,4 +1,4 @@
-"""Ends a run on request: after its step at the first signal, at once at the second.
+"""Ends a run on request: after the current step at the first signal, at once at the second.
 
 The trainer may run on another machine, so it polls a file in the run's folder. Creating that file by hand works too.
 """
@@ -23,7 +23,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Aborted(SystemExit):
-    """A signal ends this process after cleaning up; the exit status is a shell's."""
+    """A signal ends this process after cleaning up; the exit status is the one a shell would report."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)

@@ -31,7 +31,7 @@ CPU = (
     "++engine.mixed_precision={param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}",
     "data.num_workers=0",
 )
-"""Settings for a CPU: those of `config/platform/cpu.yaml`, under this trainer's keys."""
+"""Settings for a CPU: those in `config/platform/cpu.yaml`, under this trainer's keys."""
 FIXED = (
     "data.custom_cls.path=pkg://agent_rl/verl_adapter/row_data_set",
     "data.custom_cls.name=EpisodeDataSet",
@@ -62,7 +62,7 @@ def train_supervised(
         episodes: a file for `EpisodeDataSet`.
         out: the new folder; the trainer's output is in `<out>.log`.
         steps: optimizer steps.
-        overrides: further keys of verl's `sft_trainer_engine.yaml`.
+        overrides: additional keys of verl's `sft_trainer_engine.yaml`.
         devices: processes, each with a device; several share the model's weights.
         on_step: called with the loss of each step, in nats per token.
 

@@ -46,7 +46,7 @@ MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
 """Process counts for the whole run, independent of the number of nodes."""
 READ_ROWS = 200
-"""Rows of each file that are read before anything is started."""
+"""Number of rows of each file that are read before anything is started."""
 TINY_MODEL = "outputs/tiny_model"
 """The policy of the recipes' CPU sizes; it is not on the Hub."""
 TINY_CLASSIFIER = "outputs/tiny_classifier"
@@ -74,10 +74,10 @@ def train(
         The last step and checkpoint if the run has ended early on request, otherwise None.
 
     Raises:
-        ConfigError: for a configuration that cannot be trained, before anything is started.
-        ClusterError: when nodes do not join in time.
-        TrainerError: when the trainer fails.
-        Aborted: at a second signal, or at the first one before the first step.
+        ConfigError: the configuration cannot be trained; raised before anything is started.
+        ClusterError: nodes did not join in time.
+        TrainerError: the trainer failed.
+        Aborted: a second signal arrived, or a first one before the first step.
     """
     stopping = StopRequest()
     with stopping.on_signals():
@@ -163,7 +163,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
         variables.
 
     Raises:
-        ConfigError: for a key that verl does not know, and any other error of composition.
+        ConfigError: verl does not know a key, or composition fails in another way.
     """
     config, words = _composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
@@ -181,9 +181,9 @@ def _variables() -> dict[str, str]:
 
 
 def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
-    """Compose the configuration; also return the words from which the trainer composes it again.
+    """Compose the configuration; also return the words that the trainer composes it from again.
 
-    The user's `trainer.nnodes` overrides the number of nodes that the environment names, and the user's keys override
+    The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override
     those that depend on the machine.
     """
     words = rewrite(overrides if nodes is None else [f"trainer.nnodes={nodes.count}", *overrides])
@@ -212,7 +212,7 @@ def _user_command() -> list[str]:
 
 @check("data", "rows", at=("launch", "doctor"))
 def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
-    """Files of rows exist; otherwise a worker would fail after a minute."""
+    """The row files exist; otherwise a worker would fail after a minute."""
     for key in ("data.train_files", "data.val_files"):
         paths = case.get(key, [])
         for path in dict.fromkeys([paths] if isinstance(paths, str) else paths):
@@ -265,7 +265,7 @@ def _is_traced(config: DictConfig) -> bool:
 
 
 def _workers(config: DictConfig) -> dict[str, int]:
-    """Return total worker counts with which each node has as many workers as a single node."""
+    """Return total worker counts that give each node the same number of workers as a single node."""
     counts = {key: OmegaConf.select(config, key) for key in WORKERS} if config.trainer.nnodes > 1 else {}
     return {
         key: count * config.trainer.nnodes
@@ -275,7 +275,7 @@ def _workers(config: DictConfig) -> dict[str, int]:
 
 
 def _make_tiny_models(config: DictConfig) -> None:
-    """On a CPU, make the tiny models that the recipe names, unless they exist."""
+    """On a CPU, make the tiny models that the recipe refers to, unless they exist."""
     if not cpu.is_selected():
         return
     served = OmegaConf.select(config, "agent_rl.reward.models") or {}

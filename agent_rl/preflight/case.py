@@ -1,4 +1,4 @@
-"""The input of the checks: the configuration of a run, and the environment in which it would start."""
+"""The input of the checks: the configuration of a run, and the environment it would start in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunCase:
 
     Attributes:
         environ: the environment that the run would inherit.
-        folder: the working directory of the run, to which paths are relative.
+        folder: the run's working directory, which paths are relative to.
         config: the composed configuration, a `DictConfig`; None without a recipe, or when it does not compose.
         recipe: the recipe as the user wrote it; None without a recipe.
         overrides: the user's overrides.
@@ -47,31 +47,31 @@ class RunCase:
 
     @cached_property
     def settings(self) -> AgentRLSettings:
-        """The section `agent_rl`.
+        """The `agent_rl` section.
 
         Raises:
-            ConfigError: for a wrong key or value.
+            ConfigError: a key or value is wrong.
         """
         return AgentRLSettings.from_config({SECTION: self.get(SECTION)})
 
     @cached_property
     def reward(self) -> Reward:
-        """The reward of the manager `trajectory`; a custom reward function is not loaded.
+        """The reward of the `trajectory` manager; a custom reward function is not loaded.
 
         Raises:
-            ConfigError: `Reward` refuses its settings.
+            ConfigError: `Reward` rejects its settings.
         """
         tokens, judged = self.get("data.max_response_length"), bool(self.get(f"{CUSTOM_FUNCTION}.path"))
         return Reward(self.settings.reward, max_response_tokens=tokens, judged=judged)
 
     @property
     def scored_by_ours(self) -> bool:
-        """Whether the manager `trajectory` scores."""
+        """Whether the `trajectory` manager scores."""
         return bool(self.get("reward.reward_manager.name") == "trajectory")
 
     @property
     def max_turns(self) -> int:
-        """Maximum number of turns of an episode."""
+        """Maximum number of turns per episode."""
         return self.number("actor_rollout_ref.rollout.multi_turn.max_assistant_turns", DEFAULT_MAX_TURNS)
 
     @property
@@ -116,7 +116,7 @@ class RunCase:
 
     @property
     def default_agent(self) -> str:
-        """The agent loop of rows that do not name one."""
+        """The agent loop of rows that do not set one."""
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -133,7 +133,7 @@ class RunCase:
                 value = OmegaConf.to_container(value, resolve=True)
         except OmegaConfBaseException as error:
             problem = str(error).splitlines()[0]
-            raise ConfigError(key, problem, "Set the variable, or write the value itself") from error
+            raise ConfigError(key, problem, "Set the variable, or write the value directly") from error
         return default if value is None else value
 
     def number(self, key: str, default: int) -> int:
@@ -151,7 +151,7 @@ class RunCase:
         return os.path.normpath(self.folder / path).removeprefix(f"{self.folder}/")
 
     def _tables(self, key: str) -> list[RowsFile]:
-        """Read the local files that a key names; remote ones are not checked."""
+        """Read the local files in a key; remote ones are not checked."""
         value = self.get(key, [])
         paths = [str(path) for path in ([value] if isinstance(value, str) else value)]
         return [read_rows(self.path(path), self.most_rows) for path in paths if "://" not in path]

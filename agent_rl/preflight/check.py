@@ -1,6 +1,6 @@
-"""The decorator `check`, which turns a function of a `RunCase` into a check, and functions that run checks.
+"""The `check` decorator, which turns a function of a `RunCase` into a check, and functions that run checks.
 
-A check runs at one or several places: in the launcher when it composes a configuration (`compose`) and before it
+A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
 starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). It yields
 errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
 """
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
-"""The groups in the order in which they are checked and shown; groups with other names follow."""
+"""The groups in the order they are checked and shown in; groups with other names follow."""
 
 
 def group_order(group: str) -> int:
@@ -118,8 +118,8 @@ class Check:
     """A registered check.
 
     Attributes:
-        group: the group of the table in which its findings are shown.
-        subject: the subject of findings that do not name one.
+        group: the group in the table that its findings are shown in.
+        subject: the subject of findings that do not set one.
         function: takes a `RunCase`; returns its findings, or raises a `FatalError`.
         needs: the requirements of the check.
         at: where it runs: `compose`, `launch`, `trainer`, `doctor`.
@@ -160,8 +160,8 @@ def check(
     """Register a function as a check.
 
     Args:
-        group: the group of the table in which its findings are shown.
-        subject: the default subject of its findings; without one the function's name with spaces.
+        group: the group in the table that its findings are shown in.
+        subject: the default subject of its findings; without one, the function's name with spaces.
         needs: the requirements of the check.
         at: where it runs.
 
@@ -178,15 +178,15 @@ def check(
 
 
 def checks_at(at: str) -> list[Check]:
-    """Return the registered checks of a place, in their order."""
+    """Return the registered checks for a place, in order."""
     return [registered for _, registered in sorted(_registered.items()) if at in registered.at]
 
 
 def refuse(at: str, case: Any) -> None:
-    """Run the checks of a place.
+    """Run the checks for a place.
 
     Raises:
-        FatalError: the first error of a check.
+        FatalError: the first error from a check.
     """
     for registered in checks_at(at):
         for each in registered.found(case):

@@ -2,8 +2,8 @@
 
 Hooks and simulated users are created, users and tools are started, components and scorers measure a made-up answer. An
 exception there would otherwise occur in every worker, once the model is loaded, and look like the policy's failure.
-A tool's `call` and a hook's methods are not tried, because they may have side effects. An outage of a service is not a
-problem of the code, and is not reported.
+A tool's `call` and a hook's methods are not tried, because they may have side effects. A service outage is not a
+problem with the code, and is not reported.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
         try:
             load_script(str(case.script))
         except StartsTrainingError as error:
-            findings.append(skipped(f"the agents of the script are not tried: {error.problem}", error.remedy))
+            findings.append(skipped(f"the script's agents are not tried: {error.problem}", error.remedy))
         except FatalError as error:
             findings.append(error)
     reward, tools = None, list[ToolSpec]()
@@ -183,7 +183,7 @@ class _Trial:
         return trajectory
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
-        """Return the function's awaited result; None, with the problem noted, if it raises or takes too long."""
+        """Return the function's awaited result; None, with the problem noted, if it fails or takes too long."""
         try:
             result = work()
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))

@@ -19,12 +19,12 @@ from agent_rl.settings.errors import Place, validated
 AT = ("launch", "trainer")
 QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")
 ANSWERS = ("answer", "solution", "output", "response", "label", "target")
-"""Columns that probably hold the question and the right answer, for the remedy."""
+"""Columns that probably contain the question and the right answer, for the remedy."""
 
 
 @check("data", at=AT)
 def readable_rows(case: RunCase) -> Iterator[ConfigError]:
-    """Files of rows that exist can be read, and have prompts."""
+    """Existing row files can be read, and have prompts."""
     for key, files in (("data.train_files", case.train), ("data.val_files", case.val)):
         for file in files if case.has_rows_of_ours else ():
             if file.error is not None and Path(file.path).exists():
@@ -44,7 +44,7 @@ def built_in_scorers(case: RunCase) -> None:
 
 @check("reward", "components", at=("launch",))
 def built_in_components(case: RunCase) -> None:
-    """The settings of components of the package's kinds fit them; those of the user's kinds are checked later."""
+    """The settings of components of the package's kinds are valid; those of the user's kinds are checked later."""
     for name, section in case.settings.reward.components.items() if case.scored_by_ours else ():
         place, known = Place(f"agent_rl.reward.components.{name}"), kinds()
         if section.kind in known:
@@ -73,5 +73,5 @@ def _without_prompt(key: str, path: str, file: RowsFile) -> ConfigError:
     columns = file.schema.names if file.schema is not None else list(file.rows[0])
     question, answer = (next((name for name in names if name in columns), None) for names in (QUESTIONS, ANSWERS))
     command = ["agent-rl", "data", "convert", path, "--prompt", question or "COLUMN", "--answer", answer or "COLUMN"]
-    problem = f"{path} has no column prompt, but {', '.join(map(str, columns))}"
+    problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"
     return ConfigError(key, problem, f"Convert it to rows with: {shlex.join(command)}")

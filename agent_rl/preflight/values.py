@@ -54,7 +54,7 @@ OPTIONAL_SIZES = (
 """Keys whose value is null or a whole number of 1 or more."""
 
 PARALLEL = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
-"""Keys of the rollout whose product is the number of GPUs of one engine."""
+"""Rollout keys whose product is the number of GPUs of one engine."""
 
 OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
 """Keys whose default is a number and that also accept text."""
@@ -63,13 +63,13 @@ ESTIMATOR = "algorithm.adv_estimator"
 VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 """The critic's model in verl's defaults."""
 ALGORITHMS = ("dapo", "gspo", "ppo")
-"""Names of our group `algo` that are not estimators."""
+"""Names in our `algo` group that are not estimators."""
 NOT_IN_V1 = {
     "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
     "optimal_token_baseline": "Use algo=rloo",
     "tir_optimal_token_baseline": "Use algo=rloo",
 }
-"""Estimators of verl whose inputs its v1 trainer does not compute, with the replacement."""
+"""verl's estimators whose inputs its v1 trainer does not compute, with the replacement."""
 
 ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
@@ -85,7 +85,7 @@ Errors = Iterator[ConfigError]
 
 @check("configuration", at=AT)
 def section(case: RunCase) -> None:
-    """The section `agent_rl` has known keys and values."""
+    """The `agent_rl` section has known keys and values."""
     case.settings  # noqa: B018 - raises for a wrong key or value
 
 
@@ -102,13 +102,13 @@ def sizes(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is the one that agent_rl is tested with, and does not replay routed experts."""
+    """The engine is the one agent_rl is tested with, and does not replay routed experts."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,
             f"agent_rl trains with SGLang (0.5.12 on a CPU, where every recipe is tried; 0.5.13 on GPUs), and has not "
             f"been tried with {name!r}",
-            "Set it to sglang; agent-rl eval also takes a server of vLLM (--endpoint, policy=vllm or chat)",
+            "Set it to sglang; agent-rl eval also accepts a vLLM server (--endpoint, policy=vllm or chat)",
         )
     if _get(case, ROUTED_EXPERTS) is True:
         problem = "agent_rl's agents do not store the engine's choice of experts"
@@ -117,7 +117,7 @@ def engine(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def estimator(case: RunCase) -> Errors:
-    """The other settings that an estimator needs are set, as in the group `algo`."""
+    """The other settings that an estimator needs are set, as in the `algo` group."""
     name = _get(case, ESTIMATOR)
     if name in ALGORITHMS:
         yield ConfigError(ESTIMATOR, f"{name!r} is an algorithm, not an estimator", f"Write algo={name}")
@@ -130,7 +130,7 @@ def estimator(case: RunCase) -> Errors:
     model, micro = (_get(case, f"{CRITIC}.{key}") for key in ("model.path", "ppo_micro_batch_size_per_gpu"))
     if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
         problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"
-        yield ConfigError(ESTIMATOR, problem, "Write algo=ppo, which sets up the critic")
+        yield ConfigError(ESTIMATOR, problem, "Set algo=ppo, which sets up the critic")
 
 
 @check("configuration", at=AT)
@@ -150,20 +150,20 @@ def parallel(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def kl_estimate(case: RunCase) -> Errors:
-    """The estimates of the KL divergence exist in verl."""
+    """The KL estimators exist in verl."""
     for key in KL_NAME_KEYS:
         name = str(_get(case, key, unresolved="kl"))
         if name.removesuffix("+") not in KL_NAMES:
-            yield ConfigError(key, f"there is no KL estimate {name!r}", did_you_mean(name, KL_NAMES))
+            yield ConfigError(key, f"there is no KL estimator {name!r}", did_you_mean(name, KL_NAMES))
 
 
 def wrong_types(case: RunCase, defaults: Mapping[str, Any]) -> Errors:
-    """Yield errors for text if verl's default is a number or a truth value, and for numbers if it is a truth value.
+    """Yield errors for text if verl's default is a number or a boolean, and for numbers if it is a boolean.
 
     In verl, text such as `no` counts as true, and other text fails where it is used.
 
     Args:
-        case: holds the configuration.
+        case: contains the configuration.
         defaults: verl's defaults by key.
     """
     for key, default in defaults.items():

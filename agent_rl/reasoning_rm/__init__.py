@@ -1,4 +1,4 @@
-"""Reward models that reason before they score: samples, prompt templates, rewards, and the data sets of their training.
+"""Reward models that reason before they score: samples, prompt templates, rewards, and their training data sets.
 
     from agent_rl.reasoning_rm import BasePromptTemplate, BaseTrainDataset, RewardModule
 

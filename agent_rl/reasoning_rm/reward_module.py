@@ -27,10 +27,10 @@ class RewardModule:
     Args:
         name: name of the reward, used in error messages.
         template: the prompt and the form of the verdict.
-        examples: worked examples for the prompt; empty: those of the template.
-        llm: must be None. It only matches the signature in other libraries' guides; `agent-rl rm eval` and the
-            components of a reward send the requests.
-        desc: description of the task; None: that of the class, or else of the template.
+        examples: worked examples for the prompt; empty: the template's.
+        llm: must be None. It is there only to match the signature in other libraries' guides; `agent-rl rm eval` and
+            the components of a reward send the requests.
+        desc: description of the task; None: the class's, or else the template's.
         enable_thinking: whether prompts ask for thoughts; None: they do, unless the chat template already does
             (`data.apply_chat_template_kwargs.enable_thinking=true`).
 
@@ -73,10 +73,10 @@ class RewardModule:
 
         Args:
             sample: the sample to judge, or a row that contains it.
-            more: values for further placeholders of the template; they override the values that this method sets.
+            more: values for additional placeholders of the template; they override the values that this method sets.
 
         Raises:
-            ConfigError: the row has no sample, or the number of answers does not fit the template.
+            ConfigError: the row has no sample, or the number of answers does not match the template.
         """
         sample = sample if isinstance(sample, DataSample) else DataSample.from_row(sample)
         number = 2 if self.kind == "pairwise" else 1

@@ -1,11 +1,11 @@
-"""Rewards for training a model to judge: they measure how close its verdict is to the truth.
+"""Rewards for training a model to judge: they measure how close its verdict is to the ground truth.
 
     calculate_reward(3, 4)         # 0.75: 1 - |error| / range
     pointwise_reward(3, 4)         # exp(-2 * 1 / 4)
 
 `compute_score` has the signature that verl expects of `reward.custom_reward_function`. An unreadable or out-of-range
-verdict is the policy's mistake, and its reward is 0. A row without a truth is the user's mistake: it stops the run with
-an error that names the row. (Guides of other libraries return 0 there, which gives no training signal.)
+verdict is the policy's mistake, and its reward is 0. A row without a ground truth is the user's mistake: it stops the
+run with an error that names the row. (Guides of other libraries return 0 there, which gives no training signal.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 LOGGED = ("accuracy", "absolute_error", "parsed", "strict")
-"""The keys that `compute_score` returns in addition to `score`, whatever the verdict is."""
+"""The keys that `compute_score` returns in addition to `score`, regardless of the verdict."""
 
 
 def calculate_reward(predicted_score: float, true_score: float, *, low: float = 0.0, high: float = 4.0) -> float:
@@ -68,12 +68,12 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
 
     Args:
         predicted: the verdict: A, B or tie.
-        true: the truth: A, B or tie.
+        true: the ground truth: A, B or tie.
         swapped: the verdict on the same pair in the other order, if any; then both verdicts must be right.
         tie: the reward for predicting a tie although one answer is better.
 
     Raises:
-        ConfigError: the truth is missing or invalid.
+        ConfigError: the ground truth is missing or invalid.
     """
     if true not in POINTS:
         raise ConfigError("ground_truth", f"expected A, B or tie, got {true!r}", "Correct the row")
@@ -124,7 +124,7 @@ def compute_score(
         `score` and the keys of `LOGGED`. The absolute error of an unreadable verdict is the maximum.
 
     Raises:
-        ConfigError: the row has no ground truth that fits the template.
+        ConfigError: the row has no ground truth that matches the template.
     """
     info, kind = extra_info or {}, kind_of(template)
     judged = "\n".join(_answers(info))
@@ -165,7 +165,7 @@ def _truth(value: Any) -> float:
 
 
 def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
-    """Return the form of both the verdict and the truth."""
+    """Return the form of both the verdict and the ground truth."""
     if kind == "pairwise":
         return pair_form()
     return score_form(low, high) if kind == "pointwise" else rubric_form(tuple(truth), low, high)
@@ -174,7 +174,7 @@ def _form(kind: str, truth: Any, low: float, high: float) -> VerdictForm:
 def _compared(
     kind: str, reward: Callable[..., float] | None, verdict: Any, truth: Any, low: float, high: float
 ) -> tuple[float, float]:
-    """Return the reward of a verdict, and its distance from the truth."""
+    """Return a verdict's reward, and its distance from the ground truth."""
     if kind == "pairwise":
         return float((reward or pairwise_reward)(verdict, truth)), float(verdict != truth)
     pairs = [(verdict, truth)] if kind == "pointwise" else [(verdict[name], truth[name]) for name in truth]

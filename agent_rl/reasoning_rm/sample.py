@@ -1,4 +1,4 @@
-"""`DataSample` is a question with one or more answers to judge, and the truth: their scores, or a preference.
+"""`DataSample` is a question with one or more answers to judge, and the ground truth: their scores, or a preference.
 
     DataSample.from_row(preferences.to_row(example, "train", 0, data_source="helpsteer2"))
 
@@ -24,7 +24,7 @@ from agent_rl.settings.section import Section
 __all__ = ["DataSample"]
 
 SAMPLE = "sample"
-"""Key of `extra_info` that holds the data of a sample."""
+"""Key of `extra_info` that contains a sample's data."""
 ASKED = "asked"
 """Key of `extra_info` that marks a row whose prompt already asks for a verdict on the sample."""
 _RATED = ("score_chosen", "score_rejected")
@@ -46,7 +46,7 @@ class DataSample(Section):
     criteria: dict[str, str] = Field(default_factory=dict)
     """The criteria to judge by: descriptions by name."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Further JSON data."""
+    """Additional JSON data."""
 
     @model_validator(mode="after")
     def _check_counts(self) -> DataSample:
@@ -97,7 +97,7 @@ class DataSample(Section):
     def to_row(
         self, data_source: str, split: str, index: int | str, *, agent_name: str = "single_turn_agent", **more: Any
     ) -> dict[str, Any]:
-        """Create a row, from which `from_row` can restore the sample.
+        """Create a row that `from_row` can restore the sample from.
 
         Raises:
             ConfigError: see `make_row`.

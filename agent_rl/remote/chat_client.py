@@ -4,7 +4,7 @@
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
 Judges, simulated users, reward models and evaluation use it. It sends no requests while the circuit is open, and checks
-the answers; `Remote` retries the requests and limits them. If an endpoint refuses the key or the model before it has
+the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model before it has
 answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the trajectory
 unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
 """
@@ -40,8 +40,8 @@ T = TypeVar("T")
 JsonMode = Literal["json_schema", "json_object", "none"]
 JSON_MODES: tuple[JsonMode, ...] = ("json_schema", "json_object", "none")
 _REFUSALS = {
-    401: ("api_key_env", "the endpoint requires an API key", "Set api_key_env to the variable that holds the key"),
-    403: ("api_key_env", "the endpoint refuses this API key", "Correct the key in the variable that api_key_env names"),
+    401: ("api_key_env", "the endpoint requires an API key", "Set api_key_env to the variable that contains the key"),
+    403: ("api_key_env", "the endpoint rejects this API key", "Correct the key in the variable set as api_key_env"),
     404: ("url", "the endpoint has no such address or model", "Correct the endpoint's address or the model's name"),
 }
 _BAD_REQUEST = (400, 413, 422)
@@ -59,7 +59,7 @@ class EndpointConfig(RemoteLimits):
     model: str = Field(min_length=1)
     """The model's name at the endpoint."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the API key; null: no key is sent."""
+    """Name of the environment variable that contains the API key; null: no key is sent."""
     breaker: BreakerConfig = BreakerConfig(failures=None)
 
 
@@ -73,7 +73,7 @@ class TooLongError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One reply of the model."""
+    """One reply from the model."""
 
     message: Mapping[str, Any]
     """The message as the endpoint returned it: `content` is a string, null or missing."""
@@ -95,7 +95,7 @@ class ChatClient:
 
     Args:
         config: the endpoint.
-        key: the configuration key of `config`, for errors; empty if the endpoint was given on the command line.
+        key: the configuration key of `config`, for errors; empty if the endpoint came from the command line.
         json_modes: ways to request JSON that follows a schema, in order; a mode that fails is not tried again.
 
     Raises:
@@ -131,7 +131,7 @@ class ChatClient:
         """Request the endpoint's list of models, and check that the model is on it; not every endpoint has a list.
 
         Raises:
-            ConfigError: the endpoint does not answer or refuses the key, or its list does not have the model.
+            ConfigError: the endpoint does not answer or rejects the key, or its list does not have the model.
         """
         response = await self.reach("/models")
         if response.status in (401, 403):
@@ -269,7 +269,7 @@ def _completion(answer: Any, body: Mapping[str, Any]) -> Completion:
 
 
 def _tokens(answer: Any, body: Mapping[str, Any]) -> int:
-    """Return the number of tokens that the server reports for prompt and reply, or estimate it from their length."""
+    """Return the number of tokens the server reports for prompt and reply, or estimate it from their length."""
     try:
         return int(answer["usage"]["total_tokens"])
     except (LookupError, TypeError, ValueError):

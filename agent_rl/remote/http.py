@@ -4,14 +4,14 @@
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
 `Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. It waits as long as the
-server's Retry-After asks, or else with exponential back-off and jitter. When attempts or time run out, it raises a
+server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out, it raises a
 `RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
 host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
 
-Requests to this machine and its network are sent directly; all others go through the proxies that the environment
-names (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`). `SSL_CERT_FILE` applies to both.
+Requests to this machine and its network are sent directly; all others go through the proxies set in the environment
+(`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`). `SSL_CERT_FILE` applies to both.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KEEPALIVE_S = 2.0
 KEPT_CONNECTIONS = 4
 """Number of idle connections that one client keeps, to different hosts."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
-_MIN_SECRET = 8  # characters; shorter words of a header also occur in ordinary text
+_MIN_SECRET = 8  # characters; shorter words in a header also occur in ordinary text
 _MAX_EXCERPT = 200  # characters of the response body that an error quotes
 _KEPT_ACROSS_HOSTS = {"accept", "accept-encoding", "content-length", "content-type", "host", "user-agent"}
 
@@ -66,15 +66,15 @@ class RemoteLimits(Section):
     """Timeout of all attempts in seconds, including the delays between them but not the wait for a free slot."""
     attempts: int = Field(default=6, ge=1)
     max_concurrent: int = Field(default=32, ge=1)
-    """Maximum concurrent requests per process, including those that wait for their next attempt."""
+    """Maximum number of concurrent requests per process, including those waiting for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum attempts per second and process, evenly spaced; null: no limit."""
+    """Maximum number of attempts per second and process, evenly spaced; null: no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
-    """Maximum bytes read from a body, after decompression; the rest is dropped."""
+    """Maximum number of bytes to read from a body, after decompression; the rest is dropped."""
 
 
 def bearer(variable: str | None, key: str) -> dict[str, str]:
-    """Return the headers that send the API key held in an environment variable; empty if `variable` is None.
+    """Return the headers that send the API key in an environment variable; empty if `variable` is None.
 
     Raises:
         ConfigError: the variable is not set; the error names the configuration key `key`.
@@ -96,7 +96,7 @@ class _Failure(Exception):
         return idempotent or self.unsent or (self.status in (429, 503) and self.retry_after_s is not None)
 
     def pause_s(self, attempts: int) -> float:
-        """Return the seconds until the next attempt: those that the server asks for, or an exponential back-off."""
+        """Return the seconds until the next attempt: the delay that the server requests, or an exponential back-off."""
         if self.retry_after_s is not None:
             return max(self.retry_after_s, FIRST_DELAY_S) * random.uniform(1, 1.1)
         return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(attempts - 1, 10) + random.uniform(0, JITTER_S))
@@ -121,7 +121,7 @@ class _Lane:
 class Remote:
     """An HTTP client for one service, or for several with the same limits; a process shares one object per service.
 
-    Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside of it, a
+    Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, a
     request opens and closes its own. Several event loops may use it at once; the limits apply to each loop separately.
 
     Args:
@@ -286,7 +286,7 @@ class Remote:
         except UnicodeError:  # its message quotes a character of the header
             raise ValueError("a header of the request cannot be sent") from None
         except (ImportError, ValueError) as error:
-            raise RemoteError(host, f"the proxy that the environment names cannot be used: {error}") from None
+            raise RemoteError(host, f"the proxy set in the environment cannot be used: {error}") from None
         try:
             yield client
         finally:
@@ -305,7 +305,7 @@ class Remote:
 
     def _check(self, url: httpx.URL) -> None:
         if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError("the URL is not valid: it must begin with http:// or https:// and a host")
+            raise ValueError("the URL is not valid: it must start with http:// or https:// and a host")
         if not self._allowed(url):
             raise ValueError(f"the host {url.host!r} is not allowed")
 
@@ -318,7 +318,7 @@ class Remote:
 
 
 def _redirected(request: httpx.Request, target: httpx.Request) -> httpx.Request:
-    """Return `target`; if it goes to another host, remove the caller's headers, because they may hold keys."""
+    """Return `target`; if it goes to another host, remove the caller's headers, because they may contain keys."""
     if (request.url.host, request.url.port) != (target.url.host, target.url.port):
         for name in [name for name in target.headers if name not in _KEPT_ACROSS_HOSTS]:
             del target.headers[name]
@@ -335,12 +335,12 @@ def is_near(host: str) -> bool:
 
 @lru_cache(maxsize=1)
 def certificates() -> SSLContext:
-    """Return the TLS certificates that the environment names, or certifi's; cached, because reading them is slow."""
+    """Return the TLS certificates set in the environment, or certifi's; cached, because reading them is slow."""
     return httpx.create_ssl_context()
 
 
 def _hide_query(record: logging.LogRecord) -> bool:
-    """Remove the parts of a URL that may hold a secret from httpx's log of each request."""
+    """Remove the parts of a URL that may contain a secret from httpx's log of each request."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             arg.copy_with(query=None, fragment=None, userinfo=b"") if isinstance(arg, httpx.URL) else arg

@@ -21,7 +21,7 @@ __all__ = ["RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
 
 
 class RemoteError(UnscoredError):
-    """Raised when a remote service gave no usable answer.
+    """Raised when a remote service returned no usable answer.
 
     Args:
         host: the service's host name and port.
@@ -52,7 +52,7 @@ class Response:
     truncated: bool
     """Whether the body was longer than `max_bytes`."""
     url: str = field(repr=False)
-    """The URL that answered, after redirects; it may hold secrets."""
+    """The URL that answered, after redirects; it may contain secrets."""
 
     @property
     def ok(self) -> bool:
@@ -70,7 +70,7 @@ class Response:
         charset = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
         try:
             return self.content.decode(charset or "utf-8", "replace")
-        except (LookupError, UnicodeError):  # the named encoding does not exist or is not for text
+        except (LookupError, UnicodeError):  # the encoding does not exist or is not for text
             return self.content.decode("utf-8", "replace")
 
     def json(self) -> Any:

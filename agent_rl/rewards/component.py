@@ -1,14 +1,14 @@
 """Base classes of reward components: a component computes one number for a trajectory, or for each of a group.
 
-A component is created once per process, from the `config` below its name in `agent_rl.reward.components`, and measures
+A component is created once per process, from the `config` under its name in `agent_rl.reward.components`, and measures
 many trajectories concurrently. It does not weight, clip or gate its value; `compose` does that.
 
     class Politeness(Component, kind="politeness"):
         async def measure(self, trajectory):
             return Value(float("please" in (trajectory.answer or "")))
 
-If this class is in a file of `agent_rl/rewards/components/`, a configuration selects it with `kind: politeness`. In a
-file of your own, omit `kind` from the class; a configuration selects it with `kind: my_file.py:Politeness`.
+If this class is in a file in `agent_rl/rewards/components/`, a configuration selects it with `kind: politeness`. In
+your own file, omit `kind` from the class; a configuration selects it with `kind: my_file.py:Politeness`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "as_value"
 
 
 class ComponentConfig(Section):
-    """Base of a component's `config`; an unknown key is an error."""
+    """Base class of a component's `config`; an unknown key is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Value:
 
     value: float
     logged: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Additional numbers to log, as the metrics `<component>_<key>`; `Component.logs` lists the keys."""
+    """Additional numbers to log as `<component>_<key>` metrics; `Component.logs` lists the keys."""
     notes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """JSON data for the trace, such as a judge's reasons, in `Trajectory.info["reward"]["notes"][<component>]`."""
 
@@ -68,10 +68,10 @@ def as_value(result: Any) -> Value:
 
 
 class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract methods
-    """Base of `Component` and `GroupComponent`.
+    """Base class of `Component` and `GroupComponent`.
 
     Args:
-        name: the component's key below `agent_rl.reward.components`, for messages.
+        name: the component's key under `agent_rl.reward.components`, for messages.
         config: an instance of `Config`.
     """
 
@@ -92,7 +92,7 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
         """Send a test request, without a trajectory, to each service that the component uses; the doctor calls this.
 
         Raises:
-            ConfigError: a service does not answer, or refuses the key or the model.
+            ConfigError: a service does not answer, or rejects the key or the model.
         """
 
     async def close(self) -> None:  # noqa: B027 - most components hold no resources
@@ -104,20 +104,20 @@ DECLARED: dict[str, type[Any]] = {}
 
 
 class Component(_BaseComponent):
-    """Base of components that measure trajectories one by one."""
+    """Base class of components that measure trajectories one by one."""
 
     @abstractmethod
     async def measure(self, trajectory: Trajectory) -> Value:
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured; it has no score then, instead of 0.
+            UnscoredError: this trajectory cannot be measured; it then has no score, rather than 0.
             ConfigError: the component cannot measure any trajectory.
         """
 
 
 class GroupComponent(_BaseComponent):
-    """Base of components that compare the trajectories of one prompt with each other."""
+    """Base class of components that compare the trajectories of one prompt with each other."""
 
     @abstractmethod
     async def measure_group(self, group: Sequence[Trajectory]) -> list[Value | Exception]:
@@ -130,7 +130,7 @@ class GroupComponent(_BaseComponent):
 
 
 FOLDERS = ("components", "judge", "models")
-"""Subfolders of this package whose modules define kinds of components."""
+"""Subfolders of this package whose modules define component kinds."""
 
 
 @cache

@@ -1,7 +1,7 @@
 """`Reward`: computes a trajectory's total from its components, and the flat numbers that verl logs.
 
-Each component's value is normalized (`normalize`) and then clipped (`clip`); the function that `combine` names computes
-the total from the values and their weights. A component whose gate is closed is not measured and does not count in the
+Each component's value is normalized (`normalize`) and then clipped (`clip`); the function in `combine` computes the
+total from the values and their weights. A component whose gate is closed is not measured and does not count towards the
 total. The same `Reward` scores in training, in evaluation and in stored files.
 
 If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. If a component or
@@ -37,14 +37,14 @@ _FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")
 
 
 class Reward:
-    """The reward that the section `agent_rl.reward` describes; one object scores many trajectories concurrently.
+    """The reward that the `agent_rl.reward` section describes; one object scores many trajectories concurrently.
 
     Args:
-        settings: the section `agent_rl.reward`.
+        settings: the `agent_rl.reward` section.
         max_response_tokens: the limit on an episode's response tokens; only the overlong penalty needs it.
         judged: whether the caller passes a verdict with each trajectory.
         custom: computes the verdict on a trajectory, and numbers for its notes, instead of a scorer.
-        fusion: the server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
+        fusion: the server that the `code` and `code_all` scorers run programs on; None: this machine's sandbox.
 
     Attributes:
         sources: the reward of each pattern of data sources; the first match applies, and `*` matches all others.
@@ -87,7 +87,7 @@ class Reward:
         self._logs = list(dict.fromkeys(key for term in terms for key in term.logs))
 
     async def score(self, trajectory: Trajectory, *, verdict: float | None = None) -> Score:
-        """Score one trajectory by itself.
+        """Score one trajectory on its own.
 
         Args:
             trajectory: the finished episode; the components' logged numbers and notes are stored in `info["reward"]`.
@@ -134,7 +134,7 @@ class Reward:
         return self._source(data_source).answers
 
     async def by_rules(self, trajectory: Trajectory, verdict: float, pattern: str) -> Score:
-        """Compute the score from the built-in `TERMS` alone; other components with an open gate have the value 0."""
+        """Compute the score from only the built-in `TERMS`; other components with an open gate have the value 0."""
         source, measured = self.sources[pattern], Measurement(trajectory, verdict)
         for term in chain(*source.waves):
             if term.name in TERMS:
@@ -208,7 +208,7 @@ def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
 
 
 def _overridden(settings: RewardSettings, pattern: str, key: str) -> RewardSettings:
-    """Return the settings with the overrides of a data source applied; null below `components` removes a component."""
+    """Return the settings with the overrides of a data source applied; null under `components` removes a component."""
     override = settings.per_data_source[pattern]
     for name in _FOR_ALL:
         if name in override:

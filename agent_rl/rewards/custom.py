@@ -26,8 +26,8 @@ def configured_reward(
     gets the turns and the environment's answers.
 
     Args:
-        settings: the section `agent_rl.reward`.
-        function: the section `reward.custom_reward_function` (path, name, reward_kwargs); None or a section without a
+        settings: the `agent_rl.reward` section.
+        function: the `reward.custom_reward_function` section (path, name, reward_kwargs); None or a section without a
             path: there is no custom function.
         max_response_tokens: see `Reward`.
 

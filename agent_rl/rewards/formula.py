@@ -20,19 +20,19 @@ _COSTS = {"per_error": "failed call", "per_repeat": "repeated call", "per_1000_t
 
 
 def formulas(reward: Reward) -> dict[str, str]:
-    """Return the reward's formula by pattern of data sources; `*` stands for data sources without a pattern."""
+    """Return the reward's formula by data-source pattern; `*` stands for data sources without a pattern."""
     return {pattern: _formula(source, reward.max_response_tokens or 1) for pattern, source in reward.sources.items()}
 
 
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
-    """Compute what each typical behaviour earns, by pattern of data sources.
+    """Compute what each typical behaviour earns, by data-source pattern.
 
-    All turns up to the limit would use half of the limit on tokens, in equal parts. Scheduled weights have their last
+    All turns up to the limit would use half of the token limit, in equal parts. Scheduled weights have their last
     value.
 
     Args:
-        reward: the reward; only its built-in terms, which depend on the trajectory alone, are measured.
-        turns: the limit on turns; honest work makes a call in each turn but the last, as far as the budget allows.
+        reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.
+        turns: the turn limit; honest work makes a call in each turn but the last, as far as the budget allows.
         budget: the limits on calls and on malformed turns.
     """
     calls = turns - 1 if budget.max_tool_calls is None else min(turns - 1, budget.max_tool_calls)

@@ -42,7 +42,7 @@ COUNTED = {
     "malformed_rate": Counted(
         lambda t: t.malformed_turns / len(t.turns) if t.turns else 0.0, "share of the turns that are malformed"
     ),
-    "turns": Counted(lambda t: len(t.turns), "turns of the policy"),
+    "turns": Counted(lambda t: len(t.turns), "the policy's turns"),
     "answered": Counted(lambda t: t.answer is not None, "share of the trajectories with an answer"),
     "left_out": Counted(
         lambda t: bool(t.info.get(LEFT_OUT)),
@@ -52,7 +52,7 @@ COUNTED = {
     "generation_seconds": Counted(lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
 }
 OF_THE_REWARD = {
-    "acc": "the component `correctness`; missing if answers are not scored",
+    "acc": "the `correctness` component; missing if answers are not scored",
     "correctness": "the value that the scorer, or whatever judges the answer, returned",
     "<component>": "the unweighted value of a component: `format`, `efficiency`, `overlong` or your own",
     "<component>_<number>": "another number that a component logs, such as `raw`, `open` (its gate) or a model's score",
@@ -67,7 +67,7 @@ OF_THE_STEP = {
     "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",
     "<fate>_turns": "mean turns of trajectories with a fate (`kept`, `lost`, ...)",
     "skipped_updates": "updates that were skipped because no token, or no group, was left to train on",
-    "greedy_reward": "ReMax: mean reward of the greedy answers of the prompts",
+    "greedy_reward": "ReMax: mean reward of the prompts' greedy answers",
     "without_baseline": "ReMax: prompts that were left out because they have no greedy answer",
 }
 OF_THE_DATA = {

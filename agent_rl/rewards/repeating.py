@@ -1,6 +1,6 @@
 """Stores a trajectory whose scoring raised an exception in the user's code, so that it can be scored again.
 
-One file has the trajectory and its row, a second one the configuration; the error gets the command that reads both.
+One file has the trajectory and its row, another the configuration; the error shows the command that reads both.
 """
 
 from __future__ import annotations

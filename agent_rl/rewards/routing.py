@@ -81,7 +81,7 @@ def known_sources() -> list[str]:
 
 
 def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
-    """Return the scorer that a configuration names.
+    """Return a configuration's scorer.
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.

@@ -1,7 +1,7 @@
-"""`SourceReward`: the reward for one pattern of data sources, with its components in the order of measurement.
+"""`SourceReward`: the reward for one data-source pattern, with its components in the order of measurement.
 
 A `Term` is a component with its weight, gate, normalization and bounds. A `Measurement` collects the values of the
-terms for one trajectory, from which `compose` computes the total with the function `SourceReward.combine`.
+terms for one trajectory, and `compose` computes the total from them with the `SourceReward.combine` function.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["Measurement", "SourceReward", "Term", "normalized"]
 
 
 class SourceReward:
-    """The reward for one pattern of data sources.
+    """The reward for one data-source pattern.
 
     Args:
-        settings: the section `agent_rl.reward`, with the overrides of these data sources.
+        settings: the `agent_rl.reward` section, with the overrides of these data sources.
         key: the configuration key of the settings, for messages.
         max_response_tokens: see `Reward`.
         judged: whether the verdict on each trajectory comes from the caller or a custom function.
@@ -39,8 +39,8 @@ class SourceReward:
 
     Attributes:
         judged: see the argument.
-        scorer: the setting `correctness.scorer`.
-        rule: the setting `combine`.
+        scorer: the `correctness.scorer` setting.
+        rule: the `combine` setting.
         answers: the object that scores the answers; None: answers are not scored.
         stops: whether an exception in user code stops the run.
     """
@@ -82,7 +82,7 @@ class SourceReward:
         if settings.combine != "sum":
             self.combine = find_object(settings.combine, Place(f"{key}.combine"))
             if not callable(self.combine):
-                problem, remedy = f"{settings.combine!r} is not a function", "Set the name of a function"
+                problem, remedy = f"{settings.combine!r} is not a function", "Set it to the name of a function"
                 raise ConfigError(f"{key}.combine", problem, remedy)
         for name, entry in settings.components.items():
             own = component(name, entry.kind, entry.config, f"{key}.components.{name}")
@@ -193,7 +193,7 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
     """Group the terms into waves: a term comes after the components in its gate, and expensive terms come last.
 
     Raises:
-        ConfigError: a gate names a component that does not exist or is measured later.
+        ConfigError: a gate refers to a component that does not exist or is measured later.
     """
     names = {term.name for term in terms}
     cheap = [term for term in terms if term.name in TERMS]
@@ -232,7 +232,7 @@ _LEAST_SPREAD = 1e-6
 
 
 def normalized(kind: Normalization | None, values: Sequence[float]) -> list[float]:
-    """Scale the values of one prompt's samples as the setting `normalize` specifies."""
+    """Scale the values of one prompt's samples as the `normalize` setting specifies."""
     if isinstance(kind, list):
         low, high = kind
         return [(value - low) / (high - low) for value in values]

@@ -8,7 +8,7 @@
 
 Arguments are passed by keyword to parameters with these names. A function with other parameter names is called by
 position: with the answer and the ground truth, with `extra_info` as a third argument, or with verl's four arguments.
-Any other signature is refused when the configuration is read.
+Any other signature is rejected when the configuration is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent_rl.trajectory import ToolStatus, Trajectory
 __all__ = ["CUSTOM_FUNCTION", "UserFunction", "scorer_info"]
 
 CUSTOM_FUNCTION = "reward.custom_reward_function"
-"""The section of verl's configuration that names the user's reward function."""
+"""The section of verl's configuration with the user's reward function."""
 
 NAMES = ("data_source", "solution_str", "ground_truth", "extra_info")
 BATCH = {f"{name}s": name for name in NAMES}
@@ -44,7 +44,7 @@ class UserFunction:
 
     Args:
         function: a function with one of the signatures above.
-        place: the configuration key that names the function.
+        place: the configuration key for the function.
         options: keyword arguments that are added to every call: `reward_kwargs` in verl's configuration.
         more: names of other keyword arguments, which are passed if the function accepts them.
 

@@ -22,9 +22,9 @@ from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, g
 __all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "limits_for", "run_remotely"]
 
 TRIES = 3
-"""Maximum runs of one program if the server reports an internal error."""
+"""Maximum number of times to run a program when the server reports an internal error."""
 SLACK_S = 10.0
-"""Extra seconds for the server besides running the program."""
+"""Extra seconds for the server, in addition to the program's run time."""
 _PAUSE_S = 0.5
 
 _HEADER = "import bisect, collections, functools, heapq, itertools, math, random, re, string\nfrom typing import *\n"
@@ -65,7 +65,7 @@ class FusionServer:
         url: address, with or without /run_code.
         memory_limit_mb: memory limit of one case, in MiB.
         timeout_s: time limit of one case, in seconds.
-        max_concurrent: concurrent cases per process.
+        max_concurrent: maximum number of concurrent cases per process.
         semaphore: held while a case runs, with `acquire` and `release`; verl's processes share one.
     """
 
@@ -96,7 +96,7 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise RemoteError(host, f"not an answer of Sandbox Fusion: {field}: {first['msg']}") from None
+            raise RemoteError(host, f"not a Sandbox Fusion answer: {field}: {first['msg']}") from None
         if answer.status != "SandboxError":
             return answer
     raise RemoteError(host, "Sandbox Fusion reports an internal error", 200, TRIES)
@@ -156,7 +156,7 @@ async def _run(remote: Remote, server: FusionServer, code: str, tolerance: float
 
 
 def limits_for(run_s: float, **limits: int) -> RemoteLimits:
-    """Return the limits of requests to a server.
+    """Return the limits for requests to a server.
 
     Args:
         run_s: time limit for compiling and running a program, in seconds.

@@ -2,10 +2,10 @@
 
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
 input ends. It starts on demand and stays for the next request; a worker that exceeds a request's time is killed. There
-are as many workers as concurrent requests. They inherit only the environment variables that a program needs to run, and
-no keys. Seconds in which a worker waits for a core do not count, up to twenty times a request's limit.
+is one worker per concurrent request. They inherit only the environment variables that a program needs to run, and no
+API keys. Time a worker spends waiting for a core does not count, up to twenty times a request's limit.
 
-If this process is killed, a worker ends only at its next line.
+If this process is killed, a worker exits only at its next line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
 START_S = 60.0
 """Time limit for the start of a worker, in seconds."""
 _READ_BYTES = 1 << 16
-_LOOK_S = 0.005  # between two checks of a worker whose time seems to be over
+_LOOK_S = 0.005  # between two checks of a worker whose time seems to be up
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "HOME"),
     *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"),
@@ -45,11 +45,11 @@ class WorkerDied(Exception):
     """A worker ended before its answer.
 
     Args:
-        status: exit status as in `subprocess`: minus the number of a signal.
+        status: exit status as in `subprocess`: negative for a signal.
     """
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"the process ended with status {status}")
+        super().__init__(f"the process exited with status {status}")
         self.status = status
 
 
@@ -158,7 +158,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 if own_s >= timeout_s:
                     raise WorkerTimeout(f"no answer within {timeout_s:g} s")
                 if elapsed_s >= PATIENCE * timeout_s:
-                    raise UnscoredError(f"the machine is too busy: a process had {own_s:.3g} s of its {timeout_s:g} s")
+                    raise UnscoredError(f"the machine is too busy: a process got {own_s:.3g} s of its {timeout_s:g} s")
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:

@@ -1,4 +1,4 @@
-"""The section `agent_rl:` of a configuration as pydantic models, and the code that makes configuration errors.
+"""The `agent_rl:` section of a configuration as pydantic models, and the code that makes configuration errors.
 
 It does not depend on verl, nor on the code that the settings configure.
 """

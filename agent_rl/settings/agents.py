@@ -1,4 +1,4 @@
-"""The sections of the agents: `agent_rl.code_act`, `folding`, `plan_act`, `react`, `search` and `user_sim`."""
+"""The agents' sections: `agent_rl.code_act`, `folding`, `plan_act`, `react`, `search` and `user_sim`."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ __all__ = [
 
 class _TextTurns(Section):
     instructions: str | None = None
-    """System message, in which `{tools}` and `{tool_names}` are filled in; null: the default; empty: no message."""
+    """System message; `{tools}` and `{tool_names}` in it are filled in; null: the default; empty: no message."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
 
@@ -27,7 +27,7 @@ class CodeActSettings(Section):
     """The code blocks of `code_act_agent`."""
 
     instructions: str | None = None
-    """System message, in which `{answer}` is filled in; null: the default; empty: no message."""
+    """System message; `{answer}` in it is filled in; null: the default; empty: no message."""
     answer: Literal["boxed", "text"] = "boxed"
     """Where a turn without code has its answer: in `\\boxed{...}`, as the instructions then say, or the whole text."""
     observation_role: Literal["user", "tool"] = "user"
@@ -42,7 +42,7 @@ class FoldingSettings(Section):
     loop: str = "react_agent"
     """Name of the wrapped agent, which keeps its format, settings and user."""
     reserve_tokens: int = Field(default=512, ge=1)
-    """Tokens of `data.max_response_length` reserved for the request for notes and the notes."""
+    """Number of tokens of `data.max_response_length` reserved for the request for notes and the notes themselves."""
     max_folds: int = Field(default=8, ge=0)
     """Maximum number of folds per episode; each adds a training sequence."""
     instructions: str | None = None
@@ -77,9 +77,9 @@ class UserSimSettings(_TextTurns):
     """The simulated user of `user_sim_agent`, and the agent's text format."""
 
     user: str = "scripted"
-    """`scripted`, `llm`, or a class of `agent_rl.agents.users.user.User`, `package.module.Class` or `file.py:Class`."""
+    """`scripted`, `llm`, or your `agent_rl.agents.users.user.User`: `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the class."""
     native: bool = False
-    """Whether the agent writes as `tool_call_agent` does, and turns without a call are messages to the user;
+    """Whether the agent writes like `tool_call_agent`, and turns without a call are messages to the user;
     `instructions` and `observation_role` then have no effect."""

@@ -1,4 +1,4 @@
-"""The section `agent_rl.cold_start`: a generated world, and the small model that learns to act in it."""
+"""The `agent_rl.cold_start` section: a generated world, and the small model that learns to act in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ColdStartStage(Section):
     """Supervised training on one mix of habits."""
 
     mix: dict[str, Annotated[float, Field(ge=0)]]
-    """Share of the worked episodes for each habit's name."""
+    """Share of the worked episodes for each habit, by its name."""
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
@@ -43,7 +43,7 @@ class ColdStartSettings(Section):
     world: str
     """Name of a file in `agent_rl/data/worlds`; `environment` for the experts of `agent_rl.environments`."""
     seed: int = 0
-    """Seed of the rows, of the model's first weights and of the worked episodes."""
+    """Seed for the rows, the model's initial weights and the worked episodes."""
     episode_rows: int = Field(default=2000, ge=1)
     """Number of rows that get a worked episode."""
     train_rows: int = Field(default=1000, ge=1)
@@ -62,4 +62,4 @@ class ColdStartSettings(Section):
     model: SmallModelSettings = SmallModelSettings()
     """Size of a model made from scratch; its keys are in a table below."""
     stages: list[ColdStartStage] = Field(min_length=1)
-    """Stages of supervised training, in their order."""
+    """Stages of supervised training, in order."""

@@ -1,4 +1,4 @@
-"""The section `agent_rl.data`: the order in which training draws rows."""
+"""The `agent_rl.data` section: the order in which training draws rows."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class StageSettings(Section):
     until_step: int | None = Field(default=None, ge=1)
     """Last training step of the stage; null: no limit on steps."""
     until_reward: float | None = None
-    """Mean of `agent_rl.data.measure` at which the stage ends; null: no limit on the reward."""
+    """The stage ends when the mean of `agent_rl.data.measure` reaches this value; null: no limit on the reward."""
     over_steps: int = Field(default=5, ge=1)
-    """Number of latest steps of the stage that this mean covers."""
+    """Number of the stage's latest steps that this mean covers."""
     difficulty: tuple[float, float] | None = None
     """Lowest and highest `extra_info.difficulty` of the rows to draw; null: all rows."""
     weights: Weights | None = None
@@ -55,16 +55,16 @@ class DropSettings(Section):
     hopeless_after: int | None = Field(default=None, ge=1)
     """Number of consecutive visits with a success rate of at most `hopeless_to` that drop a row; null: never."""
     solved_from: float = 1.0
-    """Lowest success rate of a visit at which the row counts as solved."""
+    """Minimum success rate of a visit for the row to count as solved."""
     hopeless_to: float = 0.0
-    """Highest success rate of a visit at which the row counts as hopeless."""
+    """Maximum success rate of a visit for the row to count as hopeless."""
 
 
 class ReplaySettings(Section):
     """Draws failed rows once more before the next pass of their source."""
 
     share: float = Field(gt=0, lt=1)
-    """Maximum share of repeated draws of failed rows in all draws."""
+    """Maximum share of all draws that may be repeated draws of failed rows."""
     below: float
     """Success rate below which a row is drawn once more."""
 
@@ -73,8 +73,8 @@ class DataSettings(Section):
     """The order of training rows. If no key is set, verl's own order applies."""
 
     weights: Weights = Field(default_factory=dict)
-    """Share of the draws by `data_source` (shell wildcards), or a list with one share per file of `data.train_files`;
-    0: no row is drawn. Empty: shares proportional to the numbers of rows."""
+    """Share of draws for each `data_source` (shell wildcards allowed), or a list with one share per file in
+    `data.train_files`; 0: no rows are drawn. Empty: shares proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
     """Alternative to weights: shares proportional to rows^(1/temperature). 1: proportional to the numbers of rows;
     above 1: closer to equal shares."""

@@ -40,9 +40,9 @@ class FinalTurnSettings(Section):
     text: str | None = None
     """Text of the instruction to answer; null: the default."""
     reserve_tokens: int = Field(default=0, ge=0)
-    """Tokens of the response reserved for that turn and its text; 0: no last turn when the tokens are spent."""
+    """Number of response tokens reserved for that turn and its text; 0: no last turn when the tokens are spent."""
     reserve_seconds: float = Field(default=0.0, ge=0)
-    """Seconds of `budget.max_seconds` reserved for that turn; 0: no last turn when the time is up."""
+    """Number of seconds of `budget.max_seconds` reserved for that turn; 0: no last turn when the time is up."""
 
 
 class ThinkingSettings(Section):
@@ -54,14 +54,14 @@ class ThinkingSettings(Section):
 
 
 class ToolsSettings(Section):
-    """Settings for all tools; the keys of one tool are in its entry of the tool file."""
+    """Settings for all tools; the keys of one tool are in its entry in the tool file."""
 
     max_result_tokens: int | None = Field(default=None, ge=32)
-    """Maximum tokens of a result that the policy sees, instead of verl's limit in characters; null: verl's limit."""
+    """Maximum number of tokens to show of a result, instead of verl's limit in characters; null: verl's limit."""
     cache_path: str | None = None
     """File on a local disk for the results of tools with `cache: shared`; null: memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
-    """Effect of an exception of a tool that is neither a `ToolError` nor an outage. `unscored`: the trajectory gets no
+    """What a tool's exception does, unless it is a `ToolError` or outage. `unscored`: the trajectory gets no
     score, and the eighth identical traceback stops the run. `observe`: the policy sees the exception."""
     reuse_results: bool = True
     """Whether a repeated call gets the earlier result, if the tool is reusable."""
@@ -79,7 +79,7 @@ class TraceSettings(Section):
     """Size in MiB at which a file continues in the next part: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""
 
     image_mib: int = Field(default=10240, ge=0)
-    """Maximum MiB of stored images, in `<name>.images/` next to the trace; of later images only the name is stored."""
+    """Maximum MiB of stored images, in `<name>.images/` next to the trace; later images are stored by name only."""
 
     @property
     def part_bytes(self) -> int:
@@ -101,9 +101,9 @@ class RunSettings(Section):
     """What `agent-rl train` shows. `panel`: a live panel. `lines`: one line per step. `verl`: every line of the log.
     null: the panel in a terminal; lines elsewhere, and if `TERM` is `dumb` or `NO_COLOR` is set."""
     log_probs_every: int = Field(default=10, ge=1)
-    """Interval in steps of the pass that computes log-probs before the update, in runs that could use the update's own:
-    one update per batch, and neither a KL penalty in the reward nor a correction. The pass gives `actor/entropy` and
-    more metrics of the gap between engine and trainer. 1: every step."""
+    """Interval, in steps, between passes that compute log-probs before the update, in runs that could use the update's
+    own: one update per batch, and neither a KL penalty in the reward nor a correction. The pass gives `actor/entropy`
+    and more metrics of the gap between the engine and the trainer. 1: every step."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
     """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run; it usually takes
     less than a minute."""

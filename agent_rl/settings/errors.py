@@ -56,7 +56,7 @@ _shortened.maxdict = _shortened.maxlist = 20
 
 
 class InvalidValueError(ValueError):
-    """A model's validator raises it when it knows a better remedy than to change the value."""
+    """Raised by a model's validator when it knows a better remedy than changing the value."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -85,23 +85,23 @@ class Place:
         return ": ".join(filter(None, [f"{self.file}:{line}" if line else str(self.file), self.key]))
 
     def labelled(self, label: str) -> Place:
-        """This place with a label after its key: `tools[0] (search)`."""
+        """This location with a label after its key: `tools[0] (search)`."""
         return replace(self, key=f"{self.key} ({label})")
 
     def error(self, problem: str, remedy: str) -> ConfigError:
-        """Return the error to raise for the value at this place."""
+        """Return the error to raise for the value at this location."""
         return ConfigError(str(self), problem, remedy)
 
     @contextmanager
     def around(self, remedy: str = _CHANGE) -> Iterator[None]:
-        """Add this place to the errors of a check that knows only the value.
+        """Add this location to the errors of a check that knows only the value.
 
         Args:
             remedy: the remedy for a ValueError without its own.
 
         Raises:
-            ConfigError: for a ConfigError, with this key in front of its own, and for a ValueError.
-            UserCodeError: for any other exception, which no check raises on purpose.
+            ConfigError: the check raised a ConfigError (this key goes before its own) or a ValueError.
+            UserCodeError: the check raised any other exception, which none does on purpose.
         """
         try:
             yield
@@ -121,7 +121,7 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
     """Validate the data as a `model`.
 
     Raises:
-        ConfigError: for the first value that does not fit, with its place, what is expected there and an example.
+        ConfigError: a value is invalid; the error has the first one's location, what is expected there and an example.
     """
     try:
         return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
@@ -132,7 +132,7 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
 
 
 class _Problem:
-    """One of pydantic's errors, at its place in the data.
+    """One of pydantic's errors, at its location in the data.
 
     Attributes:
         part: the last key or list position.
@@ -158,7 +158,7 @@ class _Problem:
         self.rank = (self.kind != "extra_forbidden", -len(self.place.path))  # a misspelled key is also missing
 
     def error(self, alternatives: Sequence[_Problem]) -> ConfigError:
-        """Return the error for a value that fits none of a union's alternatives."""
+        """Return the error for a value that matches none of a union's alternatives."""
         shown = "null" if self.value is None else _shortened.repr(self.value)
         if self.kind == "extra_forbidden":
             known = [name for kind in self.models for name in kind.model_fields]
@@ -196,7 +196,7 @@ class _Problem:
         if not isinstance(default, BaseModel) and default not in (None, "", (), [], {}):
             return f"Write for example `{self.part}: {json.dumps(default)}`, or remove the key"
         keys = [name for kind in _models(self.field.annotation) for name in kind.model_fields]
-        return f"Write keys below it: {', '.join(keys)}" if keys else _CHANGE
+        return f"Write keys under it: {', '.join(keys)}" if keys else _CHANGE
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:

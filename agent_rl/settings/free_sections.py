@@ -1,4 +1,4 @@
-"""The sections of a configuration in which verl's YAML files do not list the keys."""
+"""The configuration sections whose keys verl's YAML files do not list."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ templates and reward functions."""
 
 
 def is_free(key: str) -> bool:
-    """Whether the key is one of the sections `FREE`, or inside one."""
+    """Whether the key is one of the `FREE` sections, or inside one."""
     return any(f"{key}.".startswith(f"{section}.") for section in FREE)

@@ -1,6 +1,6 @@
-"""Imports the classes and functions that a configuration names.
+"""Imports the classes and functions that a configuration refers to.
 
-Two forms: a dotted path (`my_package.tools.Search`) and a file of the user (`my_tools.py:Search`). A file is loaded
+Two forms: a dotted path (`my_package.tools.Search`) and a user's file (`my_tools.py:Search`). A file is loaded
 under a module name derived from its path, so every mention of it yields the same module.
 """
 
@@ -30,9 +30,9 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
 
     Args:
         name: `package.module.Name`, or `path/to/file.py:Name`.
-        place: the place of the name in the configuration.
+        place: the name's location in the configuration.
         folder: the folder for relative paths; the working directory is tried next.
-        known: the short names allowed at this place, for the remedy when a name is neither one of them nor a path.
+        known: the short names allowed at this location, for the remedy when a name is neither one of them nor a path.
 
     Raises:
         ConfigError: the module or the attribute is missing, or importing the module fails.
@@ -72,7 +72,7 @@ def find_class(
         remedy = f"Derive it from {' or '.join(base.__name__ for base in bases)}"
         raise place.error(f"{name!r} is {kind}not a subclass of {expected}", remedy)
     if missing := sorted(getattr(value, "__abstractmethods__", ())):
-        remedy = "Define it, or name a subclass that does"
+        remedy = "Define it, or use a subclass that does"
         raise place.error(f"{name!r} ({defined_at(value)}) does not define {', '.join(missing)}", remedy)
     for base in bases:
         if issubclass(value, base) and (problem := method_problem(value, base)):
@@ -92,12 +92,12 @@ def _import(name: str, place: Place) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _failed(name, error, place) from error
-        remedy = "Check the spelling and that it is installed, or name your own file as path/to/file.py:Class"
+        remedy = "Check the spelling and that it is installed, or give your own file as path/to/file.py:Class"
         parent, _, child = error.name.rpartition(".")
         if siblings := getattr(sys.modules.get(parent), "__path__", None):
             remedy = f"{did_you_mean(child, (module.name for module in pkgutil.iter_modules(siblings)))} {remedy}"
         raise place.error(f"there is no module {error.name!r}", remedy) from error
-    except Exception as error:  # any failure of the import is reported to the author of the configuration
+    except Exception as error:  # any import failure is reported to the author of the configuration
         raise _failed(name, error, place) from error
 
 

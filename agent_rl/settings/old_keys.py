@@ -38,7 +38,7 @@ _KEPT = object()
 class OldKey:
     """A row of the table.
 
-    `*` at the end of `old` matches all keys below, and in `new` and `write` stands for the match. `=` at the end of
+    `*` at the end of `old` matches all keys under it, and in `new` and `write` stands for the match. `=` at the end of
     `new` stands for the last part of the old key.
     """
 
@@ -48,7 +48,7 @@ class OldKey:
     why: str
     """The reason in one line, for messages."""
     new: str | None = None
-    """The key that has this meaning now; a `moved` row without one drops the key, which is no longer needed."""
+    """The key that now has this meaning; a `moved` row without one drops the key, which is no longer needed."""
     write: str = ""
     """What to write instead of a rejected key, with `{value}`; empty: `new={value}`."""
     when: str | None = None
@@ -64,13 +64,13 @@ class OldKey:
     reset: Any = _KEPT
     """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
     command: str | None = None
-    """`train` or `eval`: the only command of `agent-rl` that the row applies to."""
+    """`train` or `eval`: the only `agent-rl` command that the row applies to."""
     section: str = ""
-    """Heading of the row in the table."""
+    """The row's heading in the table."""
 
     @property
     def depends(self) -> bool:
-        """Whether the row applies only to a composed configuration: other keys decide about it, or nothing changes."""
+        """Whether the row applies only to a composed configuration: it depends on other keys, or nothing changes."""
         return bool(self.unless or self.only_with) or self.kind == "unread"
 
     def match(self, key: str, text: str) -> str | None:
@@ -103,7 +103,7 @@ class OldKey:
 
 @functools.cache
 def rows() -> tuple[OldKey, ...]:
-    """Return the rows of the table, in their order."""
+    """Return the rows of the table, in order."""
     table = []
     for section, entries in yaml.load(TABLE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader).items():
         for entry in entries:
@@ -117,13 +117,13 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
 
     Args:
         arguments: hydra overrides and options.
-        command: the command of `agent-rl`, for rows limited to it; empty: verl's own command line.
+        command: the `agent-rl` command, for rows limited to it; empty: verl's own command line.
 
     Returns:
         The arguments, and one line per changed argument.
 
     Raises:
-        ConfigError: for a rejected key, and for a key given in both spellings.
+        ConfigError: a key is rejected, or is given in both spellings.
     """
     arguments = _joined(arguments)
     changed, notes, keys = [], [], argument_keys(arguments)
@@ -161,7 +161,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
         One line per changed key.
 
     Raises:
-        ConfigError: for a rejected key.
+        ConfigError: a key is rejected.
     """
     from omegaconf import OmegaConf, open_dict
 
@@ -191,7 +191,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
 
 
 def is_old(key: str) -> bool:
-    """Whether the key is old, whatever its value."""
+    """Whether the key is old, regardless of its value."""
     return any(row.when is None and not row.depends and row.command is None for row in _index()[0].get(key, ()))
 
 
@@ -216,14 +216,14 @@ class _Moved:
 
 
 def _decide(place: Place, key: str, text: str, config: Any = None, command: str = "") -> _Moved | None:
-    """Return the new key and value of a key at its place, or None if the table does not have it.
+    """Return the new key and value of a key, or None if the table does not have it.
 
     Args:
-        place: the place of the key, for errors and notes.
+        place: the key's location, for errors and notes.
         key: the key as the user wrote it.
         text: the value, as written on the command line.
         config: the composed configuration, for rows that depend on other keys; None: those rows are skipped.
-        command: the command of `agent-rl`, for rows limited to it.
+        command: the `agent-rl` command, for rows limited to it.
 
     Raises:
         ConfigError: the key, or its new name, is rejected.
@@ -290,7 +290,7 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 def _refuse_twice(key: str, new: _Moved, given: Collection[str]) -> None:
     if new.key and new.key in given and new.key != key:
-        raise ConfigError(key, f"it is now {new.key}, which is also given", "Remove one of them")
+        raise ConfigError(key, f"it is now {new.key}, which is also set", "Remove one of them")
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""The section `agent_rl.reward`: the components of the trajectory reward, and how they make up the total."""
+"""The `agent_rl.reward` section: the components of the trajectory reward, and how they make up the total."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CorrectnessSettings(TermSettings):
 
 
 class _NamedTermSettings(TermSettings):
-    """A component that every reward logs, and that counts if any of its keys is set."""
+    """A component that every reward logs, and that counts towards the total if any of its keys is set."""
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 1."""
@@ -48,12 +48,12 @@ class _NamedTermSettings(TermSettings):
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """A penalty for what an episode used: the sum of the parts below, never below `floor`."""
+    """A penalty for the resources an episode used: the sum of the parts below, but at least `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
     """Penalty for each tool call beyond `free_calls`."""
     free_calls: int = Field(default=3, ge=0)
-    """Number of tool calls in an episode that cost nothing."""
+    """Number of free tool calls in an episode."""
     floor: float = Field(default=-0.5, le=0)
     """Lowest value of the component."""
     per_error: float = Field(default=0.0, ge=0)
@@ -65,7 +65,7 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """Minus `malformed_turns / turns`, at least -1; idle turns cannot dilute it, as they would a share of all turns."""
+    """`-malformed_turns / turns`, but at least -1; idle turns cannot dilute it, as they would a share of all turns."""
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
@@ -96,11 +96,11 @@ class ServedModelSettings(Section):
     """One served reward model; `reward.reward_model.rollout` has all other settings."""
 
     path: str
-    """Folder or hub name of the model."""
+    """Folder of the model, or its name on the Hub."""
     kind: Literal["discriminative", "generative"] = "discriminative"
     """`discriminative`: its head outputs a number. `generative`: it writes its judgement."""
     engine: Literal["sglang", "vllm"] = "sglang"
-    """Server that runs the model."""
+    """Engine that serves the model."""
     placement: Literal["own", "shared"] = "own"
     """`own`: the model has GPUs in addition to the trainer's. `shared`: it uses the trainer's GPUs; it is loaded after
     sampling, scores, and is unloaded before the update."""
@@ -111,7 +111,7 @@ class ServedModelSettings(Section):
     tensor_parallel_size: int = Field(default=1, ge=1)
     """Number of GPUs that one replica of the model is split over."""
     gpu_memory_utilization: float = Field(default=0.5, gt=0, lt=1)
-    """Share of each GPU's memory for weights and cache."""
+    """Share of each GPU's memory for the weights and the cache."""
     temperature: float = Field(default=0.0, ge=0)
     """Temperature of a generative model, unless the component sets its own."""
     max_model_len: int | None = Field(default=None, ge=1)
@@ -136,16 +136,16 @@ class RewardSettings(Section):
     format: FormatSettings = FormatSettings()
     overlong: OverlongSettings = OverlongSettings()
     components: dict[str, ComponentSettings] = Field(default_factory=dict)
-    """Additional components, by names of your choice, under which they are logged."""
+    """Additional components, under names of your choice, which they are logged by."""
     reward_api: str | dict[str, Any] | None = None
     """Address of a reward service that computes `correctness`, for example `http://host:8080/get_reward2`; or the whole
-    config of the component `reward_api`."""
+    config of the `reward_api` component."""
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Keys of this section that differ for a data source (shell wildcards; the first match applies)."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
     """Share of a step's trajectories that may be unscored; the run stops above it. 1: it never stops."""
     on_error: Literal["stop", "unscored"] = "stop"
-    """Effect of an exception in a scorer, a component or `combine`. `stop`: the run stops and names your file's line;
+    """What an exception in a scorer, a component or `combine` does. `stop`: the run stops and shows your file's line;
     `unscored`: the trajectory gets no score, as it does after `UnscoredError`, timeouts and failed connections."""
     models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
     """Reward models that the run itself serves, by name."""

@@ -1,7 +1,7 @@
-"""Reads secrets from the environment (`secret`), and removes them from texts and files (`Secrets`, `Redactor`).
+"""Reads secrets from the environment (`secret`), and removes them from strings and files (`Secrets`, `Redactor`).
 
-Limits: a secret is recognised verbatim and in percent, base64, JSON and HTML encoding, in no other. A secret that is
-not declared is recognised only by its first characters or the word before it.
+Limits: a secret is recognised verbatim and in percent, base64, JSON and HTML encoding, but in no other. A secret that
+is not declared is recognised only by its first characters or the word before it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ sk-(?=[\w-]{0,80}[0-9])[\w-]{16,} | (?:sk|rk|pk)_(?:live|test)_\w{16,} | gh[oprs
 | (?:gsk|r8|lsv2_pt|lsv2_sk|fw)_\w{20,} | (?:nvapi|tvly|pplx|xai|dapi)-[\w-]{20,} | dop_v1_\w{30,}
 | eyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{0,4000}
 """
-"""Patterns of keys of services with a fixed prefix, and of JSON web tokens."""
+"""Patterns for service keys with a fixed prefix, and for JSON web tokens."""
 _KEY_LIKE = re.compile(
     rf"""(?<![A-Za-z0-9])(?:{_BEGINNINGS})
 | -----BEGIN\ [A-Z ]{{0,40}}PRIVATE\ KEY-----(?:[^-]|-(?!----)){{0,20000}}(?:-----END\ [A-Z ]{{0,40}}PRIVATE\ KEY-----)?
@@ -57,7 +57,7 @@ def secret(variable: str, *, key: str = "api_key_env") -> str:
 
     Args:
         variable: the variable's name.
-        key: the configuration key with that name, for the error.
+        key: the configuration key that contains that name, for the error.
 
     Raises:
         ConfigError: the variable is not set, empty, or cannot be sent in a header.
@@ -69,13 +69,13 @@ def secret(variable: str, *, key: str = "api_key_env") -> str:
         raise ConfigError(
             key,
             f"the environment variable {variable} has characters that an API key cannot have",
-            "Export the key alone",
+            "Export only the key",
         )
     return value
 
 
 class Secrets:
-    """Replaces secret values in texts.
+    """Replaces secret values in strings.
 
     Args:
         values: the secrets.
@@ -157,7 +157,7 @@ def _without_key(match: re.Match[str]) -> str:
 
 
 def _overlap(text: str, form: str) -> int:
-    """Return how many characters at the end of `text` begin `form`; 0 if too few to reveal anything."""
+    """Return how many characters at the end of `text` start `form`; 0 if too few to reveal anything."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

@@ -1,4 +1,4 @@
-"""`Section`: the base of every section of the configuration."""
+"""`Section`: the base class of every configuration section."""
 
 from pydantic import BaseModel, ConfigDict
 

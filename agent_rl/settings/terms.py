@@ -1,4 +1,4 @@
-"""How a component enters the reward: the keys that all sections below `agent_rl.reward` share."""
+"""How a component enters the reward: the keys that all sections under `agent_rl.reward` share."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Schedule(Section):
     to_step: int = Field(ge=1)
     """Training step at which the weight reaches `end`."""
     from_step: int = Field(default=0, ge=0)
-    """Training step at which the weight begins to change."""
+    """Training step at which the weight starts to change."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Schedule:
         if self.to_step <= self.from_step:
             problem = f"to_step={self.to_step} is not after from_step={self.from_step}"
-            raise InvalidValueError(problem, "Write a later to_step")
+            raise InvalidValueError(problem, "Set a later to_step")
         return self
 
     def at(self, step: int | None) -> float:
@@ -108,11 +108,11 @@ class ComponentSettings(TermSettings):
     kind: str
     """A built-in kind, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """Settings of that kind."""
+    """Settings for that kind."""
 
 
 def parse_gate(text: str | None) -> Gate:
-    """Parse a gate into its conditions, all of which must hold.
+    """Parse a gate into its conditions, all of which must be met.
 
     Raises:
         ValueError: the text is not `name >= number`, joined by `and`.

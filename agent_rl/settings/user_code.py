@@ -4,7 +4,7 @@
 - A `FatalError` stops the run.
 - Any other exception is a bug in the user's code, which is never charged to the policy: `UserCodeError`, with the
   line of the user's file where it happened, or in the middle of an episode `BrokenCallError`: the trajectory is
-  unscored, and `RepeatedBugs` stops the run when it happens again and again.
+  unscored, and `RepeatedBugs` stops the run if it happens too often.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_REPEATS = 8
-"""Number of occurrences of one bug at which the run stops."""
+"""Number of occurrences of a bug after which the run stops."""
 
 _NOT_THE_USERS = ("<", *sysconfig.get_paths().values(), *site.getsitepackages(), str(Path(__file__).parents[1]))
 
@@ -96,7 +96,7 @@ class BrokenCallError(UnscoredError):
 
     Args:
         text: the call, where it failed, and how.
-        bug: a name of the traceback, always the same when the same lines raise the same exception.
+        bug: an identifier for the traceback, the same whenever the same lines raise the same exception.
     """
 
     def __init__(self, text: str, bug: str) -> None:
@@ -135,8 +135,8 @@ class RepeatedBugs:
         if self._counts[bug] >= MAX_REPEATS:
             raise FatalError(
                 f"{text}. This bug occurred {MAX_REPEATS} times, and its trajectories have no score: fix the code "
-                "there. A tool raises ToolError for mistakes of the policy; agent_rl.tools.on_error=observe shows "
-                "every exception of a tool to the policy"
+                "there. A tool should raise ToolError for the policy's mistakes; agent_rl.tools.on_error=observe shows "
+                "every tool exception to the policy"
             )
 
 
@@ -167,9 +167,9 @@ def sort_out(what: str, error: Exception, *, stops: bool = True, remedy: str = "
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or the status 429 or 5xx.
+    """Whether the infrastructure failed: `UnscoredError`, a timeout, a failed connection, or status 429 or 5xx.
 
-    The connection errors of common HTTP libraries count, whatever their base class.
+    The connection errors of common HTTP libraries count, regardless of their base class.
     """
     if isinstance(error, UnscoredError | TimeoutError | ConnectionError):
         return True
@@ -185,7 +185,7 @@ def place_of(error: BaseException, code: Any = None) -> str:
 
     Args:
         error: the exception.
-        code: the called function or class, whose definition is the place if no line of the user's code has run.
+        code: the called function or class, whose definition is the location if no line of the user's code has run.
     """
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:

@@ -1,7 +1,7 @@
 """The whole `agent_rl:` section of a hydra configuration, as typed settings.
 
 Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. Settings for which verl has a key are not repeated here: turns are
+that names the full key and the nearest known name. Settings that verl has a key for are not repeated here: turns are
 `actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
 `actor_rollout_ref.rollout.multi_turn.tool_config_path`.
 """
@@ -42,7 +42,7 @@ SECTION = "agent_rl"
 
 
 class AgentRLSettings(Section):
-    """The whole section `agent_rl`."""
+    """The whole `agent_rl` section."""
 
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
@@ -50,7 +50,7 @@ class AgentRLSettings(Section):
     """The generated world and small model that `agent-rl sft` makes; null: none."""
     data: DataSettings = DataSettings()
     environments: dict[str, str] = Field(default_factory=dict)
-    """Tasks of one class each, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's
+    """Tasks, one class each, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's
     `extra_info.environment` selects one."""
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
@@ -72,7 +72,7 @@ class AgentRLSettings(Section):
     trace: TraceSettings = TraceSettings()
     trainer_class: str | None = None
     """Your own trainer: `package.module.Class` or `path/to/file.py:Class`, derived from
-    `agent_rl.verl_adapter.trainer.AgentTrainer` or from verl's trainer of the mode."""
+    `agent_rl.verl_adapter.trainer.AgentTrainer` or from verl's trainer for the mode."""
     user_sim: UserSimSettings = UserSimSettings()
 
     @classmethod

@@ -39,7 +39,7 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
         line = line_of(path, parts_of(key))
         place = ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
         problem = str(error).splitlines()[0]
-        raise ConfigError(place, problem, "Set the variable, or write the value itself") from error
+        raise ConfigError(place, problem, "Set the variable, or write the value directly") from error
 
 
 @contextmanager
@@ -61,9 +61,9 @@ def yaml_errors(path: Path) -> Iterator[None]:
         problem = ", ".join(filter(None, [error.problem, error.context]))
         raise ConfigError(place, f"not YAML: {problem}", "Fix the syntax there or in the line above") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"not YAML: {error}", "Write it as text in UTF-8") from error
+        raise ConfigError(str(path), f"not YAML: {error}", "Save it as UTF-8 text") from error
     except (OSError, TypeError) as error:  # unreadable, or (from omegaconf) neither a mapping nor a list at the top
-        raise ConfigError(str(path), f"cannot be read: {error}", "Give a readable YAML file") from error
+        raise ConfigError(str(path), f"cannot be read: {error}", "Pass a readable YAML file") from error
 
 
 def parts_of(key: str) -> list[str]:

@@ -1,8 +1,8 @@
 """`checked`: coerces and validates the arguments of a call without blocking other trajectories.
 
 With most schemas the time grows linearly with the arguments, and small arguments are checked in the event loop. A
-regular expression can take forever for thirty characters, and references much longer than their length suggests: those,
-and large arguments, are checked in a worker process, which is killed after the time limit.
+regular expression can take forever for thirty characters, and references can take much longer than their length
+suggests: those, and large arguments, are checked in a worker process, which is killed after the time limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_rl.work.concurrency import gate, in_thread
 __all__ = ["CHECK_S", "MAX_SIZE", "checked"]
 
 CHECK_S = 5.0
-"""Longest time for one check, in seconds; a tool's own limit may be shorter."""
+"""Time limit for one check, in seconds; a tool's own limit may be shorter."""
 MAX_SIZE = 1_000_000
 """Maximum size of a call's arguments, in characters of JSON."""
 _SMALL = 10_000  # characters; larger arguments go to a worker process
@@ -37,7 +37,7 @@ sys.modules[package.__name__] = package
 from agent_rl.tools.argument_worker import main
 main()
 """
-_workers = Workers("checks the arguments of tools", [sys.executable, "-c", _START, str(Path(__file__).parent)])
+_workers = Workers("checks tool arguments", [sys.executable, "-c", _START, str(Path(__file__).parent)])
 
 
 async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, Any]:

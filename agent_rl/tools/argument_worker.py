@@ -1,4 +1,4 @@
-"""The worker process that checks arguments, one request per line, until its input ends. It imports little."""
+"""The worker process that checks arguments, one request per line, until its input ends. It imports very little."""
 
 from __future__ import annotations
 

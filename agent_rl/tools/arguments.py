@@ -77,7 +77,7 @@ def schema_problem(parameters: Any) -> tuple[str, str] | None:
     if not isinstance(parameters, Mapping):
         return f"expected a JSON schema of type object, got {parameters!r}", "Write a mapping with type and properties"
     if parameters.get("type") != "object":
-        return f"type must be 'object', got {parameters.get('type')!r}", "Write `type: object` and name each property"
+        return f"type must be 'object', got {parameters.get('type')!r}", "Write `type: object` and list each property"
     properties = parameters.get("properties", {})
     if not isinstance(properties, Mapping):
         return f"properties must be a mapping, got {properties!r}", "Write one key for each argument"
@@ -125,7 +125,7 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
 
 
 def unique_items(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check the keyword `uniqueItems` in linear time; jsonschema needs quadratic time for objects."""
+    """Check the `uniqueItems` keyword in linear time; jsonschema needs quadratic time for objects."""
     if wanted and validator.is_type(instance, "array"):
         items = json.loads(json.dumps(instance, default=str), parse_float=_number)
         if len(set(map(_CANONICAL.encode, items))) < len(items):
@@ -148,7 +148,7 @@ def make_validator(parameters: Mapping[str, Any]) -> Validator:
 def is_quick(schema: Any) -> bool:
     """Whether validation time is linear in the length of the arguments, for any arguments.
 
-    A schema with a property that has the name of a slow keyword counts as slow too.
+    A schema with a property named like a slow keyword counts as slow too.
     """
     text = json.dumps(schema, default=str)
     return not any(f'"{keyword}":' in text for keyword in _SLOW)
@@ -314,5 +314,5 @@ def _reference_problem(parameters: Mapping[str, Any]) -> tuple[str, str] | None:
         try:
             resolver.lookup(reference)
         except Unresolvable:
-            return f"$ref {reference!r} has no target", "Put the definition below $defs and refer to '#/$defs/<name>'"
+            return f"$ref {reference!r} has no target", "Put the definition under $defs and refer to '#/$defs/<name>'"
     return None

@@ -41,12 +41,12 @@ logger = logging.getLogger(__name__)
 
 
 class ToolConfig(Section):
-    """Base of a tool's `Config`."""
+    """Base class of a tool's `Config`."""
 
 
 @dataclass(slots=True)
 class ToolOutput:
-    """The result of a call, with more than its text."""
+    """The result of a call, if it has more than text."""
 
     text: str
     reward: float | None = None
@@ -60,7 +60,7 @@ class ToolOutput:
 
 
 class Tool(ABC):
-    """Base of all tools.
+    """Base class of all tools.
 
     Args:
         config: the YAML entry's `config`, read-only, the same for all trajectories.
@@ -79,17 +79,17 @@ class Tool(ABC):
     timeout_s: ClassVar[float | None] = None
     """Seconds that one call may take; None: the run's default."""
     max_concurrency: ClassVar[int | None] = None
-    """Calls that run at once in one worker process, unless the tool's entry sets it; None: no limit."""
+    """Maximum number of concurrent calls in one worker process, unless the tool's entry sets it; None: no limit."""
     idempotent: ClassVar[bool] = False
     """Whether sending a call twice has the same effect as sending it once. Only such a tool is retried after an
     infrastructure failure."""
     retries: ClassVar[int] = 2
-    """Retries of an idempotent tool's call, unless its entry sets them; 0 if the tool retries by itself."""
+    """Retries of an idempotent tool's call, unless its entry sets them; 0 if the tool does its own retries."""
     reusable: ClassVar[bool] = False
     """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
     in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
     in_order: ClassVar[bool] = False
-    """Whether the calls of one turn run one after the other, in their order, if one of them is of this tool."""
+    """Whether the calls in one turn run one after another, in order, if one of them calls this tool."""
     answers: ClassVar[bool] = False
     """Whether a call submits the final answer: it also runs in an episode's last turn, and no budget counts it."""
 
@@ -113,10 +113,10 @@ class Tool(ABC):
 
     @abstractmethod
     def call(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[str | ToolOutput]:
-        """Answer one call; `arguments` fit `parameters`.
+        """Answer one call; `arguments` match `parameters`.
 
-        Either `async def`, or a plain `def`, which runs in a thread of its own so that it cannot block other
-        trajectories. Calls of one turn may overlap: a tool with state that does not allow this takes a lock.
+        Either `async def`, or a plain `def`, which runs in its own thread so that it cannot block other
+        trajectories. Calls in one turn may overlap: a tool whose state does not allow this must take a lock.
 
         Raises:
             ToolError: the tool cannot do what was asked; the policy reads the text.
@@ -145,7 +145,7 @@ class TrajectoryScope:
         self._open: dict[Hashable, tuple[AbstractAsyncContextManager[Any], Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], AbstractAsyncContextManager[T]]) -> T:
-        """Return the resource of this key, and open it with the context manager from `make` if it is not open yet.
+        """Return the resource with this key, and open it with the context manager from `make` if it is not open yet.
 
         Raises:
             Exception: opening failed; the next `get` tries again.
@@ -158,11 +158,11 @@ class TrajectoryScope:
             return value
 
     def share(self, key: Hashable, value: Any) -> None:
-        """Set the resource of a key; its owner closes it."""
+        """Set the resource for a key; its owner closes it."""
         self._open[key] = nullcontext(), value
 
     def shared(self, key: Hashable) -> Any:
-        """Return the resource of a key that `share` has set."""
+        """Return the resource for a key that `share` has set."""
         return self._open[key][1]
 
     async def close(self) -> None:

@@ -24,8 +24,8 @@ def canonical_json(value: Any) -> str:
     """Return the same text for equal JSON data, regardless of key order; numpy arrays and other mappings count as JSON.
 
     Raises:
-        ValueError: for a value that is not JSON.
-        RecursionError: for data nested too deeply.
+        ValueError: a value is not JSON.
+        RecursionError: the data is nested too deeply.
     """
     return json.dumps(plain("the value", value), sort_keys=True, separators=(",", ":"))
 

@@ -14,7 +14,7 @@ __all__ = ["call_problem", "is_verls", "may_return"]
 
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 _VALUES = ("str", "int", "float", "bool", "list")
-"""Annotations that fit a single argument, although `call` gets a dict of all arguments."""
+"""Annotations that suit a single argument, although `call` gets a dict of all arguments."""
 
 
 def is_verls(cls: Any) -> bool:

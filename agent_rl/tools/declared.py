@@ -24,7 +24,7 @@ __all__ = ["FUNCTIONS_KEY", "DeclaredFunction", "as_answer", "declared_functions
 
 FUNCTIONS_KEY = "extra_info.functions"
 _KEPT = 200
-"""Number of rows whose functions stay in memory, where the samples of a row share them."""
+"""Number of rows whose functions stay in memory, where a row's samples share them."""
 
 
 class DeclaredFunction(Tool):
@@ -54,7 +54,7 @@ def declared_functions(value: Any) -> list[ToolSpec]:
 
 
 def as_answer(calls: Sequence[ToolCall]) -> str:
-    """Encode calls as JSON for the scorer `tool_match`."""
+    """Encode calls as JSON for the `tool_match` scorer."""
     return json.dumps([{"name": call.name, "arguments": call.arguments} for call in calls], ensure_ascii=False)
 
 

@@ -1,8 +1,8 @@
 """A Python function as a tool: `- function: my_tools.py:weather` in a tool file.
 
 The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
-the description, and its section `Args` describes the arguments. An `async def` function is awaited; a plain one runs in
-a thread. It returns text, data that the policy reads as JSON, a `ToolOutput`, or as in verl a tuple of one of these
+the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain one runs in
+a thread. It returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple of one of these
 with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
 """
 
@@ -49,7 +49,7 @@ class FunctionTool(Tool):
     def __init__(self, config: Mapping[str, Any], create_kwargs: Mapping[str, Any]) -> None:
         super().__init__(config, create_kwargs)
         if create_kwargs:
-            problem = f"a function has no state to create, and the row gives {sorted(create_kwargs)}"
+            problem = f"a function has no state to create, but the row has {sorted(create_kwargs)}"
             raise ConfigError("extra_info.tools_kwargs", problem, "Remove create_kwargs, or write a class")
         self._function, self._arguments = _function(self.settings.function)
 
@@ -89,7 +89,7 @@ def check_function(function: Any, place: Place) -> None:
     if isinstance(function, type):
         raise place.error(f"{function.__qualname__} is a class, not a function", "Write class_name: instead")
     if not inspect.isroutine(function):
-        raise place.error(f"it is a {type(function).__name__}, not a function", "Name a function")
+        raise place.error(f"it is a {type(function).__name__}, not a function", "Use a function")
     if not may_return(function):
         what = f"{function.__name__} ({defined_at(function)})"
         raise place.error(f"{what} returns nothing", "Return the text that the policy reads")
@@ -100,11 +100,11 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
 
     Args:
         function: the function.
-        place: where the tool file names the function.
+        place: where the tool file refers to the function.
         parameters: whether to derive the parameters; not needed if the tool file has them.
 
     Raises:
-        ConfigError: a parameter has no type hint, or one without a JSON schema; names the function's line.
+        ConfigError: a parameter has no type hint, or one without a JSON schema; the error names the function's line.
     """
     text, about = _documentation(function)
     description: dict[str, Any] = {"name": function.__name__, "description": text or None}
@@ -148,21 +148,21 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
     try:
         hints = get_type_hints(unwrapped, include_extras=True)
     except Exception as error:  # evaluating the user's hints can raise anything
-        raise InvalidValueError(f"{where}: a type hint cannot be read: {error}", "Import what it names") from error
+        raise InvalidValueError(f"{where}: a type hint cannot be read: {error}", "Import what it refers to") from error
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             problem = f"{where}: {parameter} has no name that the policy could use"
-            raise InvalidValueError(problem, "Give the function named parameters only")
+            raise InvalidValueError(problem, "Give the function only named parameters")
         if name not in hints:
-            problem = f"{where}: the parameter {name!r} has no type hint"
+            problem = f"{where}: the {name!r} parameter has no type hint"
             raise InvalidValueError(problem, f"Write for example `{name}: str`")
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[name] = (hints[name], Field(default, description=about.get(name)))
     try:
         return create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
-        problem = f"{where}: a type hint that has no JSON schema: {str(error).splitlines()[0]}"
-        raise InvalidValueError(problem, "Use types of JSON") from error
+        problem = f"{where}: a type hint has no JSON schema: {str(error).splitlines()[0]}"
+        raise InvalidValueError(problem, "Use JSON types") from error
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Helps to write a tool file: lists the built-in tools and their signatures, and makes a single call."""
+"""Helps with writing a tool file: lists the built-in tools and their signatures, and makes a single call."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def call(
     """Make one call in a new trajectory, as the policy would.
 
     Raises:
-        ConfigError: the file has no tool of this name.
+        ConfigError: the file has no tool with this name.
         UnscoredError: the tool's infrastructure failed.
     """
     if name not in (names := [spec.name for spec in specs]):

@@ -1,4 +1,4 @@
-"""Reads a YAML file of tools into `ToolSpec`s. Each mistake raises a `ConfigError` with its place and a remedy.
+"""Reads a YAML file of tools into `ToolSpec`s. Each mistake raises a `ConfigError` with its location and a remedy.
 
     tools:
       - name: calculator                        # a built-in tool, or a built-in toolset such as mcp
@@ -52,7 +52,7 @@ def load_tools(path: str | Path) -> list[ToolSpec]:
         path: the file; omegaconf interpolations such as `${oc.env:INDEX}` are resolved.
 
     Raises:
-        ConfigError: names the file, the entry, the field, the value and the remedy.
+        ConfigError: an entry is wrong; the error names file, entry, field, value and remedy.
     """
     place = Place(file=Path(path))
     specs: list[ToolSpec] = []
@@ -126,7 +126,7 @@ class _Entry:
     """One entry of the list.
 
     Args:
-        place: the entry's place in its file; paths of classes are relative to the file's folder.
+        place: the entry's location in its file; paths of classes are relative to the file's folder.
         content: the entry, parsed from YAML.
 
     Raises:
@@ -149,7 +149,7 @@ class _Entry:
         """Return the entry's tools: one, or those of a toolset.
 
         Raises:
-            ConfigError: a field cannot be used; reports the first one.
+            ConfigError: a field cannot be used; the error reports the first one.
         """
         declared = self._declared()
         if self.fields.function is not None:
@@ -180,7 +180,7 @@ class _Entry:
                 raise self.place.error("has no name, class_name or function", remedy)
             return _set_fields(fields)
         if fields.class_name is None:
-            self._fail("class_name", "required with tool_schema", "Name the class that answers the calls")
+            self._fail("class_name", "required with tool_schema", "Set it to the class that answers the calls")
         for key in _set_fields(fields):
             self._fail(key, "also set in tool_schema", "Keep one of them")
         return _set_fields(function.function)
@@ -276,7 +276,7 @@ def _check_keys(node: Any, place: Place) -> None:
     if isinstance(node, dict):
         for key, value in node.items():
             if not isinstance(key, str):
-                raise place.error(f"the key {key!r} is not text", "Put it in quotes")
+                raise place.error(f"the {key!r} key is not text", "Put it in quotes")
             _check_keys(value, place / key)
     elif isinstance(node, list):
         for number, value in enumerate(node):

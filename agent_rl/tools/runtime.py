@@ -68,7 +68,7 @@ class ToolSession:
             tools without their own limit.
         max_parallel_calls: number of calls of one turn that run; the rest are skipped. None: all.
         result_limit: how much of a result the policy sees. None: all.
-        settings: the section `agent_rl.tools`; `cache_path`, `on_error` and `reuse_results` are read. None: its
+        settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None: its
             defaults, but without reuse of results.
         shared: resources that the tools find in their `scope`, by key; the caller closes them.
 
@@ -144,7 +144,7 @@ class ToolSession:
                 logger.warning("a resource of the trajectory did not close within %g s", self._default_timeout_s)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Answer the calls of one turn: concurrently, or in their order if a called tool is `in_order`.
+        """Answer one turn's calls: concurrently, or in order if a called tool is `in_order`.
 
         Returns:
             One result per call, in the order of the calls.
@@ -152,7 +152,7 @@ class ToolSession:
         Raises:
             UnscoredError: a tool's infrastructure failed.
             BrokenCallError: a tool has a bug.
-            FatalError: raised by a tool.
+            FatalError: a tool raised it.
         """
         if not self._open:
             raise RuntimeError("ToolSession.run outside of `async with`")

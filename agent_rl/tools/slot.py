@@ -1,7 +1,7 @@
 """`Slot`: one tool in one trajectory, from its first call to its release.
 
-A call passes the cache, the queue and the retries, in this order; each layer is active only if the tool's entry
-enables it.
+A call passes the cache, the queue and the retries, in this order; each layer is active only if the tool's entry enables
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent_rl.work.concurrency import OutOfTime, gate, in_thread, repeated, with
 __all__ = ["MAX_SHOWN", "Slot", "shown"]
 
 MAX_SHOWN = 200
-"""Maximum characters of an exception or an unknown name that the policy sees."""
+"""Maximum number of characters of an exception or an unknown name that the policy sees."""
 
 _TRANSIENT = (UnscoredError, OSError, asyncio.TimeoutError)  # a retry may succeed
 
@@ -111,7 +111,7 @@ class Slot:
         if isinstance(output, str):
             return ToolOutput(output)
         if not isinstance(output, ToolOutput) or not isinstance(output.text, str):
-            raise TypeError(f"call must return a str or a ToolOutput with a text, not {type(output).__name__}")
+            raise TypeError(f"call must return a str or a ToolOutput with text, not {type(output).__name__}")
         if not isinstance(output.answer, str | None):
             raise TypeError(f"the answer of a ToolOutput must be a str, not {type(output.answer).__name__}")
         output.reward = plain_reward("the reward of its ToolOutput", output.reward)
@@ -159,5 +159,5 @@ class Slot:
 
 
 def shown(error: BaseException) -> str:
-    """Format an exception of a tool for the policy, in one short line."""
+    """Format a tool's exception for the policy, in one short line."""
     return shortened(one_line(error), MAX_SHOWN)

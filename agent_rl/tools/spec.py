@@ -28,7 +28,7 @@ class ToolSpec:
     All trajectories share the spec; each creates its own instance of the tool.
 
     Raises:
-        ConfigError: retries for a class that is not idempotent, or a cache for a tool that is not reusable.
+        ConfigError: there are retries for a class that is not idempotent, or a cache for a tool that is not reusable.
     """
 
     name: str
@@ -37,11 +37,11 @@ class ToolSpec:
     cls: type
     config: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
-    """Seconds that one call may take; None: the session's default."""
+    """Maximum number of seconds for one call; None: the session's default."""
     max_concurrency: int | None = None
-    """Maximum concurrent calls in one worker process, over all trajectories; None: no limit."""
+    """Maximum number of concurrent calls in one worker process, over all trajectories; None: no limit."""
     retries: int = 0
-    """Retries of a call after an infrastructure failure, within its time limit."""
+    """Number of retries of a call after an infrastructure failure, within its time limit."""
     cache: CacheScope = "off"
     """Where equal calls share a result: nowhere, in one trajectory, or in all trajectories of a worker process."""
     reusable: bool | None = None
@@ -53,14 +53,14 @@ class ToolSpec:
             remedy = "Remove it, or set `idempotent = True` on a class whose calls may be sent twice"
             raise ConfigError("retries", f"{name} is not idempotent (value {self.retries})", remedy)
         if self.cache != "off" and not self.may_be_reused:
-            remedy = "Remove it, or write `reusable: true` if the arguments alone decide the result"
+            remedy = "Remove it, or write `reusable: true` if the arguments alone determine the result"
             raise ConfigError("cache", f"{name} is not reusable (value {self.cache!r})", remedy)
         if self.reusable and self.is_verl:
             raise ConfigError("reusable", f"{name} is a verl class, which has no cache", "Remove it, or write a Tool")
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:
-        """Return the spec of a YAML entry that only names this class.
+        """Return the spec for a YAML entry that only has this class's name.
 
         Raises:
             ConfigError: the class's schema cannot be used.

@@ -1,6 +1,6 @@
 """Cuts a result for the policy: keeps its head, its tail or both, and notes how many characters were cut.
 
-A limit in tokens covers the result's text and the note, as counted by the tokenizer, but not what the chat template
+A token limit covers the result's text and the note, as counted by the tokenizer, but not what the chat template
 adds around them. Cuts fall between characters, never inside one.
 """
 
@@ -15,11 +15,11 @@ __all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "shortened",
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
-_CHARS_PER_TOKEN = 16  # tokenized to find a cut; a text with longer tokens is cut too short
+_CHARS_PER_TOKEN = 16  # tokenized to find a cut; text with longer tokens is cut too short
 
 
 class Tokenizer(Protocol):
-    """The tokenizer methods that truncation needs; those of transformers fit."""
+    """The tokenizer methods that truncation needs; transformers' tokenizers have them."""
 
     def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
         """Return the token ids of `text`."""
@@ -33,18 +33,18 @@ class ResultLimit:
     """How much of one result the policy sees; all of it without a limit."""
 
     chars: int | None = None
-    """Number of characters to keep, without the note of the cut, as in verl."""
+    """Number of characters to keep, without the note about the cut, as in verl."""
     tokens: int | None = None
-    """Maximum tokens, including the note; needs `tokenizer`."""
+    """Maximum number of tokens, including the note; needs `tokenizer`."""
     tokenizer: Tokenizer | None = None
     side: TruncateSide = "middle"
-    """The part that is cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` the beginning."""
+    """The part that is cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` the start."""
 
     def __post_init__(self) -> None:
         if self.side not in _SIDES:
             raise ConfigError("truncate_side", f"unknown value {self.side!r}", "Write left, middle or right")
         if self.tokens is not None and self.tokenizer is None:
-            raise ValueError("a limit in tokens needs a tokenizer")
+            raise ValueError("a token limit needs a tokenizer")
 
     def cut(self, text: str) -> str:
         """Cut `text` to both limits."""
@@ -55,12 +55,12 @@ class ResultLimit:
 
 
 def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
-    """Return at most `limit` characters of `text`, plus a note of how many were cut.
+    """Return at most `limit` characters of `text`, plus a note saying how many were cut.
 
     Args:
         text: the tool's result.
         limit: characters to keep; None: all.
-        side: the part that is cut: `left` keeps the end, `right` keeps the beginning, `middle` keeps both, as in verl.
+        side: the part that is cut: `left` keeps the end, `right` keeps the start, `middle` keeps both, as in verl.
     """
     if limit is None or len(text) <= limit:
         return text
@@ -69,10 +69,10 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 
 
 def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateSide = "middle") -> str:
-    """Cut `text` to `limit` tokens, including a note of how many characters were cut.
+    """Cut `text` to `limit` tokens, including a note saying how many characters were cut.
 
-    Tokenizes at most about 40 characters per token of the limit, however long the text is. The limit must have room for
-    the note; the setting is at least 32.
+    Tokenizes at most about 40 characters per token of the limit, no matter how long the text is. The limit must have
+    room for the note; the setting is at least 32.
     """
     if len(text) < limit and len(text.encode()) < limit:
         return text  # a token is at least one byte; some tokenizers add one for a leading space
@@ -103,7 +103,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates, which tokenizers refuse."""
+    """Replace lone surrogates, which tokenizers reject."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -113,7 +113,7 @@ def _shares(limit: int, side: TruncateSide) -> tuple[int, int]:
 
 
 def _characters(tokenizer: Tokenizer, ids: list[int]) -> int:
-    """Estimate how many whole characters the tokens hold; the caller counts the tokens of its cut."""
+    """Estimate how many whole characters the tokens contain; the caller counts the tokens of its cut."""
     return len(tokenizer.decode(ids).strip("\ufffd")) if ids else 0
 
 

@@ -1,10 +1,10 @@
-"""`Trajectory`: the record of one episode of an agent, as plain data.
+"""`Trajectory`: the record of one of an agent's episodes, as plain data.
 
 The agent loop fills it, the reward reads it, and the trace stores it, so no later stage has to parse the response text
 to find out what happened.
 
 All classes here are standard dataclasses; their properties only count and select. `Trajectory.to_dict` and `from_dict`
-(and `to_json` and `from_json`) convert to and from JSON. The field `version` identifies the schema; a reader rejects an
+(and `to_json` and `from_json`) convert to and from JSON. The `version` field identifies the schema; a reader rejects an
 unknown version. Token ids are not part of a trajectory: a trace stores them in a separate file.
 """
 
@@ -91,7 +91,7 @@ class ToolStatus(str, Enum):
     UNKNOWN_TOOL = "unknown_tool"
     INVALID_ARGUMENTS = "invalid_arguments"
     SKIPPED = "skipped"
-    """The call was answered without being executed, for example above the limit on parallel calls."""
+    """The call was answered without being executed, for example because it exceeded the limit on parallel calls."""
 
 
 @dataclass(slots=True)
@@ -119,18 +119,18 @@ class ToolResult:
     answer: str | None = None
     """The final answer, if the call ended the episode."""
     queue_seconds: float = 0.0
-    """Seconds that the call waited in a queue or for the result of an equal call; not part of `seconds`."""
+    """Number of seconds the call waited in a queue or for the result of an equal call; not part of `seconds`."""
     images: Images = field(default_factory=list, compare=False)
     """Images that the policy sees before the text; `metrics` has the number of images."""
 
 
 @dataclass(slots=True)
 class ToolStats:
-    """Counts of the calls of one tool in one trajectory."""
+    """Counts of one tool's calls in one trajectory."""
 
     calls: int = 0
     errors: int = 0
-    """Number of failed calls, whatever their status."""
+    """Number of failed calls, regardless of their status."""
     timeouts: int = 0
     seconds: float = 0.0
     cached: int = 0
@@ -213,7 +213,7 @@ class Trajectory:
     """Text of the final answer; None if the policy gave no answer."""
     error: str | None = None
     verdict: float | None = None
-    """The judgement of the environment, for example of a simulated user: the value of the component `correctness`."""
+    """The environment's judgement, for example a simulated user's: the value of the `correctness` component."""
     rewards: Annotated[dict[str, float], Field(exclude_if=lambda rewards: not rewards)] = field(default_factory=dict)
     """The parts of the environment's reward by name; each is the value of the component of kind `environment`."""
     score: Score | None = None
@@ -222,10 +222,10 @@ class Trajectory:
     response_tokens: int = 0
     """Number of sampled and observation tokens in all conversations."""
     longest_tokens: int = 0
-    """Response tokens of the longest conversation, to which the token limit applies; 0 if there was only one."""
+    """Number of response tokens in the longest conversation, to which the limit applies; 0 if there was only one."""
     seconds: float = 0.0
     ended: float = field(default=0.0, compare=False)
-    """Unix time at which the episode ended; 0 in traces of an older version."""
+    """Unix time when the episode ended; 0 in traces of an older version."""
     row: dict[str, Any] = field(default_factory=dict)
     """The row's columns as `row_data` returns them: data_source, ability, reward_model, extra_info and others; empty
     in traces of an older version."""
@@ -234,7 +234,7 @@ class Trajectory:
 
     @property
     def extra_info(self) -> dict[str, Any]:
-        """The row's column `extra_info`; empty if the row has none."""
+        """The row's `extra_info` column; empty if the row has none."""
         return self.row.get("extra_info") or {}
 
     @property
@@ -315,7 +315,7 @@ class Trajectory:
         """Make a trajectory from a line that `to_json` returned.
 
         Raises:
-            ValueError: for broken JSON, another schema version, or data that is not a trajectory.
+            ValueError: the JSON is broken, has another schema version, or is not a trajectory.
         """
         data = json.loads(line)
         if not isinstance(data, dict):
@@ -324,7 +324,7 @@ class Trajectory:
 
 
 def call_key(call: ToolCall) -> str:
-    """Return a key that is the same for equal calls, whatever the order of their arguments."""
+    """Return a key that is the same for equal calls, regardless of the order of their arguments."""
     return f"{call.name} {json.dumps(call.arguments, sort_keys=True, separators=(',', ':'), default=repr)}"
 
 
@@ -332,7 +332,7 @@ def plain(what: str, value: Any) -> Any:
     """Return the value as JSON data; numbers and arrays of numpy and torch become Python's.
 
     Raises:
-        ValueError: the value is not JSON data; the message begins with `what`.
+        ValueError: the value is not JSON data; the message starts with `what`.
     """
     try:
         return to_jsonable_python(value, fallback=_from_array)

@@ -1,7 +1,7 @@
-"""Means over rows with 95 % confidence intervals.
+"""Means over rows with 95% confidence intervals.
 
-Samples of one row are not independent, so standard errors are computed over rows (clustered errors of Miller, "Adding
-Error Bars to Evals", 2024). Fewer than two rows give no interval. Intervals reflect only the choice of rows.
+Samples of one row are not independent, so standard errors are computed over rows (clustered, as in Miller, "Adding
+Error Bars to Evals", 2024). Fewer than two rows have no interval. Intervals reflect only the choice of rows.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class RunState:
             `killed` (its process is gone without recording an end), or `unknown` (the run is on a machine that cannot
             be queried from here, or was written by a version that records no end).
         step: the last logged step; None if no step was logged.
-        time: time at which it ended, or else last logged a step or a line; ISO 8601.
-        error: the error with which it failed.
+        time: time when it ended, or else when it last logged a step or a line; ISO 8601.
+        error: the error it failed with.
     """
 
     status: str

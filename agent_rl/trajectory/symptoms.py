@@ -1,6 +1,6 @@
 """Finds the symptoms of docs/symptoms.md in a run's metrics and in the way it ended, and suggests remedies.
 
-Panel, report, viewer and `agent-rl why` show the same warnings. A warning appears as soon as the metrics can show it.
+The panel, the report, the viewer and `agent-rl why` show the same warnings. Each appears once the metrics show it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Metrics = Mapping[str, Any]
 Point = tuple[int, float]
 
 TERMS = ("efficiency", "format", "overlong")
-"""Built-in components, which are 0 unless they charge a trajectory for something."""
+"""Built-in components, which are 0 unless they penalize a trajectory for something."""
 FEWEST = 10
 """Minimum number of steps for a trend."""
 FEW = 3
 """Minimum number of steps for a state, because fewer steps could be chance."""
 FALL = 0.02
-"""Fall of correctness, from the first to the last third of a run, above which a warning appears."""
+"""Drop in correctness, from the first to the last third of a run, above which a warning appears."""
 LARGEST_KL = 10.0
 COLLAPSED = 0.1
 """Share of the initial entropy below which the policy counts as collapsed."""
 CUT_OFF = 0.1
-"""Rise of the share of responses at the token limit above which a warning appears."""
+"""Increase in the share of responses at the token limit above which a warning appears."""
 HALF = 0.5
 DRIFT = 0.01
 """Mean difference between the engine's and the trainer's token probabilities above which a warning appears."""
@@ -170,7 +170,7 @@ def _constant(steps: Sequence[Metrics], configuration: Run) -> Found:
         all_wrong = name == "correctness" and values[0][1] == 0  # another warning reports it
         if has_weight and len(values) >= FEWEST and len({value for _, value in values}) == 1 and not all_wrong:
             yield (
-                f"The component {name} is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
+                f"The {name} component is {values[0][1]:g} in all {len(values)} steps: it changes no advantage.",
                 "Look at its values in agent-rl view; a scorer or judge with a constant result does not help training",
             )
 
@@ -186,7 +186,7 @@ def _unused(steps: Sequence[Metrics]) -> Found:
         step = next(step for step, value in values if value < 0.05)
         yield (
             f"Tools have hardly been called since step {step} ({values[0][1]:.2f} calls per trajectory at the start).",
-            "Charge calls only if the answer is right: agent_rl.reward.efficiency.gate='correctness >= 1'",
+            "Penalize calls only if the answer is right: agent_rl.reward.efficiency.gate='correctness >= 1'",
         )
 
 
@@ -217,7 +217,7 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
         best, first, last = max(means, key=lambda point: point[1]), means[0][1], means[-1][1]
         if best[1] - last > max(0.2, HALF * (best[1] - first)):
             yield (
-                f"The reward was {best[1]:.2f} around step {best[0]}, and is {last:.2f} now.",
+                f"The reward was {best[1]:.2f} around step {best[0]}, and is now {last:.2f}.",
                 "Use a smaller actor_rollout_ref.actor.optim.lr or kl=loss, and resume from an earlier checkpoint",
             )
     for key in ("actor/kl_loss", "actor/reward_kl_penalty", "actor/ppo_kl"):
@@ -234,8 +234,7 @@ def _drops(steps: Sequence[Metrics], _: Run) -> Found:
     if values[-1][1] < COLLAPSED * start:
         step = next(step for step, value in values if value < COLLAPSED * start)
         yield (
-            f"Entropy has been below a tenth of its initial value ({start:.3g}) since step {step}: "
-            "samples become alike.",
+            f"The entropy has been below a tenth of its initial value ({start:.3g}) since step {step}.",
             "Use algo=dapo, a higher actor_rollout_ref.rollout.temperature, or kl=loss",
         )
 
@@ -245,7 +244,7 @@ def _loops(steps: Sequence[Metrics], _: Run) -> Found:
     if (count := _recent(calls)) > 1 and repeated > HALF * count:
         yield (
             f"{repeated / count:.0%} of the tool calls repeat an earlier call of the same trajectory.",
-            "agent_rl.budget.max_repeats ends such an episode; agent_rl.reward.efficiency.penalty charges its calls",
+            "agent_rl.budget.max_repeats ends such an episode; agent_rl.reward.efficiency.penalty penalizes its calls",
         )
 
 
@@ -357,7 +356,7 @@ def _recent(values: Sequence[Point]) -> float:
 
 
 def _since(values: Sequence[Point]) -> int:
-    """Return the step from which on all values are 0."""
+    """Return the step from which all values are 0."""
     nonzero = [place for place, (_, value) in enumerate(values) if value != 0]
     return values[nonzero[-1] + 1 if nonzero else 0][0]
 

@@ -1,7 +1,7 @@
 """Training checkpoints: merges one into a model, and checks that the one a run resumes from is complete.
 
 verl merges a checkpoint once into a folder next to it, for evaluation and for another run. Its merger always writes
-bfloat16: a policy that was trained in float32 gets rounded weights.
+bfloat16: the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
 files is. Only FSDP's files are checked, and only on a single node: each node may keep its own ranks' files.
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 MERGED = "merged_model"
-"""The merged model's folder in that of the checkpoint, `global_step_N`."""
+"""The merged model's folder inside the checkpoint's folder, `global_step_N`."""
 TRACKER = "latest_checkpointed_iteration.txt"
 START_AGAIN = "or start again with trainer.resume_mode=disable and another trainer.default_local_dir"
 
@@ -52,14 +52,14 @@ def model_folder(model: str, key: str) -> Path:
         key: the configuration key that the model came from.
 
     Raises:
-        ConfigError: for anything else, or a checkpoint that cannot be merged.
+        ConfigError: it is anything else, or the checkpoint cannot be merged.
     """
     folder = Path(model).expanduser()
     if (folder / "config.json").is_file():
         return folder
     shards = policy_shards(folder)
     if shards is None:
-        problem = f"{model} is neither a model (no config.json) nor a checkpoint of training (no actor folder)"
+        problem = f"{model} is neither a model (no config.json) nor a training checkpoint (no actor folder)"
         raise ConfigError(key, problem, "Correct the path")
     merged = shards.parent / MERGED
     if not _is_merged_from(shards, merged):
@@ -105,7 +105,7 @@ def names_a_folder(name: str) -> bool:
 
 @check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
 def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
-    """The checkpoint from which the run would resume is complete."""
+    """The checkpoint that the run would resume from is complete."""
     config: Any = case.config
     if (resumed := _resumed(config.trainer)) is None:
         return
@@ -122,12 +122,12 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
         yield ConfigError(
             key,
             f"the checkpoint {folder} is incomplete: it has no {missing}{mismatch}",
-            "Use as many ranks as wrote it" if shards else f"Name an earlier step, {START_AGAIN}",
+            "Use the number of ranks that wrote it" if shards else f"Choose an earlier step, {START_AGAIN}",
         )
 
 
 def _resumed(trainer: Any) -> tuple[str, Path] | None:
-    """Return the checkpoint from which verl will resume, and the key that names it."""
+    """Return the checkpoint that verl will resume from, and the key that sets it."""
     if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
         return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
     tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER
@@ -150,7 +150,7 @@ def _files(config: Any, use_critic: bool) -> Iterator[Path]:
 
 
 def _is_merged_from(shards: Path, merged: Path) -> bool:
-    """Whether the model was merged from these shards, which a run that goes back to an earlier step rewrites."""
+    """Whether the model was merged from these shards, which are rewritten if a run goes back to an earlier step."""
     if not merged.is_dir():
         return False
     merged_at = merged.stat().st_mtime
@@ -178,7 +178,7 @@ def _merge(shards: Path, target: Path, key: str) -> None:
             os.replace(temporary, target)
     except OSError as error:
         problem = f"the merged model of {shards} cannot be written: {error.strerror}"
-        raise ConfigError(key, problem, "Copy the checkpoint to a folder that you may write to") from error
+        raise ConfigError(key, problem, "Copy the checkpoint to a folder you can write to") from error
 
 
 def _apply_adapter(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The function of `reward.custom_reward_function`: loaded as verl does, and callable whatever its signature."""
+"""The function of `reward.custom_reward_function`: loaded as verl does, and callable regardless of its signature."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MODEL_ARGUMENTS = ("reward_router_address", "reward_model_tokenizer")
 
 
 def user_function(loaded: Any, more: Collection[str]) -> UserFunction:
-    """Return the user's function inside the partial with which verl adds `reward_kwargs`.
+    """Return the user's function, which verl wraps in a partial to add `reward_kwargs`.
 
     Args:
         loaded: the result of verl's `get_custom_reward_fn`.
-        more: names of further keyword arguments of every call.
+        more: names of additional keyword arguments of every call.
 
     Raises:
         ConfigError: the function cannot be called.
@@ -40,10 +40,10 @@ def check(config: Any) -> UserFunction | None:
         config: the trainer's whole configuration.
 
     Returns:
-        The function, if the manager `trajectory` calls it and it does not need a reward model.
+        The function, if the `trajectory` manager calls it and it does not need a reward model.
 
     Raises:
-        ConfigError: it cannot be loaded, or not be called by the reward manager.
+        ConfigError: it cannot be loaded, or the reward manager cannot call it.
     """
     from verl.trainer.ppo.reward import get_custom_reward_fn
 
@@ -65,7 +65,7 @@ def check(config: Any) -> UserFunction | None:
     try:  # verl's own managers pass all arguments by keyword
         inspect.signature(raw).bind(**{**dict.fromkeys((*NAMES, *more)), **loaded.args[1]})
     except TypeError as error:
-        problem = f"{raw.__name__}{inspect.signature(raw)} cannot be called by the manager {manager!r}: {error}"
-        remedy = f"Set reward.reward_manager.name={MANAGER}, or take {', '.join((*NAMES, *more))} by these names"
+        problem = f"{raw.__name__}{inspect.signature(raw)} cannot be called by the {manager!r} manager: {error}"
+        remedy = f"Set reward.reward_manager.name={MANAGER}, or accept {', '.join((*NAMES, *more))} under these names"
         raise ConfigError(f"{CUSTOM_FUNCTION}.name", problem, remedy) from error
     return None

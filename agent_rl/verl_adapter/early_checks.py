@@ -1,7 +1,7 @@
-"""Checks of the trainer and the doctor before Ray starts: settings of agent_rl and verl that do not fit together.
+"""Checks of the trainer and the doctor before Ray starts: settings of agent_rl and verl that conflict.
 
 verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
-after sampling, from prompt and response only; it reports neither. The manager `trajectory` is always called, with the
+after sampling, from prompt and response only; it reports neither. The `trajectory` manager is always called, with the
 whole trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
 """
 
@@ -39,7 +39,7 @@ BOTH = ("trainer", "doctor")
 MODELS, VERLS = "agent_rl.reward.models", "reward.reward_model"
 NODES = ("n_gpus_per_node", "nnodes")
 TRIED_ROWS = 64
-"""Rows per file that are searched for an example of each agent."""
+"""Number of rows per file that are searched for an example of each agent."""
 
 Errors = Iterator[ConfigError]
 
@@ -136,7 +136,7 @@ def trainer_class(case: RunCase) -> None:
 
 @check("data", needs=Needs.VERL, at=BOTH)
 def row_order(case: RunCase) -> None:
-    """The section `agent_rl.data` fits the rows."""
+    """The `agent_rl.data` section fits the rows."""
     ordering.check(case.config, case.settings)
 
 
@@ -163,7 +163,7 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
     try:
         manager_class = resolve_reward_manager_cls(case.config)
     except Exception as error:  # noqa: BLE001 - raised by verl, or while the user's file is imported
-        remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or name the file of a class, reward.reward_manager.module.path"
+        remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or set reward.reward_manager.module.path to a file with a class"
         yield ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
         return
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
@@ -176,19 +176,19 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
 
 @check("reward", at=BOTH)
 def served_reward_models(case: RunCase) -> Errors:
-    """Every configured reward model is used, and every model that a component names is served."""
+    """Every configured reward model is used, and every model that a component refers to is served."""
     models, manager = case.settings.reward.models, case.get("reward.reward_manager.name")
     enabled, has_pool = bool(case.get(f"{VERLS}.enable")), bool(case.get(f"{VERLS}.enable_resource_pool"))
     custom = bool(case.get(f"{CUSTOM_FUNCTION}.path"))
     if enabled and not case.get(f"{VERLS}.model_path"):
-        remedy = "Name its folder or its repository"
-        yield ConfigError(f"{VERLS}.model_path", "no reward model is named", remedy)
+        remedy = "Set it to the model's folder or repository"
+        yield ConfigError(f"{VERLS}.model_path", "no reward model is set", remedy)
     if manager == "naive" and enabled and custom and not has_pool:
         problem = "a model that shares the trainer's GPUs scores after sampling, where verl has no ground truth to pass"
         remedy = f"Set it to true, or reward.reward_manager.name={MANAGER}"
         yield ConfigError(f"{VERLS}.enable_resource_pool", problem, remedy)
     if models and manager != MANAGER:
-        problem = f"the reward manager {manager!r} uses none of them"
+        problem = f"the {manager!r} reward manager uses none of them"
         yield ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
@@ -196,7 +196,7 @@ def served_reward_models(case: RunCase) -> Errors:
     names = {*models, *([ROUTER_MODEL] if is_verls else [])}
     for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in names:
-            remedy = f"Give its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
+            remedy = f"Set its url, or serve it: {MODELS}.{name}.path. {did_you_mean(name, names)}"
             yield ConfigError(key, f"no model {name!r} is served by this run", remedy)
     for name, model in models.items():
         nodes = [case.number(f"trainer.{key}", 1) if model.visits else getattr(model, key) for key in NODES]
@@ -219,21 +219,21 @@ def late_scores(case: RunCase) -> Errors:
     ):
         if case.get(key) == wrong:
             problem = f"it needs the reward while trajectories are sampled, and with {why} it comes later"
-            yield ConfigError(key, problem, f"{remedy}, or give the model GPUs of its own")
+            yield ConfigError(key, problem, f"{remedy}, or give the model its own GPUs")
 
 
 @check("reward", at=BOTH)
 def reward_workers(case: RunCase) -> Errors:
     """The number of reward workers suits the reward.
 
-    Only reward workers get the address of verl's reward model, except a component of the manager `trajectory`, which
-    reads it from the configuration. verl spreads the samples of a prompt among the workers.
+    Only reward workers get the address of verl's reward model, except a component of the `trajectory` manager, which
+    reads it from the configuration. verl distributes a prompt's samples among the workers.
     """
     needs_groups = case.reward.needs_groups and not _scores_late(case)
     key, count = "reward.num_workers", case.number("reward.num_workers", 0)
     if needs_groups and count > 0:
         problem = f"{count} reward workers never see all samples of a prompt, which agent_rl.reward compares"
-        yield ConfigError(key, problem, "Set it to 0: then each agent-loop worker scores the prompts that it samples")
+        yield ConfigError(key, problem, "Set it to 0: then each agent-loop worker scores the prompts it samples")
     by_component = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     if count < 1 and case.get(f"{VERLS}.enable") and not by_component:
         problem = f"{count} leaves no worker to call the reward model"
@@ -241,7 +241,7 @@ def reward_workers(case: RunCase) -> Errors:
 
 
 def _scores_late(case: RunCase) -> bool:
-    """Whether the manager `trajectory` scores after sampling, because a reward model shares the trainer's GPUs."""
+    """Whether the `trajectory` manager scores after sampling, because a reward model shares the trainer's GPUs."""
     shared = any(model.visits for model in case.settings.reward.models.values())
     return case.scored_by_ours and (shared or _has_late_model(case))
 

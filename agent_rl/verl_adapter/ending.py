@@ -1,14 +1,14 @@
-"""Ends a run early: when it would hang, at an error of agent_rl, or on request.
+"""Ends a run early: when it would hang, at an error from agent_rl, or on request.
 
-- verl never checks that the agent-loop workers and TransferQueue's processes, which hold all trajectories, are alive,
-  and the kernel kills large processes first when memory is short. In `mode=colocate_async` a weight sync can be in a
-  deadlock (verl#7990).
-- A file `stop` in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
+- verl never checks that the agent-loop workers and TransferQueue's processes, which store all trajectories, are alive,
+  and the kernel kills large processes first when memory runs out. In `mode=colocate_async` a weight sync can deadlock
+  (verl#7990).
+- A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
 In each case the last complete step is saved, and the command that resumes the run is printed; after any error from
-outside agent_rl the trainer's state is unknown. The last step of a run that is stopped is saved where verl saves,
-in its own loop, without waiting for a validation. With several updates in a step (`mode=separate_async`), the weights
-that are saved after an error may be some updates ahead of the step.
+outside agent_rl the trainer's state is unknown. The last step of a stopped run is saved where verl saves, in its own
+loop, without waiting for a validation. With several updates per step (`mode=separate_async`), the weights saved after
+an error may be a few updates ahead of the step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 __all__ = ["COMMAND", "STOP_FILE", "LastStep", "StallError", "stalls_raised", "watched"]
 
 COMMAND = "AGENT_RL_COMMAND"
-"""Environment variable with the command line of the driver, for the trainer's process."""
+"""Environment variable with the driver's command line, for the trainer's process."""
 STOP_FILE = "stop"
 """A file in the run's folder; the trainer writes into it, as JSON, the last step, its checkpoint and the command."""
 INTERVAL_S = 5.0
@@ -55,7 +55,7 @@ class StallError(FatalError):
     """The run would hang: a process has died, or a weight sync takes too long.
 
     Args:
-        message: what has happened, and the cause if Ray knows it.
+        message: what happened, and the cause if Ray knows it.
         has_store: whether the trajectories can still be read.
         save_within_s: seconds after which saving, which may hang for the same reason, is given up; None: no limit.
     """
@@ -76,7 +76,7 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
     with watched(_lost, INTERVAL_S):
         try:
             yield
-        except RayActorError as error:  # verl has called a dead process before the next check
+        except RayActorError as error:  # verl called a dead process before the next check
             if lost := _lost():
                 raise lost from error
             raise
@@ -90,7 +90,7 @@ def _limited(limit_s: float, sync: Any, *args: Any, **kwargs: Any) -> Any:
 def _late(limit_s: float) -> StallError:
     return StallError(
         f"the weight sync has taken longer than agent_rl.run.weight_sync_timeout_s={limit_s:g} seconds. With many "
-        "requests outstanding this is a deadlock of verl (https://github.com/verl-project/verl/issues/7990): start "
+        "requests outstanding this is a deadlock in verl (https://github.com/verl-project/verl/issues/7990): start "
         "fewer (trainer.v1.colocate_async.num_warmup_batches), set mode=sync, or raise the limit",
         save_within_s=limit_s,  # the trainer's workers may take part in the sync
     )
@@ -142,8 +142,8 @@ def _lost() -> StallError | None:
     for actor in actors(job_id=job, actor_state_name="DEAD").values():
         if watched_process := _WATCHED.search(actor["ActorClassName"]):
             is_short = "OUT_OF_MEMORY" in str(actor["DeathCause"])
-            cause = "memory was short" if is_short else "it crashed, or was killed (is memory short?)"
-            message = f"the process of {actor['ActorClassName']} (pid {actor['Pid']}) has died: {cause}"
+            cause = "it ran out of memory" if is_short else "it crashed, or was killed (out of memory?)"
+            message = f"the {actor['ActorClassName']} process (pid {actor['Pid']}) has died: {cause}"
             return StallError(message, has_store=watched_process["store"] is None)
     return None
 
@@ -161,7 +161,7 @@ class LastStep:
         self._data: Any = None
         """The dataloader's state before the current step; None between steps."""
         self._stopped = False
-        """Whether the run has been asked to end after the step that is complete."""
+        """Whether the run has been asked to end after the completed step."""
         folder = OmegaConf.select(trainer.config, "agent_rl.run.folder")
         self._stop_file = Path(folder) / STOP_FILE if folder else None
 
@@ -170,7 +170,7 @@ class LastStep:
         """Save the last complete step if this block, the trainer's `fit`, ends early."""
         self._begun = self._complete = self._trainer.global_steps
         file = self._stop_file
-        if file is not None and file.exists() and file.read_text():  # of a trainer without a launcher
+        if file is not None and file.exists() and file.read_text():  # left by a trainer without a launcher
             file.unlink()
         try:
             yield
@@ -185,15 +185,15 @@ class LastStep:
             self._answer()
 
     def begin(self) -> None:
-        """Note that a step begins, unless the run is asked to stop."""
+        """Note that a step starts, unless the run has been asked to stop."""
         if self._complete > self._begun:  # there is something to save
             self._data = self._trainer.train_dataloader.state_dict()
         self._stop_if_asked()
 
     def complete(self) -> None:
-        """Note that the step is complete; it is the last one if the run is asked to stop.
+        """Note that the step is complete; it is the last one if the run has been asked to stop.
 
-        verl's loop then saves the step that it is in, validates nothing, and ends.
+        verl's loop then saves the current step, validates nothing, and ends.
         """
         trainer = self._trainer
         self._complete, self._data = trainer.global_steps, None
@@ -218,7 +218,7 @@ class LastStep:
         return self._stop_file is not None and self._stop_file.exists()
 
     def _stop_if_asked(self) -> None:
-        """End a wait, unless the step that is complete is the last one anyway."""
+        """End a wait, unless the completed step is the last one anyway."""
         if self._complete < self._trainer.total_training_steps and self._is_asked():
             raise _StopRequestedError
 
@@ -241,7 +241,7 @@ class LastStep:
         return Path(self._trainer.config.trainer.default_local_dir).absolute() / f"global_step_{self._complete}"
 
     def _saved(self, error: AgentRLError) -> str:
-        """Save the last complete step, and return a sentence on what was saved and how to resume."""
+        """Save the last complete step, and return a sentence about what was saved and how to resume."""
         if (
             not getattr(error, "has_store", True) or self._complete == self._begun
         ):  # the same command restarts from there
@@ -252,11 +252,11 @@ class LastStep:
             with limit:
                 self._save_complete()
         except Exception:  # from verl or the file system; the error that stops the run is still raised
-            logger.exception("no checkpoint of step %d could be written", self._complete)
+            logger.exception("no checkpoint could be written for step %d", self._complete)
             return f". Step {self._complete} is complete, but its checkpoint could not be written (see above)"
         folder = self._checkpoint()
         command = _command(self._trainer.config, folder)
-        return f". Step {self._complete} is saved in {folder}: resume from there, after a correction, with: {command}"
+        return f". Step {self._complete} is saved in {folder}: fix the problem, and resume with: {command}"
 
     def _save_complete(self) -> None:
         """Save the last complete step of this start, unless verl has already saved it."""

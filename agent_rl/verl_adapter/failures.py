@@ -25,7 +25,7 @@ ERRORS_PARTITION = "agent_rl_errors"
 
 
 class FailedSessions:
-    """The sessions of a run that have failed, as its trainer reads them from TransferQueue.
+    """A run's failed sessions, as its trainer reads them from TransferQueue.
 
     Args:
         max_unscored_share: `agent_rl.reward.max_unscored_share`.
@@ -41,7 +41,7 @@ class FailedSessions:
         """Note all tags of `ERRORS_PARTITION`, new and old.
 
         Raises:
-            FatalError: from a worker, or when a bug in the user's code has occurred eight times in the run.
+            FatalError: a worker reported one, or a bug in the user's code has occurred eight times in the run.
         """
         self._tags = tags
         for key, each in tags.items():
@@ -55,7 +55,7 @@ class FailedSessions:
         """Return the tags of training sessions since the last call, and remove them from TransferQueue.
 
         Raises:
-            FatalError: for the reasons of `see`.
+            FatalError: for the same reasons as in `see`.
         """
         import transfer_queue as tq
 
@@ -73,14 +73,14 @@ class FailedSessions:
             errors: why the other trajectories have no score.
 
         Raises:
-            UnscoredError: with the most frequent reasons.
+            UnscoredError: the limit is exceeded; the error lists the most frequent reasons.
         """
         if not errors or len(errors) <= self._limit * (scored + len(errors)):
             return
         reasons = "; ".join(f"{count} times: {reason}" for reason, count in Counter(errors).most_common(3))
         raise UnscoredError(
-            f"{len(errors)} of {scored + len(errors)} trajectories of the step went unscored, more than "
-            f"agent_rl.reward.max_unscored_share={self._limit:g}. {reasons}. Fix what fails, or raise the share"
+            f"{len(errors)} of {scored + len(errors)} trajectories of the step are unscored, more than "
+            f"agent_rl.reward.max_unscored_share={self._limit:g}. {reasons}. Fix the cause, or raise the share"
         )
 
     def nothing_usable(self, problem: object, of: str = "of the step") -> UnscoredError:

@@ -67,15 +67,15 @@ def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
 def load_chat_tokenizer(
     model: str, options: Mapping[str, Any] | None = None, template: str | None = None
 ) -> ChatTokenizer:
-    """Load the tokenizer as verl does, with the builder of a run.
+    """Load the tokenizer as verl does, with a run's builder.
 
     Args:
         model: folder or name of the model.
-        options: further variables of the chat template (`data.apply_chat_template_kwargs`).
+        options: additional variables for the chat template (`data.apply_chat_template_kwargs`).
         template: instead of the tokenizer's chat template (`actor_rollout_ref.model.custom_chat_template`).
 
     Raises:
-        ConfigError: when there is no tokenizer, or verl is not installed.
+        ConfigError: there is no tokenizer, or verl is not installed.
     """
     try:
         from verl.utils.tokenizer import hf_tokenizer
@@ -85,14 +85,14 @@ def load_chat_tokenizer(
         tokenizer = hf_tokenizer(model)
     except (OSError, ValueError) as error:
         problem = f"there is no tokenizer in {model!r} ({str(error).splitlines()[0]})"
-        raise ConfigError("tokenizer", problem, "Name the model's folder or its name on the Hub") from None
+        raise ConfigError("tokenizer", problem, "Pass the model's folder or its name on the Hub") from None
     if template is not None:
         tokenizer.chat_template = template
     return ChatTokenizer(tokenizer, token_builder(tokenizer, _model_type(model), dict(options or {}), None))
 
 
 def _model_type(model: str) -> str | None:
-    """Return the model type, from which verl derives whether it renders images; None if unknown."""
+    """Return the model type, which tells verl whether to render images; None if unknown."""
     from transformers import PretrainedConfig
 
     try:
@@ -129,7 +129,7 @@ def load_specs(path: str) -> list[ToolSpec]:
     """The tools of a file; verl is imported only for entries of its own classes.
 
     Raises:
-        ConfigError: naming file, entry and field.
+        ConfigError: an entry is wrong; the error names file, entry and field.
     """
     specs = load_tools(path)
     if any(spec.is_verl for spec in specs):

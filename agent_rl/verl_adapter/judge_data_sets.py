@@ -1,4 +1,4 @@
-"""Data sets for training a model that judges: verl's, with prompts by a template and truths of samples.
+"""Data sets for training a judge model: verl's, with prompts from a template and ground truths from samples.
 
     class MyDataset(BaseTrainDataset):   # data.custom_cls: {path: my_dataset.py, name: MyDataset}
         def __init__(self, *args, **kwargs):
@@ -8,8 +8,8 @@
         def _build_messages(self, example):
             return [{"role": "user", "content": self.reward_module.format(sample=example)}]
 
-Rows are of any form that `DataSample.from_row` reads. Whether the chat template or the prompt asks for thoughts is one
-setting, `data.apply_chat_template_kwargs.enable_thinking`: the prompt asks where the chat template does not.
+Rows have any form that `DataSample.from_row` reads. One setting, `data.apply_chat_template_kwargs.enable_thinking`,
+decides whether the chat template or the prompt asks for thoughts: the prompt does if the chat template does not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BaseTrainDataset(RowDataSet):
     Overridden by users: `_build_messages`, `_get_examples`, `_extract_ground_truth`, `_get_data_source`.
 
     Raises:
-        ConfigError: chat template and prompts both ask for thoughts, or a row has no truth.
+        ConfigError: chat template and prompts both ask for thoughts, or a row has no ground truth.
     """
 
     template: type[BasePromptTemplate] | None = None
@@ -48,7 +48,7 @@ class BaseTrainDataset(RowDataSet):
     """Description of the task; None: the template's own."""
     reward_module: RewardModule | None = None
     score = "helpfulness"
-    """Name of the rating of `extra_info` that is the truth of one answer."""
+    """Name of the rating in `extra_info` that is the ground truth for one answer."""
 
     def __init__(
         self, data_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
@@ -66,7 +66,7 @@ class BaseTrainDataset(RowDataSet):
             self._check_prompt(self.dataframe[0][self.prompt_key])
 
     def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Convert a row to a question to the judge, unless its prompt is one already, and add the sample's truth."""
+        """Convert a row to a question for the judge, unless it already is one, and add the sample's ground truth."""
         info = row.get("extra_info") or {}
         if not info.get(ASKED):
             sample = self._ordered(self.sample(row), info.get("index"))
@@ -78,7 +78,7 @@ class BaseTrainDataset(RowDataSet):
         if truth is None:
             place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
             remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove it"
-            raise ConfigError(place, "there is no truth to train a judge on", remedy)
+            raise ConfigError(place, "there is no ground truth to train a judge on", remedy)
         row["reward_model"] = {**(row.get("reward_model") or {}), "style": "rule", "ground_truth": truth}
         row["data_source"] = self._get_data_source(row)
         return row
@@ -99,32 +99,32 @@ class BaseTrainDataset(RowDataSet):
         return [{"role": "user", "content": self.reward_module.format(sample=self.sample(example))}]
 
     def _apply_chat_template(self, messages: Messages) -> str:
-        """Render the prompt as the agent loop does; an override with another result is refused."""
+        """Render the prompt as the agent loop does; an override with another result is rejected."""
         options = dict(self.config.get("apply_chat_template_kwargs") or {})
         return _rendered(self.tokenizer, messages, options)
 
     def _get_examples(self) -> Sequence[str]:
-        """Return the worked examples of the prompt."""
+        """Return the prompt's worked examples."""
         return ()
 
     def _extract_ground_truth(self, row_dict: Mapping[str, Any]) -> Any:
-        """Return the truth of a row in the form that the reward function reads; None is refused."""
+        """Return a row's ground truth in the form that the reward function reads; None is rejected."""
         return self.sample(row_dict).truth
 
     def _get_data_source(self, row_dict: Mapping[str, Any]) -> str:
-        """Return the data source by which metrics are grouped."""
+        """Return the data source that metrics are grouped by."""
         return str(row_dict["data_source"])
 
     def _ordered(self, sample: DataSample, index: Any) -> DataSample:
-        """Return the sample with its answers in the order in which the prompt shows them."""
+        """Return the sample with its answers in the order the prompt shows them in."""
         return sample
 
     def _check_prompt(self, messages: Messages) -> None:
         """Check the prompt of the first row.
 
         Raises:
-            ConfigError: chat template and prompt both ask for thoughts, or an override renders another prompt
-            than the agent loop.
+            ConfigError: chat template and prompt both ask for thoughts, or an override renders a different prompt than
+            the agent loop.
         """
         last = str(messages[-1]["content"]).rpartition("\n# ")[2]
         if self._chat_thinks and _ASKS.search(last):
@@ -132,18 +132,18 @@ class BaseTrainDataset(RowDataSet):
             remedy = "Build prompts with enable_thinking=False, or set enable_thinking: false there"
             raise ConfigError(f"{_OPTIONS}.enable_thinking", problem, remedy)
         if self._apply_chat_template(messages) != BaseTrainDataset._apply_chat_template(self, messages):
-            problem = f"_apply_chat_template of {type(self).__name__} renders another prompt than the agent loop"
+            problem = f"_apply_chat_template of {type(self).__name__} renders a different prompt than the agent loop"
             raise ConfigError(_OPTIONS, problem, "Set its arguments there, such as enable_thinking: true")
 
 
 class PointwiseTrainDataset(BaseTrainDataset):
-    """Rows with one answer each; the truth is its score."""
+    """Rows with one answer each; the ground truth is its score."""
 
     template = PointwiseTemplate
 
 
 class PairwiseTrainDataset(BaseTrainDataset):
-    """Rows with two answers each, in an order derived from the row's `index`; the truth is the better one."""
+    """Rows with two answers each, in an order derived from the row's `index`; the ground truth is the better one."""
 
     template = PairwiseTemplate
 

@@ -23,7 +23,7 @@ __all__ = ["announce", "export_to_workers", "install"]
 
 VARIABLE = "AGENT_RL_LOOPS"
 MAX_BYTES = 100_000
-"""Linux refuses a single environment variable above 128 KiB."""
+"""Linux rejects a single environment variable above 128 KiB."""
 
 
 def __getattr__(attribute: str) -> type[Any]:
@@ -49,7 +49,7 @@ def export_to_workers(module: ModuleType) -> None:
 
 
 def announce() -> None:
-    """Register the agents with the modules of verl that are loaded already."""
+    """Register the agents with verl's modules that are already loaded."""
     if agent_loop := sys.modules.get("verl.experimental.agent_loop.agent_loop"):
         install(agent_loop)
     if constants := sys.modules.get("verl.trainer.constants_ppo"):
@@ -121,7 +121,7 @@ def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
         module
         for module in modules
         if module is not None  # a received agent may have no module
-        and module.__name__ != "__main__"  # cloudpickle sends it by value by itself
+        and module.__name__ != "__main__"  # cloudpickle sends it by value on its own
         and module.__name__.split(".")[0] != "agent_rl"
         and (file := getattr(module, "__file__", None)) is not None
         and not any(file.startswith(path) for path in installed)

@@ -4,8 +4,8 @@ A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_
 the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
 validation it is counted as missing (`trained_samples.fill_missing_samples`).
 
-The scorer `code` runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
-the component `reward_model`, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
+The `code` scorer runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
+the `reward_model` component, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TRAJECTORY = "trajectory"
 """Key of the `Trajectory` in an agent loop's `extra_fields`."""
 CUSTOM = "custom_reward_function"
 FAILED = "failed_rewards"
-"""Folder in `trainer.default_local_dir` for trajectories whose scoring raised in the user's code."""
+"""Folder in `trainer.default_local_dir` for trajectories whose scoring raised an exception in the user's code."""
 _CUSTOM_KEY = f"reward.{CUSTOM}.path"
 _WORKERS = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -55,12 +55,12 @@ _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 class TrajectoryRewardManager(RewardManagerBase):
     """Scores the `Trajectory` that the agent-loop worker put into `extra_fields["trajectory"]`.
 
-    With `reward.custom_reward_function.path` set, that function's result is the component `correctness`. It is called
-    with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory's dict at
+    With `reward.custom_reward_function.path` set, that function's result is the `correctness` component. It is called
+    with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory as a dict at
     `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are logged.
 
     Raises:
-        ConfigError: for a wrong key below `agent_rl:`.
+        ConfigError: a key under `agent_rl:` is wrong.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class TrajectoryRewardManager(RewardManagerBase):
         """Score the last item of `data`: `{"reward_score": float, "reward_extra_info": dict[str, float]}`.
 
         Raises:
-            UnscoredError: for a trajectory without a verdict; it is traced first, with `error` set.
+            UnscoredError: the trajectory has no verdict; it is traced first, with `error` set.
             UserCodeError: the user's code raised; the message has the command that repeats the call.
-            ConfigError: when the custom reward function returns no number, or a name that is logged already.
+            ConfigError: the custom reward function returns no number, or a name that is already logged.
         """
         columns = {name: values[-1] for name, values in data.non_tensor_batch.items()}
         trajectory = columns["tool_extra_fields"].get(TRAJECTORY)
         if not isinstance(trajectory, Trajectory):
-            problem = f"the agent-loop worker has handed over {reprlib.repr(trajectory)} instead of a trajectory"
+            problem = f"the agent-loop worker passed {reprlib.repr(trajectory)} instead of a trajectory"
             raise ConfigError(
                 _WORKERS, problem, "Derive its workers from agent_rl.verl_adapter.rollout.AgentLoopWorker"
             )
@@ -136,12 +136,12 @@ class TrajectoryRewardManager(RewardManagerBase):
             **columns["tool_extra_fields"],
             "trajectory": trajectory.to_dict(),
             "rollout_reward_scores": columns.get("reward_scores", {}),
-            "num_turns": int(columns["__num_turns__"]),  # the trajectory of a loop of verl's has one turn
+            "num_turns": int(columns["__num_turns__"]),  # the trajectory of one of verl's loops has one turn
         }
         arguments = trajectory.data_source, text, trajectory.ground_truth, info
         try:
             result = await self._custom.answer(*arguments, **self._router_kwargs)
-        except Exception as error:  # whatever the user's function raises, sorted there
+        except Exception as error:  # whatever the user's function raises is classified there
             stops, remedy = self.settings.reward.on_error == "stop", f"The trajectory is {trajectory.id!r}"
             raise sort_out(_CUSTOM_KEY.removesuffix(".path"), error, stops=stops, remedy=remedy) from error
         return _custom_result(result)
@@ -193,6 +193,6 @@ def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]
     # verl fills a list named `reward` itself: another value with that name would misalign it.
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:
-        problem = f"the function returned {', '.join(taken)}, which is logged already"
+        problem = f"the function returned {', '.join(taken)}, which is already logged"
         raise ConfigError(_CUSTOM_KEY, problem, "Rename what it returns")
     return {**own, **logged}

@@ -1,9 +1,9 @@
-"""Patches of transformers and verl 0.9.1 for a machine without the package flash-attn, with or without a GPU.
+"""Patches of transformers and verl 0.9.1 for a machine without the flash-attn package, with or without a GPU.
 
 With flash-attn installed, nothing is changed.
 
 On a GPU, `flash_attention_2` is torch's own kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
-transformers would download one from the Hub at each model load, in whatever version, and never offline.
+transformers would download one from the Hub at each model load, in any version, and fail offline.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def packed_attention(module: ModuleType) -> None:
 
 
 def multimodal_attention(module: ModuleType) -> None:
-    """`verl.models.transformers.qwen2_vl`: the names that it would import from flash-attn."""
+    """`verl.models.transformers.qwen2_vl`: the names it would import from flash-attn."""
     if not is_flash_attn_2_available():
         module.__dict__.update(
             flash_attn_func=flash_attn_func,
@@ -69,10 +69,10 @@ def flash_attn_varlen_func(
     """Attention of packed sequences, with the arguments of flash-attn, which transformers and verl pass.
 
     Shapes: q (T, heads, head size); k and v (T, key heads, head size), where a key head serves several heads; the
-    cumulated lengths (sequences + 1,), int32.
+    cumulative lengths (sequences + 1,), int32.
 
     Raises:
-        ConfigError: for dropout, soft capping or attention sinks, which torch's kernel does not have.
+        ConfigError: the model uses dropout, soft capping or attention sinks, which torch's kernel does not support.
     """
     from torch.nn.attention import varlen
 
@@ -105,9 +105,9 @@ def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options
 def token_log_probs(module: ModuleType) -> None:
     """`verl.utils.torch_functional`: compute the log-probs of many tokens at a time.
 
-    verl computes row by row to save memory, and its rows are tokens: thousands of one-token operations, and as many in
-    the backward pass, took a quarter of a training step on a CPU. verl calls this function only if flash-attn's kernel
-    is missing.
+    verl computes row by row to save memory, and its rows are tokens: thousands of one-token operations, and the same
+    number in the backward pass, took a quarter of a training step on a CPU. verl calls this function only if
+    flash-attn's kernel is missing.
     """
 
     @functools.wraps(module.logprobs_from_logits_v2)

@@ -1,8 +1,8 @@
 """Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards back to it.
 
 verl 0.9.1 has no hook for either: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of
-a data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state
-is saved and loaded with verl's `data.pt`. Each row has its number in a column, which the agent loops store with each
+a data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state is
+saved and loaded with verl's `data.pt`. Each row has its number in a column, which the agent loops store with each
 trajectory. After each step, in all trainer modes, the
 success rates of its rows go to the order. Groups that the replay buffer removes (all rewards equal, too old, too many)
 are reported with the step in which they were removed.
@@ -39,7 +39,7 @@ __all__ = ["ROW", "Draws", "RunOrder", "check", "require_verls"]
 ROW = "agent_rl_row"
 """Column with the row's number in the order of the files."""
 COMPARED = 1_000
-"""Number of prompts, evenly spread over the files, that identify the rows of a checkpoint."""
+"""Number of prompts, evenly spread over the files, that identify a checkpoint's rows."""
 SCORE = "score"
 """`agent_rl.data.measure` for the reward itself."""
 
@@ -49,11 +49,11 @@ class RunOrder:
 
     Args:
         config: verl's whole configuration.
-        settings: the section `agent_rl` of it.
+        settings: its `agent_rl` section.
         dataset: the training rows, an `RLHFDataset` or the user's subclass.
 
     Raises:
-        ConfigError: the section `agent_rl.data` does not fit the rows.
+        ConfigError: the `agent_rl.data` section does not fit the rows.
     """
 
     def __init__(self, config: Any, settings: AgentRLSettings, dataset: Any) -> None:
@@ -133,7 +133,7 @@ class _NumberedRows:
 
 
 class Draws:
-    """An order as a data loader's sampler: iterators continue where the order stands, and torchdata saves its state."""
+    """An order as a data loader's sampler: iterators continue where the order is, and torchdata saves its state."""
 
     def __init__(self, order: RowOrder) -> None:
         self._order = order
@@ -157,7 +157,7 @@ class _Draws(Iterator[int]):
 
 
 def check(config: Any, settings: AgentRLSettings) -> None:
-    """Check the section `agent_rl.data` against the files of this machine, before Ray starts.
+    """Check the `agent_rl.data` section against the files of this machine, before Ray starts.
 
     Raises:
         ConfigError: it does not fit the rows.
@@ -172,15 +172,15 @@ def check(config: Any, settings: AgentRLSettings) -> None:
 
 
 def require_verls(state: Mapping[str, Any] | None) -> None:
-    """Refuse to load an order's state into verl's sampler, which would fail with an unclear error."""
+    """Reject loading an order's state into verl's sampler, which would fail with an unclear error."""
     sampler = ((state or {}).get("_sampler_iter_state") or {}).get("sampler_iter_state") or {}
     if "progress" in sampler:
-        problem = "the checkpoint was saved with an order of agent_rl.data, and no key of it is set now"
+        problem = "the checkpoint was saved with an order from agent_rl.data, but none of its keys is set now"
         raise ConfigError(f"{SECTION}.data", problem, "Set it, or start again with trainer.resume_mode=disable")
 
 
 def _settings(config: Any, whole: AgentRLSettings) -> DataSettings:
-    """Return the section `agent_rl.data`; if it sets no order, `data.shuffle=false` decides."""
+    """Return the `agent_rl.data` section; if it sets no order, `data.shuffle=false` decides."""
     settings = whole.data
     if not settings.is_set or settings.order is not None or config.data.get("shuffle", True):
         return settings
@@ -208,16 +208,16 @@ def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
     """Return the facts about verl's data set that the order needs.
 
     Raises:
-        ConfigError: the data set is not verl's, or has no column `data_source`.
+        ConfigError: the data set is not verl's, or has no `data_source` column.
     """
     frame = getattr(dataset, "dataframe", None)
     columns = getattr(frame, "column_names", None)
     if frame is None or columns is None:
-        problem = f"{type(dataset).__name__} has no table of rows, which agent_rl.data orders"
-        raise ConfigError("data.custom_cls", problem, "Derive it from RLHFDataset, or remove the section agent_rl.data")
+        problem = f"{type(dataset).__name__} has no table of rows for agent_rl.data to order"
+        raise ConfigError("data.custom_cls", problem, "Derive it from RLHFDataset, or remove the agent_rl.data section")
     if "data_source" not in columns:
         raise ConfigError(
-            "data.train_files", "there is no column data_source", "Build rows with agent_rl.data.make_row"
+            "data.train_files", "there is no data_source column", "Build rows with agent_rl.data.make_row"
         )
     sources = _column(frame, "data_source").to_pylist()
     difficulties: list[float | None] = [None] * len(sources)

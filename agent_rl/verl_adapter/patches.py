@@ -1,7 +1,7 @@
 """`hooks` lists all registrations with verl and patches of verl 0.9.1; those without another module are here.
 
 Each function patches one module right after its import and says why. A test per patch shows that the
-original fails. `check_version` refuses any other version of verl.
+original fails. `check_version` rejects any other version of verl.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def hooks() -> list[Hook]:
 
 
 def check_version(version: str) -> None:
-    """Refuse a verl that the patches were not written for.
+    """Reject a verl that the patches were not written for.
 
     Raises:
-        ConfigError: naming both versions.
+        ConfigError: the version is another one; the error names both.
     """
     if version != VERL_VERSION:
         raise ConfigError(
@@ -70,7 +70,7 @@ def check_version(version: str) -> None:
 
 
 def environment(module: ModuleType) -> None:
-    """`verl.trainer.constants_ppo`: agent loops of the user's script, and the command of the run, for the workers."""
+    """`verl.trainer.constants_ppo`: the agent loops in the user's script and the run's command, for the workers."""
     from agent_rl.verl_adapter import ending, loops
 
     loops.export_to_workers(module)
@@ -109,7 +109,7 @@ def trainers(module: ModuleType) -> None:
 def empty_batches(queue: Any) -> None:
     """TransferQueue: `kv_batch_get` without keys, which fails there.
 
-    A validation calls it so after a batch in which every trajectory failed, such as one row with
+    A validation calls it this way after a batch in which every trajectory failed, such as one row with
     `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get
@@ -135,7 +135,7 @@ class _Nothing(list[Any]):
 def change_command_line() -> None:
     """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train` the launcher has changed them. A refused key exits: verl only logs a plugin's exception.
+    Under `agent-rl train`, the launcher has already changed them. A rejected key exits: verl only logs exceptions.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:

@@ -33,9 +33,9 @@ class AgentReplayBuffer(ReplayBuffer):
     """Mixin with agent_rl's additions to a replay buffer.
 
     Attributes:
-        trainer: the `AgentTrainer` whose samples it holds.
+        trainer: the `AgentTrainer` whose samples it contains.
         poll: called whenever TransferQueue is polled; may interrupt a validation.
-        is_sampling: whether a batch is waited for; still true after an error interrupted the wait.
+        is_sampling: whether it is waiting for a batch; still true after an error interrupted the wait.
     """
 
     trainer: Any
@@ -99,13 +99,13 @@ class AgentReplayBuffer(ReplayBuffer):
         if groups.enable and 0 < most < self._filtered[1]:
             raise FatalError(
                 f"step {global_steps} has replaced {self._filtered[1]} groups whose samples all got the same "
-                "reward: choose problems that the policy solves now and then, or raise "
+                "reward: choose problems that the policy sometimes solves, or raise "
                 "algorithm.filter_groups.max_num_gen_batches"
             )
         return evicted
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
-        """Remove groups, and keep their success rates for the row order if rewards are known already."""
+        """Remove groups, and keep their success rates for the row order if rewards are already known."""
         order = self.trainer.row_order
         if order is not None and order.scores_in_time and partition_id == "train":
             order.removed += order.visits(

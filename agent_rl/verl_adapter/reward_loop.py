@@ -1,9 +1,9 @@
-"""verl's reward loop, extended for the manager `trajectory` with a reward model; other managers are unchanged.
+"""verl's reward loop, extended for the `trajectory` manager with a reward model; other managers are unchanged.
 
 With a reward model that shares the trainer's GPUs a batch is scored after sampling. verl then gives its reward workers
-only prompt and response, one trajectory that cannot be scored fails the whole step, and the manager's reports are not
-logged. Here the manager gets the same data as during sampling, and a trajectory that cannot be scored is dropped from
-the batch and counted.
+only prompt and response, one trajectory that cannot be scored makes the whole step fail, and the manager's reports are
+not logged. Here the manager gets the same data as during sampling, and a trajectory that cannot be scored is dropped
+from the batch and counted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker", "score_sampled"]
 
 
 class AgentRewardLoopWorker(RewardLoopWorker):
-    """Calls the manager `trajectory` also if there is a reward model; verl would score only with the model."""
+    """Calls the `trajectory` manager even if there is a reward model; verl would score only with the model."""
 
     async def compute_score(self, data: Any) -> Any:
         """Return the manager's result for one trajectory."""

@@ -2,9 +2,9 @@
 
 A session that fails is reported to the trainer with its reason, and its group is kept without it where it can be. verl
 logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its samples, and
-a wrong configuration fails one group after the other instead of stopping the run.
+a wrong configuration makes one group after another fail instead of stopping the run.
 
-ReMax's greedy episodes run here too, decoded greedily: one more session for each training prompt.
+ReMax's greedy episodes run here too, decoded greedily: one extra session for each training prompt.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 class AgentLoopWorker(_VerlsWorker):
     """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
 
-    A rule costs less than a call to a reward worker, and each reward worker is a process that imports all of verl.
+    A rule costs less than calling a reward worker, and each reward worker is a process that imports all of verl.
     """
 
     reward_loop_worker_handles: Any
@@ -79,10 +79,11 @@ class AgentLoopWorker(_VerlsWorker):
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(
-        self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any
+        self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str | None, **kwargs: Any
     ) -> None:
         """Run a session; the last one of a prompt that cannot be trained on raises the first failure."""
         prompt, session = _prompt.get(), kwargs["session_id"]
+        agent_name = agent_name or self.config.actor_rollout_ref.rollout.agent.default_agent_loop
         prompt.group.join()
         try:
             await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)
@@ -147,7 +148,7 @@ def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer:
 
 
 class AgentLoopManager(AgentLoopManagerTQ):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user names another."""
+    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
 
     worker: type[AgentLoopWorker] = AgentLoopWorker
 

@@ -27,19 +27,20 @@ class RowDataSet(RLHFDataset):
     """verl's `RLHFDataset` with rows in their original form: `data.custom_cls` of every recipe.
 
     Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
-    contract (`agent_rl.data.shapes`), each kind of change logged once. All else is verl's own.
+    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is verl's own.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
         """Return the rows whose prompts are short enough; verl calls this after reading the files."""
-        empty = [name for name in dataframe.column_names if dataframe.data.column(name).null_count == len(dataframe)]
+        table = dataframe.data  # of all rows, also where `data.train_max_samples` selects some
+        empty = [name for name in dataframe.column_names if table.column(name).null_count == table.num_rows]
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
         columns = list(dict.fromkeys([*own, *_MADE]))
         known_changes: set[str] = set()
 
         def read(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-            """Give every row the same columns; a method would make `datasets` copy the whole data set."""
+            """Give every row the same columns; a bound method would make `datasets` copy the whole data set."""
             rows = []
             for values in zip(*batch.values(), strict=True):
                 row, changes = as_row(dict(zip(batch, values, strict=True)))
@@ -75,7 +76,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     Args:
         parquet_files: one file, or several.
         tokenizer: not used.
-        config: verl's section `data`; only `max_length` is used.
+        config: verl's `data` section; only `max_length` is used.
         processor: not used.
         max_samples: number of first sequences to use; -1: all.
 

@@ -1,12 +1,12 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model. Here each of several has its own replicas of verl's server, on its own GPUs or on the
-trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start before
-the trainer's workers and after its placement groups, so that a small model cannot split a node that the trainer needs.
+verl serves one reward model. Here each model has its own replicas of verl's server, on its own GPUs or on
+the trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start
+before the trainer's workers and after its placement groups, so a small model cannot split a node the trainer needs.
 
-A model of the component `reward_model` without a `url` is the served one of the same name; it also gets the path of the
-tokenizer, the kind, the engine and the temperature, unless the component sets them. Any other URL below `agent_rl` can
-name a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
+A model of the `reward_model` component without a `url` is the served one of the same name; it also gets the path of the
+tokenizer, the kind, the engine and the temperature, unless the component sets them. Any other URL under `agent_rl` can
+refer to a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 KIND = "reward_model"
-"""The kind of component that refers to served models by their names."""
+"""The kind of component that refers to served models by name."""
 ROUTER_MODEL = "reward_model"
 """The name of verl's own reward model for components, and of the component that is added if none uses it."""
 

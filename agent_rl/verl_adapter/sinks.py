@@ -1,7 +1,7 @@
 """Runs each metrics logger in its own thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
-verl calls every logger within the training loop: an error there ends the run, and a server that does not answer
-delays each step (MLflow for minutes). Here each logger runs verl's code in a daemon thread. An error, or a logger that
+verl calls every logger within the training loop: an error there ends the run, and a server that does not answer delays
+each step (MLflow by minutes). Here each logger runs verl's code in a daemon thread. An error, or a logger that
 does not keep up, is reported once; the run continues. `console` and `file` stay in the loop: the
 terminal follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
@@ -21,7 +21,7 @@ __all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
-"""Calls that wait for a sink; later ones are lost."""
+"""Maximum number of calls waiting for a sink; later ones are lost."""
 FINISH_S = 60.0
 """Seconds to wait for a sink at the end of a run."""
 
@@ -98,7 +98,7 @@ class _Sink:
 
     Args:
         name: the backend's name.
-        make: verl's `Tracking` with this backend only; is called in the thread.
+        make: creates verl's `Tracking` with this backend only; called in the thread.
     """
 
     def __init__(self, name: str, make: Callable[[], Any]) -> None:
@@ -148,7 +148,7 @@ def _report(name: str, problem: str, error: Exception | None = None) -> None:
     if name not in _reported:
         _reported.add(name)
         why = f" ({type(error).__name__}: {' '.join(str(error).split())[:300]})" if error else ""
-        print(f"agent_rl: the logger {name} {problem}{why}. Training continues; metrics.jsonl is complete", flush=True)
+        print(f"agent_rl: the {name} logger {problem}{why}. Training continues; metrics.jsonl is complete", flush=True)
 
 
 def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:

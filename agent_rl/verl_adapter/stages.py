@@ -19,7 +19,7 @@ SAMPLING = "sampling"
 """The first part of a step."""
 ENGINE = "engine"
 COMPILING = (
-    "agent_rl: the engine compiles its kernels, as at every first start on a machine: 2 to 4 minutes (an estimate); "
+    "agent_rl: the engine compiles its kernels, as at the first start on any machine: 2 to 4 minutes (an estimate); "
     "they are kept in ~/.cache"
 )
 
@@ -46,7 +46,7 @@ def read_stage(line: str) -> Stage | None:
     try:
         record = json.loads(line.removeprefix(PREFIX))
         return Stage(str(record["what"]), int(record["step"]), float(record["time"]))
-    except (ValueError, KeyError, TypeError):  # two processes have written into one line
+    except (ValueError, KeyError, TypeError):  # two processes wrote to the same line
         return None
 
 
@@ -57,7 +57,7 @@ def compiles_kernels(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def announce(what: str, step: int = 0) -> None:
-    """Log that a phase of the run begins."""
+    """Log that a phase of the run starts."""
     print(PREFIX + json.dumps({"what": what, "step": step, "time": round(time.time(), 2)}), flush=True)
     if what == ENGINE and compiles_kernels():
         print(COMPILING, flush=True)

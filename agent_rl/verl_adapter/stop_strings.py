@@ -41,5 +41,5 @@ def _can_end(tokenizer: Any, stops: tuple[str, ...], token: int) -> bool:
     text = tokenizer.decode([token])
     if not text or "\ufffd" in text:
         return True
-    # tokenizers may drop a space at the beginning of a text, or those around an apostrophe
+    # tokenizers may drop a space at the start of a text, or those around an apostrophe
     return any(not stop or stop[-1].isspace() or stop[-1] == "'" or stop[-1] in text for stop in stops)

@@ -1,7 +1,7 @@
 """Builds the tokens around turns, instead of verl's builder: works with any model's chat template.
 
 verl has a builder for some families of models, which renders dummy system and user messages before the appended ones.
-That fails with templates that refuse system messages or two messages of a user in a row, drops what the template
+That fails with templates that reject system messages or two user messages in a row, drops what the template
 of an unknown family writes after the end-of-turn token, and needs names of calls that are not in the messages.
 """
 

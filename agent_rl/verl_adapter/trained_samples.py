@@ -1,7 +1,7 @@
 """Selects the samples to train on, reports the others in a step's metrics, and averages validations.
 
 A failed session has written nothing, and its group is trained on without it. A single sample has no baseline, and would
-move the normalisation of the others, so it is left out. Long episodes fail more often than short ones, so the sizes
+shift the normalisation of the others, so it is left out. Long episodes fail more often than short ones, so the sizes
 of lost samples are logged next to those of kept ones. `keep_batch` writes the rows of each update and their advantages
 next to the trace; verl keeps no record of them.
 """
@@ -51,13 +51,13 @@ class SampleFate(NamedTuple):
 
 
 def fewest(config: Any) -> int:
-    """Return how many samples of a prompt training needs at least: 2 with a group baseline, otherwise 1."""
+    """Return the minimum number of samples per prompt that training needs: 2 with a group baseline, otherwise 1."""
     estimator, n = config.algorithm.adv_estimator, config.actor_rollout_ref.rollout.n
     return 1 if estimator in WITHOUT_GROUP or n == 1 else 2
 
 
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
-    """Whether a prompt with that many sessions can be trained on without the failed ones.
+    """Whether a prompt with this number of sessions can be trained on without the failed ones.
 
     With ReMax the first session is greedy: it is not a sample, and the group needs it.
     """
@@ -67,7 +67,7 @@ def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
 
 
 def session_of(key: str) -> str:
-    """`{uid}_{session}` of the key `{uid}_{session}_{index}` of a training sequence."""
+    """`{uid}_{session}` of the `{uid}_{session}_{index}` key of a training sequence."""
     return key.rpartition("_")[0]
 
 
@@ -91,7 +91,7 @@ def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None =
 def samples(
     fate: str, tags: Mapping[str, Mapping[str, Any]], reported: Sequence[Mapping[str, Any]]
 ) -> list[SampleFate]:
-    """Return the trajectories of verl's rows.
+    """Return the trajectories that verl's rows belong to.
 
     Args:
         fate: one of `FATES`.

@@ -2,7 +2,7 @@
 
 verl's own three classes (`sync`, `colocate_async`, `separate_async`) follow it: a class derived from both is registered
 under each mode's name, because verl compares these names. Each method documents its addition and calls verl's.
-`agent_rl.trainer_class` names the user's trainer (docs/guides/trainer.md).
+`agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AgentTrainer(PPOTrainer):
     """verl's trainer of a mode, extended for agents, tools and rewards of agent_rl.
 
     Attributes:
-        settings: the section `agent_rl`, without the addresses of served models.
+        settings: the `agent_rl` section, without the addresses of served models.
         row_order: the order of the training rows; None: verl's.
         served_models: the servers of `agent_rl.reward.models`; None without served models.
         failures: the sessions that have failed.
@@ -129,7 +129,7 @@ class AgentTrainer(PPOTrainer):
         self.train_dataloader_it = iter(self.train_dataloader)  # otherwise the first step would load the state
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """Train; a run that is stopped, or that an error of agent_rl ends, saves its last complete step."""
+        """Train; a run that is stopped, or ended by an error from agent_rl, saves its last complete step."""
         with self.last_step.saved(), ending.stalls_raised(self, self.settings.run.weight_sync_timeout_s):
             super().fit(agent_loop_manager)
 
@@ -145,7 +145,7 @@ class AgentTrainer(PPOTrainer):
         return batch
 
     def _compute_reward_colocate(self, batch: KVBatchMeta, metrics: dict[str, Any] | None = None) -> KVBatchMeta:
-        """Score a sampled batch with the manager `trajectory`, whose reward model shares the trainer's GPUs."""
+        """Score a sampled batch with the `trajectory` manager, whose reward model shares the trainer's GPUs."""
         if self.config.reward.reward_manager.name != MANAGER:
             return super()._compute_reward_colocate(batch, metrics)
         return reward_loop.score_sampled(self, batch)
@@ -189,8 +189,8 @@ class AgentTrainer(PPOTrainer):
     ) -> DataProto:
         """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.
 
-        A batch without a token that is trained on, or without a group that is large enough, gets the advantage 0 and
-        makes no update.
+        A batch that has no token to train on, or no group that is large enough, gets advantage 0 and makes no
+        update.
 
         Args:
             data: a `DataProto` of padded tensors (rows, tokens of the response) with `token_level_rewards` and
@@ -233,7 +233,7 @@ class AgentTrainer(PPOTrainer):
         super()._save_checkpoint()
 
     def _validate(self) -> dict[str, float]:
-        """Validate, unless the run is asked to stop meanwhile."""
+        """Validate, unless the run is asked to stop in the meantime."""
         with self.last_step.ends_validation():
             stages.announce("validation", self.global_steps)
             return dict(super()._validate())
@@ -266,7 +266,7 @@ class AgentTrainer(PPOTrainer):
 
         Raises:
             FatalError: a worker reported one.
-            UnscoredError: too large a share has failed.
+            UnscoredError: too large a share failed.
         """
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         keys = updates.trained_keys(batch)
@@ -313,7 +313,7 @@ def with_users_class(cls: type[Any], config: Any) -> type[Any]:
     verls = next(base for base in cls.__mro__ if base in MODES)
     other_modes = [base.__name__ for base in user.__mro__ if base in MODES and base is not verls]
     if other_modes:
-        problem = f"{name!r} is a {other_modes[0]}, and trainer.v1.trainer_mode={mode} has {verls.__name__}"
+        problem = f"{name!r} is a {other_modes[0]}, but trainer.v1.trainer_mode={mode} needs {verls.__name__}"
         raise place.error(problem, "Derive it from agent_rl's AgentTrainer, which fits every mode, or change the mode")
     if issubclass(user, AgentTrainer):
         return type(user.__name__, (user, cls), {})

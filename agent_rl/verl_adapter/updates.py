@@ -7,10 +7,10 @@ batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with
 up until its rows divide among them and the GPUs.
 
 **Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update
-both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch that
-is used for one update only needs no others, unless something else reads them: a KL penalty in the reward, a correction
-for the distance to the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy)
-is there every `agent_rl.run.log_probs_every` steps, in which the pass runs. `training/rollout_probs_diff_mean` and
+both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch used
+for only one update needs no others, unless something else reads them: a KL penalty in the reward, a correction for the
+mismatch with the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy) is
+available every `agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and
 `_max` are logged in each step, because the update computes their inputs.
 """
 

@@ -38,7 +38,7 @@ NEW_OBJECTS = 500_000
 
 
 class EpisodeOutput(AgentLoopOutput):
-    """verl's output, with the reward on the last trained token, the only place where some estimators read it."""
+    """verl's output, with the reward on the last trained token, the only position where some estimators read it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return verl's dict, with the reward moved to the last trained token."""
@@ -49,7 +49,7 @@ class EpisodeOutput(AgentLoopOutput):
 
 
 def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row in its original form, also if verl's own data set passes the stored form."""
+    """Return the row in its original form, even if verl's own data set passes the stored form."""
     row = unpacked(columns)
     info = row.get("extra_info") or {}
     return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}
@@ -93,8 +93,8 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             The training sequence, or a list if the episode has several; the last carries the trajectory.
 
         Raises:
-            UnscoredError: when the infrastructure failed; verl drops this trajectory from its group. The trace
-                keeps it.
+            UnscoredError: the infrastructure failed; verl drops this trajectory from its group. The trace keeps
+                it.
         """
         row = whole_row(row)
         format = self.format()

@@ -1,4 +1,4 @@
-"""Converts tools of agent_rl to verl's form, and verl's tools to ours.
+"""Converts agent_rl's tools to verl's form, and verl's tools to ours.
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
 it our tools in this form, so that the key works for every form of entry and verl's own `tool_agent` runs them.
@@ -34,7 +34,7 @@ __all__ = ["VerlTool", "load", "to_specs", "tool_loading"]
 def tool_loading(module: ModuleType) -> None:
     """`verl.tools.tool_registry`: load tool YAML files with our loader.
 
-    verl's loader knows one form of entry, and its errors for a broken file do not name the entry.
+    verl's loader knows only one form of entry, and its errors for a broken file do not name the entry.
     """
     module.initialize_tools_from_config = load  # type: ignore[attr-defined]
 
@@ -43,7 +43,7 @@ def load(path: str) -> list[Any]:
     """Load a tool YAML for verl, instead of its own `initialize_tools_from_config`.
 
     Raises:
-        ConfigError: naming file, entry and field.
+        ConfigError: an entry is wrong; the error names file, entry and field.
     """
     return [_verls_tool(spec) if spec.is_verl else VerlTool(spec) for spec in load_tools(path)]
 

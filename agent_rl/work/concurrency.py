@@ -34,7 +34,7 @@ __all__ = [
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0
-"""Seconds that cancelled work has for cleaning up before it is abandoned."""
+"""Number of seconds that cancelled work has for cleaning up before it is abandoned."""
 
 FIRST_PAUSE_S = 0.1
 """Seconds before the first repeat."""
@@ -50,7 +50,7 @@ class PerLoop(Generic[T]):
     """One value per event loop, for objects that asyncio binds to a loop (semaphores, connections, tasks).
 
     Args:
-        make: makes the value at its first use in a loop; the values of closed loops are dropped.
+        make: makes the value when it is first used in a loop; the values of closed loops are dropped.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -83,7 +83,7 @@ def gate(key: Hashable, limit: int) -> asyncio.Semaphore:
 async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for at most `limit_s` seconds.
 
-    Unlike `asyncio.wait_for` this returns in time when the work ignores its cancellation, and distinguishes a
+    Unlike `asyncio.wait_for`, this returns in time when the work ignores its cancellation, and distinguishes a
     cancellation by the work itself from one of the whole episode.
 
     Raises:
@@ -159,7 +159,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def uninterrupted(work: asyncio.Future[Any]) -> None:
-    """Finish `work` even if the caller is cancelled meanwhile; raise the cancellation afterwards."""
+    """Finish `work` even if the caller is cancelled in the meantime; raise the cancellation afterwards."""
     interruption: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -171,14 +171,14 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Await `function(*arguments)` in a daemon thread of its own."""
+    """Await `function(*arguments)` in its own daemon thread."""
     work, future = _work(function, *arguments)
     threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()
     return await asyncio.wrap_future(future)
 
 
 class OneThread:
-    """Runs functions one after the other on one daemon thread, which starts at the first.
+    """Runs functions one after another on one daemon thread, which starts with the first.
 
     Args:
         name: the name of the thread.
@@ -199,7 +199,7 @@ class OneThread:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """End the thread after the function that it runs."""
+        """End the thread after the function it is running."""
         self._queue.put(None)
 
     def _loop(self) -> None:

@@ -1,4 +1,4 @@
-"""Files to which many processes append lines, and which continue in the next part at a given size.
+"""Files that many processes append lines to, and that continue in the next part at a given size.
 
 The parts of `trace.jsonl` are `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ... No file is ever renamed, so a
 reader's position in a file stays valid. Lines are written atomically, under an advisory lock, even if the disk is full.
@@ -54,7 +54,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
 
 def parts(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the existing parts in their order; the first part even if it does not exist."""
+    """Return the existing parts in order; the first part even if it does not exist."""
     first = Path(path)
     later = (_part(first, number) for number in itertools.count(1))
     return [first, *itertools.takewhile(Path.exists, later)]
@@ -90,7 +90,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Lock the file; on a file system without locks (often Lustre), only against processes of this node."""
+    """Lock the file; on a file system without locks (often Lustre), only against processes on this node."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

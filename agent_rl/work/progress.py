@@ -1,6 +1,6 @@
 """`progress` shows the progress of a long command on stderr: a bar on a terminal, otherwise an occasional line.
 
-On stdout a command prints only its result.
+On stdout, a command prints only its result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`Store` keeps results by key in an append-only file; `Cache` makes equal calls once, even concurrent ones; `pieces`
-stores the finished parts of a long command until all are done, so that the same command resumes after an interruption.
+"""`Store` keeps results by key in an append-only file; `Cache` makes equal calls only once, even concurrent ones;
+`pieces` stores the finished parts of a long command until all are done, so the same command resumes when interrupted.
 
-A line of the file is `[key, result]` as JSON. Processes of one machine may append to a file at the same time, and
-each reads the others' lines. The incomplete line of a killed process is ignored; of several lines with one key the
-last counts. Nothing expires: delete the file when the code or service that computes the results has changed.
+A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and
+each reads the others' lines. A killed process's incomplete line is ignored; of several lines with the same key, the
+last one counts. Nothing expires: delete the file when the code or service that computes the results has changed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ UNFINISHED = Path("outputs/unfinished")
 MAX_BYTES = 64 * 2**20
 """Maximum size of a cache in memory."""
 ENTRY_BYTES = 200
-"""Bytes that an entry in memory takes in addition to its text."""
+"""Number of bytes that an entry in memory takes in addition to its text."""
 _SQLITE = b"SQLite format 3"
-"""First bytes of the files of older versions."""
+"""First bytes of older versions' files."""
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
     """Return plain data in which the digest of the content replaces a file's name.
 
     Args:
-        value: plain data; a text in it may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
+        value: plain data; a string in it may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
         folder: the folder for relative names, in addition to the working directory.
         written: keys of output files, whose names stay.
     """
@@ -165,12 +165,12 @@ class Found(NamedTuple):
 
 
 class Cache:
-    """Texts by key, in a file, or the most recently used ones in memory.
+    """Strings by key, in a file, or the most recently used ones in memory.
 
     Args:
         path: the path of a `Store` on a local disk; None: memory only.
-        key: the configuration key that holds the path, for errors.
-        kind: the kind of the texts, for errors, for example `verdicts`.
+        key: the configuration key that contains the path, for errors.
+        kind: the kind of the strings, for errors, for example `verdicts`.
         max_bytes: maximum size in memory.
 
     Raises:
@@ -188,7 +188,7 @@ class Cache:
             self._store = None if path is None else Store(path)
         except (OSError, ValueError) as error:
             problem = f"{path} cannot be used as a cache of {kind}: {error}"
-            remedy = "Name another file on a local disk, or delete the file if it is a broken cache"
+            remedy = "Choose another file on a local disk, or delete the file if it is a broken cache"
             raise ConfigError(key, problem, remedy) from error
 
     async def get(self, key: str, make: Callable[[], Awaitable[str | None]], patience_s: float | None = None) -> Found:
@@ -197,7 +197,7 @@ class Cache:
         Args:
             key: the key, the same for equal calls.
             make: makes the text; None is not stored.
-            patience_s: maximum seconds to wait for equal calls in progress; after that, this call runs as well.
+            patience_s: maximum number of seconds to wait for equal calls in progress; after that, this call runs too.
 
         Raises:
             UnscoredError: `make` failed, here or in an equal call that this one waited for. After any other failure

@@ -1,4 +1,4 @@
-"""Makes the text of models, tools and logs safe to show in a terminal or on a page."""
+"""Makes text from models, tools and logs safe to show in a terminal or on a page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _CONTROLS = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_
 
 
 def named(text: str) -> str:
-    """Replace control, surrogate and direction characters by their code points; keep tabs and newlines."""
+    """Replace control, surrogate and direction characters with their code points; keep tabs and newlines."""
     return _CONTROLS.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
 
 
 def one_line(text: str, most: int) -> str:
-    """Return the beginning of a text as one line without control characters.
+    """Return the start of a text as one line without control characters.
 
     Args:
-        text: text of a model, a tool or a data set; any length.
+        text: text from a model, a tool or a data set; any length.
         most: maximum number of characters.
     """
     line = " ".join(text[: 4 * most].split())

@@ -1,5 +1,7 @@
 import random
+
 from agent_rl import Environment
+
 
 class Lockers(Environment):
     """Open the locker that you are asked for: look up its code, then open it."""

@@ -131,7 +131,7 @@ def test_a_script_is_run_up_to_its_main_block(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("from verl.trainer import main_ppo\nmain_ppo.main()", "line 2, starts the training.*below `if __name__"),
+        ("from verl.trainer import main_ppo\nmain_ppo.main()", "line 2, starts the training.*under `if __name__"),
         ("1 +", "cannot be read"),
         ("raise ValueError('no')", "ValueError: no"),
     ],

@@ -81,5 +81,5 @@ def test_without_a_recipe() -> None:
 
 
 def test_an_override_without_a_recipe_is_one_line() -> None:
-    with pytest.raises(ConfigError, match=r"^trainer\.nnodes=2: an override without a recipe"):
+    with pytest.raises(ConfigError, match=r"^trainer\.nnodes=2: there is an override but no recipe"):
         CliRunner().invoke(app, ["doctor", "trainer.nnodes=2"], catch_exceptions=False)

@@ -55,7 +55,7 @@ def test_a_command_that_keeps_nothing_says_so(tmp_path: Path, monkeypatch: pytes
     words = ["data", "check", "my rows.jsonl", "--script", "my_agents.py"]
     monkeypatch.setattr(sys, "argv", ["agent-rl", *words])
     done = CliRunner().invoke(app, words)
-    said = "interrupted: Nothing is kept. Resume with: agent-rl data check 'my rows.jsonl' --script my_agents.py"
+    said = "interrupted: Nothing was saved. Resume with: agent-rl data check 'my rows.jsonl' --script my_agents.py"
     assert (done.exit_code, done.stdout, done.stderr.strip()) == (130, "", said)
 
 

@@ -71,5 +71,5 @@ def test_what_is_not_there_is_named(stored: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--trajectory: no trajectory has the id '0_9'. Did you mean"):
         raise run(stored, "--config", judged, "--trajectory", "0_9").exception  # type: ignore[misc]
     Path(judged).write_text("agent_rl: {reward: {correctness: {scorer: math}}}")
-    with pytest.raises(ConfigError, match="asks neither a model nor a service"):
+    with pytest.raises(ConfigError, match="uses neither a model nor a service"):
         raise run(stored, "--config", judged).exception  # type: ignore[misc]

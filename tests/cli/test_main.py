@@ -102,7 +102,7 @@ def test_help_is_light() -> None:
 def test_a_folder_that_is_no_recipe_is_one_line() -> None:
     done = cli("train", "recipes/nothing", VERL_PLATFORM="cpu")
     assert done.returncode == 2
-    assert done.stderr.strip().startswith("error: recipes/nothing: there is no such folder, and no recipe of this name")
+    assert done.stderr.strip().startswith("error: recipes/nothing: there is no such folder, and no recipe with this")
     assert "Traceback" not in done.stderr
 
 
@@ -211,7 +211,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: p
     place += [f"data.{kind}_files={tmp_path}/rows.jsonl" for kind in ("train", "val")]
     with pytest.raises(NotADirectoryError) as caught:
         inside("train", GSM8K, *place)
-    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Give a")
+    assert main._line(caught.value).startswith("/dev/null/run: Not a directory. Pass a")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_full_disk_is_one_line(
     monkeypatch.setattr(sys, "path", [*sys.path])  # to which the entry point adds
     with pytest.raises(SystemExit, match="1"):
         main.main()
-    said = f"error: no space is left {place} (No space left on device). Free some space, and repeat the command\n"
+    said = f"error: no space is left {place} (No space left on device). Free some space, and run the command again\n"
     assert capsys.readouterr().err == said
 
 

@@ -1,4 +1,4 @@
-"""The command `agent-rl rm eval`."""
+"""The `agent-rl rm eval` command."""
 
 import json
 from pathlib import Path

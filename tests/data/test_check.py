@@ -104,7 +104,7 @@ def test_what_the_caller_knows_is_asked_of_each_row() -> None:
     report = check(Rows(names=names, length=length, unit="tokens"), train=rows(0, 9))
     assert dict(report.counts) == {"tool": 1, "prompt": 1}
     assert (
-        report.shown["prompt"][0][1].text == "the chat template refuses the prompt: Conversation roles must alternate"
+        report.shown["prompt"][0][1].text == "the chat template rejects the prompt: Conversation roles must alternate"
     )
     assert report.labels()["ability"].loc["math", "mean"] == 7
 

@@ -77,8 +77,8 @@ def test_a_columns_value_may_name_the_split(convert: Any, tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (("--input", "absent.jsonl"), "error: absent.jsonl: there is no such file"),
-        (("--limit", "0"), "expected a number from 1, got 0"),
-        (("--test_share", "1"), "expected a share from 0 to below 1, got 1"),
+        (("--limit", "0"), "expected a whole number of 1 or more, got 0"),
+        (("--test_share", "1"), "expected a share of at least 0 and less than 1, got 1"),
     ],
 )
 def test_wrong_arguments_end_with_one_message(refusal: Any, arguments: tuple[str, ...], message: str) -> None:

@@ -183,7 +183,7 @@ def test_a_checkpoint_of_other_rows_is_refused_by_name() -> None:
     other = RowFacts(ROWS.sources[1:], ROWS.difficulties[1:], [("new.parquet", [])], "others")
     with pytest.raises(ConfigError, match=r"new\.parquet: these 50 rows.*51.*math\.parquet, tools\.parquet"):
         order(other, settings(order="shuffled")).load(state)
-    with pytest.raises(ConfigError, match="saved with verl's own order"):
+    with pytest.raises(ConfigError, match="saved with verl's own row order"):
         order().load({"yielded": 3, "generator": None})
 
 

@@ -11,7 +11,11 @@ COMMON = {"data_source": "gsm8k", "agent_name": "react_agent"}
 USER = [{"role": "user", "content": "6 * 7?"}]
 
 SHAPES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
-    ({"prompt": "6 * 7?", "ground_truth": 42}, {}, ["a text as prompt", "ground_truth moved", "numbers as"]),
+    (
+        {"prompt": "6 * 7?", "ground_truth": 42},
+        {},
+        ["a prompt given as text", "ground_truth moved", "given as numbers"],
+    ),
     ({"prompts": USER, "ground_truth": "42"}, {}, ["prompts is read as prompt"]),
     ({"messages": [*USER, {"role": "assistant", "content": "42"}]}, {}, ["last turn is read as ground_truth"]),
     (
@@ -37,7 +41,7 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     (
         {"prompt": [{"type": "image", "image": "a.png"}, {"type": "text", "text": "6 * 7?"}], "ground_truth": "42"},
         {"prompt": [{"role": "user", "content": "<image>6 * 7?"}], "images": [{"path": "a.png"}]},
-        ["content parts as prompt", "moved to the column images"],
+        ["a prompt given as content parts", "moved to the images column"],
     ),
     (
         {"prompt": [{"role": "user", "content": [{"type": "text", "text": "6 * 7?"}]}], "ground_truth": "42"},

@@ -65,7 +65,7 @@ def test_text_in_quotes_may_have_commas_and_lines(tmp_path: Path) -> None:
 BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
     "no such file": ("x.csv", lambda path: written(path.with_name("y.csv"), CSV), "", "there is no such file"),
     "a folder": ("x.csv", lambda path: path.mkdir(), "", "it is a folder"),
-    "no known ending": ("x.xlsx", lambda path: written(path, CSV), "", "ending .xlsx"),
+    "no known ending": ("x.xlsx", lambda path: written(path, CSV), "", "extension .xlsx"),
     "empty CSV": ("x.csv", lambda path: written(path, ""), "", "the file is empty"),
     "only a header": ("x.csv", lambda path: written(path, "question,answer\n"), "", "there are no rows"),
     "bad JSON line": ("x.jsonl", lambda path: written(path, LINES + '{"a": \n'), "line 6", "not a JSON object"),
@@ -120,7 +120,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str, str]] = {
         "x.parquet",
         lambda path: parquet(path, [{**row, "sound": None} for row in ROWS] + [{**ROWS[0], "sound": b"\0"}]),
         "row 5, ",
-        "JSON cannot hold",
+        "JSON cannot represent",
     ),
     "half a character": (
         "x.jsonl",
@@ -195,5 +195,5 @@ def test_a_data_set_of_the_package_datasets_is_streamed(tmp_path: Path, monkeypa
     (tmp_path / "set").mkdir()
     parquet(tmp_path / "set" / "train.parquet", ROWS)
     assert [raw.value for raw in from_hub(str(tmp_path / "set"))] == ROWS
-    with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face hub .*nowhere"):
+    with pytest.raises(ConfigError, match=r"cannot be loaded from the Hugging Face Hub .*nowhere"):
         list(from_hub(str(tmp_path / "set"), split="nowhere"))

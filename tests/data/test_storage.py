@@ -57,9 +57,9 @@ def test_batches_are_written_as_they_come(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("bad", "key", "problem"),
     [
-        (row(0, extra_info={"time": {1j}}), "row 1, column extra_info.time", "JSON cannot hold"),
-        (row(0, extra_info={"share": float("inf")}), "row 1, column extra_info.share", "JSON cannot hold"),
-        (row(0, extra_info={"note": "\ud800"}), "row 1, column extra_info.note", "JSON cannot hold"),
+        (row(0, extra_info={"time": {1j}}), "row 1, column extra_info.time", "JSON cannot represent"),
+        (row(0, extra_info={"share": float("inf")}), "row 1, column extra_info.share", "JSON cannot represent"),
+        (row(0, extra_info={"note": "\ud800"}), "row 1, column extra_info.note", "JSON cannot represent"),
         (row(0) | {"images": [{"bytes": 3}], "prompt": [{"role": "user", "content": "<image>"}]}, "row 1", "parquet"),
         (row(0) | {"note": "x"}, "row 1, column note", "not a column of the row contract"),
         (row(0) | {"ability": 3}, "row 1, column ability", "3"),

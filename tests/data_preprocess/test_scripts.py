@@ -105,7 +105,7 @@ def test_gsm8k_without_the_hub_names_the_way_out(tmp_path):
         HF_HOME=str(tmp_path / "hf"),
     )
     assert result.returncode == 2
-    assert result.stderr.startswith("error: openai/gsm8k: the data set cannot be loaded from the Hugging Face hub")
+    assert result.stderr.startswith("error: openai/gsm8k: the data set cannot be loaded from the Hugging Face Hub")
     assert "--local_dataset_path FOLDER" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "out").exists()

@@ -45,6 +45,7 @@ ELSEWHERE = {
     r"agent-rl .*(outputs/mine|mine\.jsonl|rows/|export VERL_PLATFORM)": "tests/e2e/test_tutorial.py",
     r"agent-rl (why|compare|judge try|eval outputs)": "tests/e2e/test_tutorial.py, tests/cli, tests/evaluation",
     r"agent-rl data convert --hub": "a network",
+    r"agent-rl (play|train) my_trl.py": "tests/environments/test_trl.py",
     r"agent-rl view": "tests/trajectory/viewer/test_serve.py",
     r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
     r"agent-rl eval .*checkpoints": "a checkpoint; tests/e2e/test_evaluation.py",

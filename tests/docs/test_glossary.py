@@ -27,7 +27,9 @@ def test_a_word_has_its_class(word: str, path: str) -> None:
 def test_no_public_class_is_defined_twice() -> None:
     places = defaultdict(list)
     for file in sorted((ROOT / "agent_rl").rglob("*.py")):
-        if "stand_ins" in file.parts:  # they have the names of what they stand for
+        if {"stand_ins", "families"} & set(
+            file.parts
+        ):  # they have the names of what they stand for, or of one contract
             continue
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

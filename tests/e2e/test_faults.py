@@ -162,9 +162,9 @@ def test_a_killed_driver_leaves_no_process_behind(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("SGLangHttpServer", "SGLang's process scheduler_0: SIGKILL ended it"),
-        ("AgentLoopWorker", r"the process of AgentLoopWorker .*Step \d+ is saved in .*global_step"),
-        ("SimpleStorageUnit", "the process of SimpleStorageUnit .* has died"),
+        ("SGLangHttpServer", "SGLang's process scheduler_0: ended by SIGKILL"),
+        ("AgentLoopWorker", r"the AgentLoopWorker process .*Step \d+ is saved in .*global_step"),
+        ("SimpleStorageUnit", "the SimpleStorageUnit process .* has died"),
     ],
 )
 def test_a_killed_process_ends_a_run_in_the_background_of_a_shell(
@@ -199,7 +199,7 @@ def test_a_run_of_which_too_much_goes_unscored_stops_and_says_so(rows: Path, tin
         overrides(rows, tiny_model, **{"agent_rl.reward.max_unscored_share": 0.25}),
         script=ROOT / "tests/e2e/faults_train.py",
     )
-    with pytest.raises(TrainerError, match="4 of 8 trajectories of the step went unscored") as caught:
+    with pytest.raises(TrainerError, match="4 of 8 trajectories of the step are unscored") as caught:
         run_alone(command, rows / "out", timeout_s=300)
     assert "the engine went away" in str(caught.value)
 

@@ -188,9 +188,7 @@ def test_a_run_that_a_component_stops_is_saved_and_goes_on(mode: str, tmp_path: 
     log = (tmp_path / "out/train.log").read_text()
     assert "never retrieved" not in log
     assert "Repeat the call with: agent-rl reward score" in str(caught.value)
-    said = re.search(
-        r"Step (\d) is saved in (\S+): resume from there, after a correction, with: (.+)", str(caught.value)
-    )
+    said = re.search(r"Step (\d) is saved in (\S+): fix the problem, and resume with: (.+)", str(caught.value))
     assert said
     complete = int(said[1])
     assert complete == 2 or (mode != "sync" and 1 <= complete < last)  # rows of step 3 are scored while others train

@@ -1,4 +1,3 @@
-# lockers.py
 import random
 
 from agent_rl import Environment

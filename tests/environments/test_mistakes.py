@@ -72,11 +72,11 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "tool_without_types": (
         "code: int", "code",
-        (f"open (FILE:{OPEN}): the parameter 'code' has no type hint", "Write for example `code: str`")
+        (f"open (FILE:{OPEN}): the 'code' parameter has no type hint", "Write for example `code: str`")
     ),
     "type_without_schema": (
         "code: int", "code: asyncio.Lock",
-        (f"open (FILE:{OPEN}): a type hint that has no JSON schema", "Use types of JSON")
+        (f"open (FILE:{OPEN}): a type hint has no JSON schema", "Use JSON types")
     ),
     "tool_returns_nothing": (
         'return "It is open." if self.is_open else "It stays shut."', "pass",

@@ -178,7 +178,7 @@ def test_settings_may_change_before_the_first_episode(tmp_path, data):
 
 def test_one_process_at_a_time(tmp_path, data):
     with Ledger(tmp_path / "out", settings(data)):
-        with pytest.raises(ConfigError, match="another process evaluates into"):
+        with pytest.raises(ConfigError, match="another process is evaluating in"):
             Ledger(tmp_path / "out", settings(data))
     Ledger(tmp_path / "out", settings(data)).close()
 

@@ -229,5 +229,5 @@ def test_what_only_training_can_do_is_refused_by_name(base):
         for other, (value, *_) in TRAINING_ONLY.items():
             OmegaConf.update(config, other, value if other != key else {"a": 1} if harmless == {} else "mine",
                              force_add=True)  # fmt: skip
-        with pytest.raises(ConfigError, match=rf"^{key}: .*changes the prompts of training.*Add {key}="):
+        with pytest.raises(ConfigError, match=rf"^{key}: .*changes the training prompts.*Add {key}="):
             refuse_training_only(OmegaConf.to_container(config))

@@ -73,7 +73,7 @@ def test_a_policy_is_shown_the_images_of_a_row_or_the_rows_are_refused(tmp_path,
         (255, 0, 0),
     ]
     assert (said["text"], asked["text"]) == ("Which of ", " is red?")
-    with pytest.raises(ConfigError, match="its rows have images, which policy=sglang cannot be shown"):
+    with pytest.raises(ConfigError, match="its rows have images, which policy=sglang cannot show"):
         Evaluation.load(settings(str(tmp_path / "rows.parquet"), tools, "policy=sglang"))
 
 
@@ -200,7 +200,7 @@ def test_a_row_that_selects_a_tool_that_is_not_there_is_unscored(tmp_path, data,
         row["extra_info"]["tool_selection"] = ["calculator" if number else "python"]
     write_parquet(rows, tmp_path / "selected.parquet")
     records = evaluate(tmp_path / "out", settings(str(tmp_path / "selected.parquet"), tools))
-    assert "tool_selection names ['python']" in records[0, 0].error
+    assert "tool_selection has ['python']" in records[0, 0].error
     assert all(records[row, 0].error is None for row in range(1, 12))
 
 

@@ -57,7 +57,7 @@ def test_a_server_that_was_killed_is_the_cause_of_what_was_seen(tmp_path, monkey
     monkeypatch.setattr(sources, "_start", start)
     with pytest.raises(EngineError) as caught:
         asyncio.run(use(end=True))
-    said = f"the server has exited: SIGKILL ended it (is memory short?). See {tmp_path}/log"
+    said = f"the server has exited: ended by SIGKILL (out of memory?). See {tmp_path}/log"
     assert str(caught.value) == (said if seen is None else f"{said}. {seen}")
     if seen is None:
         asyncio.run(use(end=False))

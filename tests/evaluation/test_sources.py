@@ -22,7 +22,7 @@ def opened(tmp_path, *words, **flags):
 @pytest.mark.parametrize(
     ("flags", "words", "said"),
     [
-        ({"model": "nowhere"}, [], "model: nowhere is neither a model .* nor a checkpoint"),
+        ({"model": "nowhere"}, [], "model: nowhere is neither a model .* nor a training checkpoint"),
         ({"model": "nowhere"}, ["policy=local"], "model: nowhere is neither"),
         ({"model": "m"}, ["policy=vllm"], "endpoint: vLLM servers are not started"),
         ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local does not use"),

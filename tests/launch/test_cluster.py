@@ -48,7 +48,7 @@ def test_the_environment_says_which_node_this_is(environ: dict[str, str], expect
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, and it is not set"),
+        ({"NNODES": "2"}, "NODE_RANK: there are 2 nodes, but it is not set"),
         ({"NNODES": "2", "NODE_RANK": "2"}, "NODE_RANK: 2 of 2 nodes. Set 0 to 1"),
         ({"NNODES": "1:4", "NODE_RANK": "0"}, "NNODES: not a number: '1:4'"),
         ({"NNODES": "2", "NODE_RANK": "0"}, "MASTER_ADDR: it is not set"),
@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_and_a_head_that_does_not_answer_are_named() -> Non
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         nodes = Nodes(2, 0, "127.0.0.1", taken.getsockname()[1])
-        message = r"something listens at .* Choose another MASTER_PORT"
+        message = r"is already in use. Choose another MASTER_PORT"
         with pytest.raises(ClusterError, match=message), head(nodes, [], 0):
             pass
     with pytest.raises(ClusterError, match=r"rank 1: no head answered at \[::1\]:1 within 0 s"):

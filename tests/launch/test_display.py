@@ -67,7 +67,7 @@ def test_lines_and_the_whole_log(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert lines[4:] == [
         "a note",
         "step 1/20: reward +1.000",
-        "SIGINT: ends after step 1, saved; again: ends now",
+        "SIGINT: ends after step 1 and saves; again: ends now",
         "stopped after step 3, saved in /c/global_step_3",
         "resume with: agent-rl train x",
     ]
@@ -101,7 +101,7 @@ def test_lines_follow_a_panel_that_fails(
     display.begin(tmp_path, [], {})
     for step in (1, 2):
         display.step(step, {"critic/score/mean": step})
-    assert capsys.readouterr().err.startswith("the panel failed, the run continues: ZeroDivisionError")
+    assert capsys.readouterr().err.startswith("the panel failed, but the run continues: ZeroDivisionError")
     assert terminal.getvalue().endswith("step 1: reward +1.000\nstep 2: reward +2.000\n")
     assert list(display.progress.steps) == [1, 2]
 
@@ -124,5 +124,5 @@ def test_a_run_goes_on_when_a_line_cannot_be_written(capsys: pytest.CaptureFixtu
     values: list[Any] = ["\u4e2d", "x"]
     for source in values:
         display.step(1, {f"val-core/{source}/acc/mean@1": 1.0})
-    assert "the display failed, the run continues: UnicodeEncodeError" in capsys.readouterr().err
+    assert "the display failed, but the run continues: UnicodeEncodeError" in capsys.readouterr().err
     assert written.getvalue() == b"step 1: validation on x: accuracy 100%\n"

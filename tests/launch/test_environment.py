@@ -140,7 +140,7 @@ def test_the_guide_says_how_long_it_may_be() -> None:
 
 @pytest.mark.parametrize(("name", "most"), [("RAY_TMPDIR", LONGEST), ("TMPDIR", LONGEST_OF_ALL)])
 def test_a_folder_that_is_too_long_is_named(name: str, most: int) -> None:
-    problem = rf"^{name}: '/ä_+' is too long: .* Name a folder of at most {most} bytes, for example /tmp$"
+    problem = rf"^{name}: '/ä_+' is too long: .* Choose a path of at most {most} bytes, for example /tmp$"
     with pytest.raises(ConfigError, match=problem):
         temporary_files({name: "/ä".ljust(most, "_")})  # one letter has two bytes
 
@@ -159,6 +159,6 @@ def test_a_folder_that_is_too_long_is_named(name: str, most: int) -> None:
 def test_a_home_in_which_nothing_can_be_kept_is_refused_if_it_is_needed(
     environ: dict[str, str], is_refused: bool
 ) -> None:
-    message = r"^HOME: nothing can be written to '/proc/.* Set HOME to a folder of yours"
+    message = r"^HOME: nothing can be written to '/proc/.* Set HOME to one of your folders"
     with pytest.raises(ConfigError, match=message) if is_refused else contextlib.nullcontext():
         require_home(environ)

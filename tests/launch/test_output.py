@@ -65,7 +65,7 @@ def test_a_full_disk_is_named_whatever_the_exception_is(
     assert failure(path, 0, 1, [tmp_path, Path("/nowhere")]).startswith("the trainer failed: RuntimeError: unexp")
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: Full() if dir == tmp_path else io.BytesIO())
     assert failure(path, 0, 1, [Path("/nowhere"), tmp_path]).startswith(
-        f"the trainer failed: no space is left in {tmp_path} (RuntimeError: unexpected pos 64 vs 0). Make room"
+        f"the trainer failed: no space is left in {tmp_path} (RuntimeError: unexpected pos 64 vs 0). Free some space"
     )
 
 
@@ -89,7 +89,7 @@ def test_an_engine_that_failed_is_the_cause(tmp_path: Path) -> None:
 def test_an_engine_that_was_killed_is_the_cause(tmp_path: Path) -> None:
     crash = "[2026-11-23 17:22:51] Subprocess scheduler_0 (pid=20130) crashed with exit code -9. Triggering SIGQUIT"
     text = failure(log(tmp_path, crash, f"UnscoredError: 128 failed, the last with: {DIED}"), 0, 1)
-    assert text.startswith("the trainer failed: SGLang's process scheduler_0: SIGKILL ended it (is memory short?)\n")
+    assert text.startswith("the trainer failed: SGLang's process scheduler_0: ended by SIGKILL (out of memory?)\n")
     assert "died unexpectedly" in failure(log(tmp_path, DIED), 0, 1)
 
 
@@ -97,7 +97,7 @@ def test_an_engine_that_was_killed_is_the_cause(tmp_path: Path) -> None:
     ("last", "cause"),
     [
         ("The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
-         "the process of WorkerDict (pid 2956, on 192.0.2.2) has died: it crashed, or was killed (is memory short?)"),
+         "the WorkerDict process (pid 2956, on 192.0.2.2) has died: it crashed, or was killed (out of memory?)"),
         ("The actor died because its node has died. Node Id: 7504",
          "the node 192.0.2.2 stopped answering and counts as dead"),
     ],
@@ -118,9 +118,9 @@ ELASTIC = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: tr
 @pytest.mark.parametrize(
     ("lines", "status", "end"),
     [
-        ([], -9, "SIGKILL ended it (is memory short?)"),
+        ([], -9, "ended by SIGKILL (out of memory?)"),
         ([], 3, "no output"),
-        ([CRASH, "SIGQUIT received."], -3, "SGLang's process scheduler_0: SIGKILL ended it (is memory short?)"),
+        ([CRASH, "SIGQUIT received."], -3, "SGLang's process scheduler_0: ended by SIGKILL (out of memory?)"),
         (["Traceback (most recent call last):", "ValueError: no", "resource_tracker: a leak"], 1, "ValueError: no"),
         (["usage: launch_server.py", OPTION], 2, OPTION),
         (["[rank1]: ValueError: no", ELASTIC, "  time : 2026-11-24"], 1, "ValueError: no"),

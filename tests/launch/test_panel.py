@@ -99,7 +99,7 @@ def test_a_thousand_steps_in_a_terminal_of_any_size(tmp_path: Path) -> None:
         "validation math: 0.00 (step 1), 0.50 (step 998)",
         "example from step 1000: reward +0.50, 1 turn, 1 call",
         'did   calculator({"expression": "three"}) = three',
-        "! The component style is 0.5 in all 1000 steps",
+        "! The style component is 0.5 in all 1000 steps",
     ):
         assert words in text
     assert "agent-rl view" in text  # its path is wrapped where it is long

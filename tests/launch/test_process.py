@@ -87,7 +87,7 @@ def test_a_trainer_that_has_nothing_to_wait_for_is_stopped(tmp_path: Path) -> No
 def test_sigquit_of_an_engine_is_not_ignored_in_the_background_of_a_shell(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     try:
-        with pytest.raises(TrainerError, match="SIGQUIT ended it"):
+        with pytest.raises(TrainerError, match="ended by SIGQUIT"):
             run_trainer(script("import os, signal; os.kill(os.getpid(), signal.SIGQUIT)"), tmp_path)
     finally:
         signal.signal(signal.SIGQUIT, before)

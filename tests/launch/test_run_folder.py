@@ -148,7 +148,7 @@ def test_changed_data_is_refused_and_changed_code_is_reported(tmp_path: Path) ->
 def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
     with (
         RunFolder(config(tmp_path), []),
-        pytest.raises(ConfigError, match="another process trains into"),
+        pytest.raises(ConfigError, match="another process is using"),
         RunFolder(config(tmp_path), []),
     ):
         pass

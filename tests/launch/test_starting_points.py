@@ -77,7 +77,7 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
         (["toll", "x"], "KIND: unknown kind 'toll'. Did you mean 'tool'?"),
         (["tool", "unit-converter"], "is not a name of a Python module. Write it like 'unit_converter'"),
         (["tool", "calculator"], "agent_rl has a tool 'calculator'"),
-        (["reward", "json"], "'json' is a module already"),
+        (["reward", "json"], "'json' is already a module"),
         (["tool", "own_tool"], "own_tool: it exists. Name a new folder with --to"),
     ],
 )

@@ -39,7 +39,7 @@ def test_rows_without_a_prompt_are_refused_with_the_command_that_makes_one(
     raw.write_text(json.dumps({"question": "1+1?", "answer": "2", "level": 1}) + "\n")
     (error,) = refusals(make_case({"data.train_files": str(raw)}), at)
     assert error.startswith("data.train_files: ")
-    assert "raw.jsonl has no column prompt, but question, answer, level." in error
+    assert "raw.jsonl has no prompt column, only question, answer, level." in error
     assert error.endswith("raw.jsonl --prompt question --answer answer")
 
 

@@ -1,4 +1,4 @@
-"""The section `agent_rl.cold_start`."""
+"""The `agent_rl.cold_start` section."""
 
 import pytest
 

@@ -63,7 +63,7 @@ class Model(Section):
         ({"share": 2}, "share: expected a number of at most 1, got 2. Write for example `share: 0.5`, or remove"),
         ({"is_on": "maybe"}, "is_on: expected true or false, got 'maybe'. Write for example `is_on: false`"),
         ({"word": ""}, "word: expected text of at least 1 characters, got ''. Write for example `word: \"a\"`"),
-        ({"limits": 3}, "limits: expected a mapping, got 3. Write keys below it: rows"),
+        ({"limits": 3}, "limits: expected a mapping, got 3. Write keys under it: rows"),
         ({"limits": {"rows": 1.5}}, "limits.rows: expected a whole number, got 1.5. Write for example `rows: 5`"),
         ({"by_name": {"a": {"rows": 0}}}, "by_name.a.rows: expected a number of at least 1, got 0"),
         ({"either": 3}, "either: expected text or a mapping, got 3"),

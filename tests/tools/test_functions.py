@@ -177,10 +177,10 @@ def test_the_expanded_file_calls_the_same_function_from_elsewhere(load: Any, tmp
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        ("no_hint", "no_hint ({file}:{line}): the parameter 'city' has no type hint. Write for example `city: str`"),
+        ("no_hint", "no_hint ({file}:{line}): the 'city' parameter has no type hint. Write for example `city: str`"),
         ("hidden", "hidden ({file}:{line}): *cities: 'str' has no name that the policy could use"),
         ("unknown", "unknown ({file}:{line}): a type hint cannot be read: name 'Nowhere' is not defined"),
-        ("no_schema", "no_schema ({file}:{line}): a type hint that has no JSON schema"),
+        ("no_schema", "no_schema ({file}:{line}): a type hint has no JSON schema"),
         ("silent", "silent ({file}:{line}) returns nothing. Return the text that the policy reads"),
         ("Weather", "Weather is a class, not a function. Write class_name: instead"),
         ("number", "it is a int, not a function"),
@@ -212,5 +212,5 @@ def test_a_function_has_no_config_and_no_state(load: Any) -> None:
         load("{function: my_tools.py:double, config: {a: 1}}")
     with pytest.raises(ConfigError, match="not a class"):
         load("{name: double, class_name: my_tools.py:double}")
-    with pytest.raises(ConfigError, match=r"a function has no state to create, and the row gives \['unit'\]"):
+    with pytest.raises(ConfigError, match=r"a function has no state to create, but the row has \['unit'\]"):
         call(load("function: my_tools.py:double"), "double", {"number": 1}, {"unit": "m"})

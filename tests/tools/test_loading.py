@@ -203,7 +203,7 @@ def entry(text):
 
 BROKEN = [  # YAML, and what the message must say
     ("tools: [", ["not YAML", "Fix the syntax"]),
-    ("3", ["cannot be read", "Give a readable YAML file"]),
+    ("3", ["cannot be read", "Pass a readable YAML file"]),
     ("tool: []", ["tool: unknown key", "Did you mean 'tools'?"]),
     ("tools: {name: calculator}", ["tools: expected a list", "Change the value"]),
     ("tools: [{name: calculator}]\nextra: 1", ["extra: unknown key"]),
@@ -254,7 +254,7 @@ BROKEN = [  # YAML, and what the message must say
         entry("{name: calculator, parameters: {expression: strng}}"),
         ["not a JSON schema: at properties.expression"],
     ),
-    (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the key True is not text"]),
+    (entry("{name: calculator, parameters: {type: object, properties: {on: {}}}}"), ["the True key is not text"]),
     (
         entry("{name: calculator, parameters: {type: object, properties: {query: {}}, required: [querry]}}"),
         ["required names 'querry'", "Did you mean 'query'?"],

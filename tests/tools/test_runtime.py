@@ -314,7 +314,7 @@ def raising(error):
         (raising(SystemExit(3)), ToolStatus.ERROR, "the tool tried to exit (3)"),
         (lambda self, arguments: sys.exit(3), ToolStatus.ERROR, "the tool tried to exit (3)"),
         (lambda self, arguments: next(iter([])), ToolStatus.ERROR, "StopIteration"),
-        (lambda self, arguments: 3, ToolStatus.ERROR, "must return a str or a ToolOutput with a text, not int"),
+        (lambda self, arguments: 3, ToolStatus.ERROR, "must return a str or a ToolOutput with text, not int"),
         (lambda self, arguments: ToolOutput(None), ToolStatus.ERROR, "not ToolOutput"),
         (lambda self, arguments: ToolOutput("t", answer=42), ToolStatus.ERROR, "must be a str, not int"),
         (lambda self, arguments: asyncio.sleep(0, "awaited"), ToolStatus.OK, "awaited"),
@@ -364,7 +364,7 @@ def test_an_output_is_passed_on_with_numbers_of_numpy_as_those_of_python():
 @pytest.mark.parametrize(
     ("output", "problem"),
     [
-        (None, "TypeError: call must return a str or a ToolOutput with a text, not NoneType"),
+        (None, "TypeError: call must return a str or a ToolOutput with text, not NoneType"),
         (ToolOutput("t", math.nan), "the reward of its ToolOutput is nan, not a finite number"),
         (ToolOutput("t", np.float32("inf")), "the reward of its ToolOutput is np.float32(inf), not a finite number"),
         (ToolOutput("t", "high"), "the reward of its ToolOutput is 'high', not a finite number"),

@@ -65,7 +65,7 @@ MADE: list[tuple[str, int, dict[str, Callable[[int], Any]], str]] = [
                 "critic__advantages__min": lambda step: -float(step < 5)}, "the same reward since step 5"),
     (RISES, 3, {"agent__malformed_rate": lambda step: 0.7}, "70% of the turns"),
     (RISES, 3, {"agent__tool_errors": lambda step: 1.5}, "100% of the tool calls fail"),
-    (RISES, 30, {"agent__style": lambda step: 0.5}, "The component style is 0.5 in all 30 steps"),
+    (RISES, 30, {"agent__style": lambda step: 0.5}, "The style component is 0.5 in all 30 steps"),
     (RISES, 1, {"agent__tool_calls": lambda step: 0}, "No tool was ever called"),
     (RISES, 30, {"agent__tool_calls": lambda step: 1.0 if step < 14 else 0}, "since step 14 (1.00 calls"),
     (THING, 30, {"agent__correctness": lambda step: 0.9 - step / 100}, "Since step 1 correctness falls (0.85"),
@@ -99,7 +99,7 @@ def test_a_symptom_raises_its_warning_from_the_first_step_that_can_show_it(
     ("state", "symptom", "words"),
     [
         (RunState("failed", 3, "", "torch.OutOfMemoryError: CUDA out of memory"), "Out of memory", "CUDA out of mem"),
-        (RunState("failed", 3, "", "SIGKILL ended it (is memory short?)"), "Out of memory", "is memory short"),
+        (RunState("failed", 3, "", "ended by SIGKILL (out of memory?)"), "Out of memory", "out of memory?"),
         (RunState("failed", None, "", "ConfigError: x"), "Before the first step", "failed before the first step: Conf"),
         (RunState("killed"), "Before the first step", "killed before the first step: its process ended"),
     ],

@@ -87,7 +87,7 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
     [
         (
             {"models": {}, "verls__enable": True, "verls__model_path": None},
-            "reward.reward_model.model_path: no reward model is named. Name its folder or its repository",
+            "reward.reward_model.model_path: no reward model is set. Name its folder or its repository",
         ),
         (
             manager("naive") | JUDGE | {"models": {}, "verls__enable": True},

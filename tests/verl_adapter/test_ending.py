@@ -64,8 +64,8 @@ def test_a_run_that_ends_is_watched_no_longer(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "said", "cause", "has_store"),
     [
-        ("AgentLoopWorkerTQ", "reason: WORKER_DIED", "is memory short?", True),
-        ("SimpleStorageUnit", "Worker exit type: NODE_OUT_OF_MEMORY", "memory was short", False),
+        ("AgentLoopWorkerTQ", "reason: WORKER_DIED", "out of memory?", True),
+        ("SimpleStorageUnit", "Worker exit type: NODE_OUT_OF_MEMORY", "it ran out of memory", False),
         ("WorkerDict", "", None, True),
     ],
 )
@@ -152,7 +152,9 @@ print(json.dumps([failed, ended, asked, (folder / "stop").read_text(), "AGENT_RL
 def test_a_run_that_fails_or_is_asked_to_stop_saves_its_last_complete_step() -> None:
     failed, ended, asked, answer, has_command = json.loads(python(STOPS))
     assert failed == ["step 1", "step 2", "validation 2", "checkpoint 2"]
-    assert ended.startswith("UnscoredError: no score. Step 2 is saved in FOLDER/global_step_2: resume from there")
+    assert ended.startswith(
+        "UnscoredError: no score. Step 2 is saved in FOLDER/global_step_2: fix the problem, and resume"
+    )
     assert asked == ["step 1", "step 2", "checkpoint 2"]  # the last one, without a validation
     assert json.loads(answer)["step"] == 2
     assert has_command

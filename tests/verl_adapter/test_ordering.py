@@ -152,15 +152,17 @@ def test_a_checkpoint_of_other_files_or_of_verls_order_is_refused(trainer: Any) 
     state = trainer(order="file").train_dataloader.state_dict()
     other = trainer(order="file", files="ba")
     other.train_dataloader.load_state_dict(state)
-    with pytest.raises(ConfigError, match=r"b\.parquet, .*a\.parquet: these 8 rows are not the 8 .*Name the files"):
+    with pytest.raises(ConfigError, match=r"b\.parquet, .*a\.parquet: these 8 rows are not the 8 .*Use the files"):
         iter(other.train_dataloader)
     ours = trainer(order="file")
     ours.train_dataloader.load_state_dict(trainer().train_dataloader.state_dict())
-    with pytest.raises(ConfigError, match="saved with verl's own order"):
+    with pytest.raises(ConfigError, match="saved with verl's own row order"):
         iter(ours.train_dataloader)
     verls_own = trainer()
     verls_own.train_dataloader.load_state_dict(state)
-    with pytest.raises(ConfigError, match=r"agent_rl\.data: the checkpoint was saved with an order of agent_rl\.data"):
+    with pytest.raises(
+        ConfigError, match=r"agent_rl\.data: the checkpoint was saved with an order from agent_rl\.data"
+    ):
         verls_own._load_checkpoint()
 
 

@@ -1,4 +1,4 @@
-"""One episode: the parts of an agent (`agent`, `loop`), the run (`episode`), and the interfaces that it uses.
+"""One episode: the parts of an agent (`agent`, `loop`), the run (`episode`), and the interfaces it uses.
 
 Nothing here may depend on a text format, an engine or verl.
 """

@@ -2,8 +2,8 @@
 
     AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
 
-A file of `agent_rl/agents` with such a record is an agent of the package; `register_agent_loop(Agent(...))` adds one
-from a user's script.
+A file in `agent_rl/agents` with such a record is one of the package's agents; `register_agent_loop(Agent(...))` adds
+one from a user's script.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 class Agent:
     """A kind of agent. Its functions are called for every episode, and sent to Ray's workers by value.
 
-    Each function gets the section `agent_rl` as `settings`; each may raise ConfigError for settings that it cannot use.
+    Each function gets the `agent_rl` section as `settings`; each may raise ConfigError for settings it cannot use.
     """
 
     name: str
-    """The value of the column `agent_name` or of `rollout.agent.default_agent_loop`."""
+    """The value of the `agent_name` column or of `rollout.agent.default_agent_loop`."""
     format: MakeFormat
     """`(settings, limits)`: returns the format of turns."""
     user: MakeUser | None = None

@@ -25,21 +25,21 @@ UNLIMITED = 1 << 30
 
 
 class EpisodeLimits(NamedTuple):
-    """verl's settings of an episode, as plain values: reading omegaconf takes longer than an episode.
+    """verl's settings for an episode, as plain values: reading omegaconf takes longer than an episode.
 
-    The names are those of verl's `actor_rollout_ref.rollout` and of its section `multi_turn`.
+    The names are those of verl's `actor_rollout_ref.rollout` and of its `multi_turn` section.
     """
 
     prompt_length: int = UNLIMITED
-    """Maximum tokens of the prompt."""
+    """Maximum number of tokens in the prompt."""
     response_length: int = UNLIMITED
-    """Maximum tokens after the prompt, observations included."""
+    """Maximum number of tokens after the prompt, including observations."""
     max_assistant_turns: int | None = None
     """Maximum number of assistant turns; None: `DEFAULT_MAX_TURNS`."""
     max_parallel_calls: int = 1
-    """Maximum number of calls of one turn that are run."""
+    """Maximum number of calls to run per turn."""
     max_tool_response_length: int = 256
-    """Maximum characters of a result that the policy sees."""
+    """Maximum number of characters of a result to show the policy."""
     tool_response_truncate_side: TruncateSide = "middle"
     """Which side of a long result is cut."""
     format: str = "hermes"
@@ -52,9 +52,9 @@ class FinalTurn:
 
     text: str = FINAL_TURN
     reserve_tokens: int = 0
-    """Tokens reserved for the final turn and `text`; 0: no final turn when the tokens are spent."""
+    """Number of tokens reserved for the final turn and `text`; 0: no final turn when the tokens are spent."""
     reserve_seconds: float = 0.0
-    """Seconds of `max_seconds` reserved for the final turn; 0: no final turn when the time is up."""
+    """Number of seconds of `max_seconds` reserved for the final turn; 0: no final turn when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +65,20 @@ class EpisodeBudget:
     max_tool_calls: int | None = None
     max_seconds: float | None = None
     max_malformed: int = 3
-    """Malformed turns in a row after which the episode ends."""
+    """Number of malformed turns in a row after which the episode ends."""
     max_repeats: int | None = None
-    """Turns in a row that only repeat earlier calls, after which the episode ends."""
+    """Number of turns in a row that only repeat earlier calls after which the episode ends."""
     final: FinalTurn | None = None
     """The final turn; None: no turn is announced as the last."""
 
 
 class Repeats:
-    """Counts turns that only repeat calls of earlier turns, over one episode."""
+    """Counts the turns in an episode that only repeat calls of earlier turns."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
         self.in_a_row = 0
-        """Turns in a row that only repeated earlier calls."""
+        """Number of turns in a row that only repeated earlier calls."""
 
     def add(self, calls: Sequence[ToolCall]) -> None:
         """Count a turn's calls."""

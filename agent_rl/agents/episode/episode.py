@@ -1,7 +1,7 @@
 """The episode core: one conversation between a policy and its tools, up to its stop reason.
 
-It depends on no engine and no text format. A `Format` describes tools, reads turns and renders results; a `Policy`
-generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
+It does not depend on an engine or a text format. A `Format` describes tools, reads turns and renders results; a
+`Policy` generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ async def run_episode(
         messages: the row's prompt.
         budget: the limits of the episode.
         hooks: the user's own logic around turns and tools.
-        user: answers the policy's turns without tool calls, until the user is done; None: the first such turn is the
-            final answer.
+        user: answers the policy's turns that have no tool calls, until the user is done; None: the first such turn is
+            the final answer.
         trajectory: the row's (`agents.episode.loop.new_trajectory`), which the episode fills; None: a new one.
 
     Returns:
-        The trajectory, with exactly one stop reason. When the infrastructure failed (the engine, a tool that says so, a
-        prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause: the
-        caller must not score it. The same applies to a bug in a tool, a hook or the simulated user, whose traceback is
+        The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,
+        a prompt that does not fit), the reason is `ENGINE_ERROR` or `ERROR` and `error` describes the cause: the caller
+        must not score it. The same applies to a bug in a tool, a hook or the simulated user, whose traceback is
         in `info["bug"]`.
 
     Raises:
-        FatalError: from a tool, a hook, the simulated user or the format.
+        FatalError: a tool, a hook, the simulated user or the format raised it.
     """
     format = format.fresh()
     if trajectory is None:
@@ -101,7 +101,7 @@ async def run_episode(
 
 
 def _check_rewards(turn: Turn) -> None:
-    """Refuse rewards of a hook or a user that JSON cannot express."""
+    """Reject rewards from a hook or a user that JSON cannot represent."""
     for result in turn.results:
         result.reward = plain_reward(f"the reward of {result.name!r}", result.reward)
     if "reward" in turn.notes:
@@ -189,7 +189,7 @@ class _Episode:
         return self._answered(turn) or await self._show(turn, self.format.observation(turn.results))
 
     async def _say(self, turn: Turn, text: str | None) -> StopReason | None:
-        """Take a turn without calls as the answer, unless a user continues the conversation."""
+        """Treat a turn without calls as the answer, unless a user continues the conversation."""
         if self.user is not None:
             try:
                 work = self.user.respond(text or "", self.trajectory)
@@ -273,7 +273,7 @@ class _Episode:
         )
 
     async def _end(self, turn: Turn, reason: StopReason) -> StopReason | None:
-        """End the episode, or begin the final turn, when a budget is spent within a turn."""
+        """End the episode, or start the final turn, when a budget is spent within a turn."""
         final = self.budget.final
         has_reserve = {StopReason.MAX_TOKENS: bool(final and final.reserve_tokens)}
         has_reserve[StopReason.MAX_SECONDS] = bool(final and final.reserve_seconds)
@@ -308,7 +308,7 @@ class _Episode:
         return None if fits else StopReason.MAX_TOKENS
 
     def _nearly_spent(self) -> StopReason | None:
-        """Return the budget that only leaves one more turn, without calls."""
+        """Return the budget that leaves only one more turn, without calls."""
         if self._turns_left() == 1:
             return StopReason.MAX_TURNS
         if self.budget.max_tool_calls is not None and self.calls >= self.budget.max_tool_calls:
@@ -320,7 +320,7 @@ class _Episode:
         return None if self.budget.max_turns is None else self.budget.max_turns - len(self.trajectory.turns)
 
     def _seconds_left(self, *, kept: bool = False) -> float:
-        """Return the seconds left of the episode; with `kept`, without the final turn's reserve."""
+        """Return the number of seconds left in the episode; with `kept`, without the final turn's reserve."""
         if self.budget.max_seconds is None:
             return float("inf")
         reserve = self.budget.final.reserve_seconds if kept and self.budget.final else 0.0

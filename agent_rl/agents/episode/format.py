@@ -1,4 +1,4 @@
-"""`Format`: writes the prompt and observations of an agent, and reads its turns."""
+"""`Format`: writes an agent's prompt and observations, and reads its turns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 OPEN, CLOSE = "<think>", "</think>"
 """Tags around a thought. It is sampled and trained on, but a call or an answer inside it does not count."""
 OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>"), ("[THINK]", "[/THINK]"))
-"""Tags around thoughts of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
+"""Tags around the thoughts of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Step:
 
 
 class Format(ABC):
-    """Writes the prompt and observations of an agent, and reads its turns."""
+    """Writes an agent's prompt and observations, and reads its turns."""
 
     stop: Sequence[str] = ()
     """Strings that end a turn."""
@@ -70,7 +70,7 @@ class Format(ABC):
         """Read a turn without its thoughts.
 
         Raises:
-            MalformedActionError: with a text that tells the policy what was expected.
+            MalformedActionError: the turn cannot be read; the text tells the policy what was expected.
         """
         return self.parse(spoken(generated.text), tools)
 
@@ -79,11 +79,11 @@ class Format(ABC):
         """Read a turn's text.
 
         Raises:
-            MalformedActionError: with a text that tells the policy what was expected.
+            MalformedActionError: the turn cannot be read; the text tells the policy what was expected.
         """
 
     def observation(self, results: Sequence[ToolResult]) -> str:
-        """Return the text that shows the results of a turn's calls, one below the other."""
+        """Return the text that shows the results of a turn's calls, one after another."""
         return "\n".join(self._shown(result.text) for result in results)
 
     def correction(self, error: MalformedActionError) -> str:
@@ -97,7 +97,7 @@ class Format(ABC):
     def last_word(self, messages: list[ChatMessage], text: str) -> list[ChatMessage]:
         """Append the announcement of the final turn to the last message, if there is one.
 
-        Some chat templates refuse a separate message, because the one before it has the same role.
+        Some chat templates reject a separate message, because the one before it has the same role.
         """
         if not messages:
             return [{"role": "user", "content": text}]
@@ -139,7 +139,7 @@ class TextFormat(Format):
 
 
 class TextToolFormat(TextFormat):
-    """A format whose action is one text for one tool.
+    """A format whose action is a single text for a single tool.
 
     Args:
         instructions: system text; None: the default; empty: none.
@@ -164,7 +164,7 @@ class TextToolFormat(TextFormat):
         """Return the system text.
 
         Raises:
-            ConfigError: when no tool takes the text.
+            ConfigError: no tool takes the text.
         """
         self.call("", tools)
         return super().instructions(tools)
@@ -173,19 +173,19 @@ class TextToolFormat(TextFormat):
         """Return the call that passes a text to the tool.
 
         Raises:
-            ConfigError: when there is no such tool, or it has no parameter that alone takes a text.
+            ConfigError: there is no such tool, or a text is not all that it needs.
         """
         by_name = {tool.name: tool for tool in tools}
         name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
         if name not in by_name:
             problem = f"there is no tool {name!r} among {sorted(by_name)}"
-            remedy = "Name one that multi_turn.tool_config_path and the row's tool_selection have"
+            remedy = "Set it to one that multi_turn.tool_config_path and the row's tool_selection have"
             raise ConfigError(self.tool_key, problem, remedy)
         properties = by_name[name].parameters.get("properties", {})
         required = by_name[name].parameters.get("required") or list(properties)
         if len(required) != 1 or not _is_text(properties.get(required[0])):
-            problem = f"the tool {name!r} needs {required}, but the agent passes one text"
-            raise ConfigError(self.tool_key, problem, "Name a tool whose one required parameter is a string")
+            problem = f"the {name!r} tool needs {required}, but the agent passes only one text"
+            raise ConfigError(self.tool_key, problem, "Use a tool whose only required parameter is a string")
         return ToolCall(name, {required[0]: text})
 
 
@@ -225,7 +225,7 @@ def spoken(text: str) -> str:
 
 
 def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bool:
-    """Whether a rendered conversation lacks a thought of its assistant's messages."""
+    """Whether a rendered conversation lacks a thought from its assistant messages."""
     for message in messages:
         content = message["content"] if message["role"] == "assistant" else None
         if isinstance(content, str) and CLOSE in (content := _one_kind(content)):

@@ -1,4 +1,4 @@
-"""Hooks: a user's own logic around the turns and the tools of an episode.
+"""Hooks: a user's own logic around an episode's turns and tools.
 
     class Patience(Hooks):
         async def before_turn(self, trajectory):
@@ -8,8 +8,8 @@
             if result.status is ToolStatus.TIMEOUT:
                 result.text += " Ask for less."
 
-An instance lives for one episode, so it may keep state. Name the class in `agent_rl.hooks`, or return an instance from
-the loop's method `hooks`. An exception in a hook ends the episode as an error of the loop; the policy does
+An instance lives for one episode, so it may keep state. Set `agent_rl.hooks` to the class, or return an instance from
+the loop's `hooks` method. An exception in a hook ends the episode as an error of the loop; the policy does
 not see it.
 """
 
@@ -33,7 +33,7 @@ class Hooks:
         """Called before the policy generates its next turn."""
 
     async def after_turn(self, trajectory: Trajectory, turn: Turn) -> bool | None:
-        """Called after the answer to a turn that does not end the episode; True ends it as `STOPPED`."""
+        """Called after the answer to a turn that does not end the episode; returning True ends it as `STOPPED`."""
 
     async def before_tool(self, trajectory: Trajectory, call: ToolCall) -> ToolResult | None:
         """Called before a call is run; a returned result replaces the tool's."""
@@ -44,13 +44,13 @@ class Hooks:
 
 @cache
 def load_hooks(path: str) -> type[Hooks]:
-    """Load the class that `agent_rl.hooks` names.
+    """Load the class in `agent_rl.hooks`.
 
     Args:
         path: `package.module.Class`, or `path/to/file.py:Class`.
 
     Raises:
-        ConfigError: when there is no such class.
+        ConfigError: there is no such class.
     """
     hooks_class: type[Hooks] = find_class(path, Hooks, Place(KEY))
     return hooks_class

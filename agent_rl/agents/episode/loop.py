@@ -1,7 +1,7 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
 Its methods are the parts of an episode. Those of a record's class come from the `Agent`; a user's own class may
-override each of them. The caller supplies the policy.
+override any of them. The caller supplies the policy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EpisodeSetup:
     """The settings and tools that all episodes of a run share.
 
     Attributes:
-        settings: the section `agent_rl`.
+        settings: the `agent_rl` section.
         limits: the limits in verl's configuration.
         tools: all configured tools.
         tokenizer: counts tokens if `agent_rl.tools.max_result_tokens` is set.
@@ -64,7 +64,7 @@ class EpisodeLoop(ABC):
         self.settings, self.limits = setup.settings, setup.limits
         self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
         self.environment: EnvironmentSession | None = None
-        """The row's environment, from the beginning of `run_row`."""
+        """The row's environment, from the start of `run_row` on."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -79,7 +79,7 @@ class EpisodeLoop(ABC):
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's unopened tools. The columns `extra_info.tool_selection` and `tools_kwargs` are verl's.
+        """Return the row's unopened tools. The `extra_info.tool_selection` and `tools_kwargs` columns are verl's.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -117,14 +117,14 @@ class EpisodeLoop(ABC):
         Args:
             row: the row's columns.
             policy: a fresh conversation.
-            format: the result of the method `format`, which the policy uses too.
+            format: the result of the `format` method, which the policy uses too.
 
         Returns:
             The trajectory; one with an `error` must not be scored.
 
         Raises:
-            FatalError: from a tool, a hook, the simulated user or the format.
-            Exception: from creating the hooks or the user.
+            FatalError: a tool, a hook, the simulated user or the format raised it.
+            Exception: creating the hooks or the user failed.
         """
         trajectory, limit_s = new_trajectory(row, self.agent), self.settings.budget.tool_timeout_s
         try:
@@ -172,7 +172,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 
 
 def new_trajectory(row: Row, agent: str) -> Trajectory:
-    """Create the trajectory of a row's episode before it begins: the row's data, without turns.
+    """Create the trajectory of a row's episode before it starts: the row's data, without turns.
 
     Its stop reason is `ERROR` until the episode sets another one.
     """
@@ -201,7 +201,7 @@ def _selected(tools: list[ToolSpec], selection: Sequence[str] | None) -> list[To
     by_name = {tool.name: tool for tool in tools}
     if missing := [name for name in selection if name not in by_name]:
         raise UnscoredError(
-            f"extra_info.tool_selection names {missing}, but multi_turn.tool_config_path has only {sorted(by_name)}: "
+            f"extra_info.tool_selection has {missing}, but multi_turn.tool_config_path has only {sorted(by_name)}: "
             "correct the row or add the tools"
         )
     return [by_name[name] for name in selection]

@@ -39,20 +39,20 @@ class Policy(ABC):
 
     prompt_tokens: int = 0
     response_tokens: int = 0
-    """Number of response tokens of all conversations together."""
+    """Number of response tokens in all conversations together."""
     earlier_tokens: Sequence[int] = ()
-    """Response tokens of each conversation before this one."""
+    """Number of response tokens in each conversation before this one."""
     reserve: int = 0
-    """Tokens to keep free at the end of the budget: `generate` stops before them, `extend` does not fill them."""
+    """Number of tokens to keep free at the end of the budget, which neither `generate` nor `extend` uses."""
 
     @property
     def longest_tokens(self) -> int:
-        """Response tokens of the longest conversation: the limit on tokens applies to each."""
+        """Number of response tokens in the longest conversation: the token limit applies to each."""
         return max([*self.earlier_tokens, self.response_tokens - sum(self.earlier_tokens)])
 
     @abstractmethod
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Start the conversation, or replace it by a new one.
+        """Start the conversation, or replace it with a new one.
 
         The earlier conversation stays a separate training sequence.
 
@@ -61,7 +61,7 @@ class Policy(ABC):
             tools: OpenAI function schemas for the chat template; empty when the prompt's text describes the tools.
 
         Raises:
-            UnscoredError: when the prompt does not fit.
+            UnscoredError: the prompt does not fit.
         """
 
     @abstractmethod
@@ -73,12 +73,12 @@ class Policy(ABC):
             keep_stop: the message ends after the stop string instead, for example a closing tag.
 
         Raises:
-            EngineError: when the engine fails.
+            EngineError: the engine failed.
         """
 
     @abstractmethod
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; False, with nothing appended, when no token would be left to answer."""
+        """Append the environment's messages; False, with nothing appended, if no token would be left to answer."""
 
     def take_notes(self) -> dict[str, Any]:
         """Return the policy's notes on the last extension, for `Turn.notes`."""
@@ -105,10 +105,10 @@ class ScriptedPolicy(Policy):
         """Return the next text of the script.
 
         Raises:
-            EngineError: when the script is used up.
+            EngineError: the script is used up.
         """
         if self._next == len(self._texts):
-            raise EngineError(f"the script has {len(self._texts)} messages and one more was requested")
+            raise EngineError(f"the script has {len(self._texts)} messages, but one more was requested")
         words = self._texts[self._next].split(" ")
         self._next += 1
         left = len(words) if self._max_tokens is None else self._left(self._max_tokens)

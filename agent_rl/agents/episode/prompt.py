@@ -23,9 +23,9 @@ def render_prompt(
 
     Args:
         row: the row, with `prompt` and its selection of tools.
-        agent: name of its loop; a loop that is not ours is rendered like verl's loops.
-        setup: holds the tools of the run.
-        tokenizer: the model's, with its template; None: each message below its role, then the tools for the template.
+        agent: name of its loop; prompts of a loop that is not ours are rendered like those of verl's loops.
+        setup: contains the run's tools.
+        tokenizer: the model's, with its template; None: each message under its role, then the tools for the template.
         options: additional arguments of the template.
     """
     info = row.get("extra_info") or {}

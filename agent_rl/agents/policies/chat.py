@@ -1,6 +1,6 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
-The endpoint renders the whole conversation again for every turn and counts the tokens, so this is only for evaluation:
+The endpoint renders the whole conversation again for every turn and counts the tokens, so this is for evaluation only:
 it is not exact enough for training. The tokens of an observation are estimated from its characters until the next
 response. If the endpoint reports no usage, tokens count as 0.
 """
@@ -36,7 +36,7 @@ class ChatEndpoint(PolicySource):
 
     Args:
         url: the server's URL; `/v1` is added if it has no path.
-        model: the model's name at the server.
+        model: the model's name on the server.
         sampling: the sampling parameters.
         options: see `open_client`.
 
@@ -78,8 +78,8 @@ class ChatPolicy(Policy):
         """Request one turn.
 
         Raises:
-            EngineError: the endpoint fails.
-            ConfigError: the endpoint refuses the key or the model, and has never answered.
+            EngineError: the endpoint failed.
+            ConfigError: the endpoint rejects the key or the model, and has never answered.
             UnscoredError: the prompt does not fit the endpoint's context, or `max_prompt_tokens`.
         """
         left = self._left()
@@ -171,7 +171,7 @@ def _characters(messages: Sequence[ChatMessage]) -> int:
 
 
 def _sendable(message: ChatMessage) -> ChatMessage:
-    """Return the message with its images in the form of OpenAI's interface."""
+    """Return the message with its images in the form of OpenAI's API."""
     if isinstance(message["content"], str) or not message["content"]:
         return message
     return {**message, "content": [_part(part) if "image" in part else part for part in message["content"]]}

@@ -5,8 +5,8 @@ sampled, the environment's messages, and the start of the next turn. To derive t
 conversation is rendered, in which a turn with a mark precedes the same messages; the text after the mark is the
 continuation. The conversation itself is never rendered again.
 
-A template may refuse what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites
-the messages to a form that it accepts.
+A template may reject what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites the
+messages into a form that it accepts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Messages = Sequence[Mapping[str, Any]]
 NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"
 """Why native calls do not work with a template."""
 MOST = 256
-"""Maximum number of entries of the cache, which is emptied when it is full."""
+"""Maximum number of entries in the cache, which is emptied when it is full."""
 
 USER = {"role": "user", "content": "Hello."}
 """A question that every template accepts."""
@@ -58,7 +58,7 @@ class Following(NamedTuple):
     closing: list[int]
     """Tokens from the end of the turn up to the next message; empty: the next message ends the turn."""
     rest: list[int]
-    """Tokens of the messages and of the next turn's start."""
+    """Tokens of the messages and of the start of the next turn."""
 
 
 class ChatTemplate:
@@ -66,7 +66,7 @@ class ChatTemplate:
 
     Args:
         tokenizer: a transformers tokenizer with its template set.
-        options: additional variables of the template (`data.apply_chat_template_kwargs`).
+        options: additional variables for the template (`data.apply_chat_template_kwargs`).
         name: the name in tables.
     """
 
@@ -103,7 +103,7 @@ class ChatTemplate:
 
     @cached_property
     def syntax(self) -> str | None:
-        """The name of the syntax (`SYNTAXES`) in which the template writes calls, or `with_tools` requests them.
+        """The name of the syntax (`SYNTAXES`) that the template writes calls in, or that `with_tools` requests.
 
         None: the template shows tools, but writes calls in no known syntax.
         """
@@ -132,7 +132,7 @@ class ChatTemplate:
         return None
 
     def rendered(self, messages: Messages, tools: Any = None, *, prompt: bool) -> str:
-        """Render the conversation like a server, which parses the calls in its turns first."""
+        """Render the conversation like a server, which first parses the calls in its turns."""
         if self.asks_for_calls:
             return self._fitted_text(messages, tools, prompt=prompt)
         with contextlib.suppress(Exception):
@@ -143,7 +143,7 @@ class ChatTemplate:
         """Return the tokens of a whole conversation with the start of the next turn.
 
         Raises:
-            Exception: any error of the template for messages that it refuses even when they are fitted.
+            Exception: any error from the template, for messages that it rejects even when they are fitted.
         """
         key = ("prompt", id(tools), repr(messages))
         ids: list[int] = self._once(key, tools, lambda: self.encode(self._fitted_text(messages, tools, prompt=True)))
@@ -153,7 +153,7 @@ class ChatTemplate:
         """Return the continuation after a turn that these messages answer.
 
         Raises:
-            Exception: any error of the template for these messages.
+            Exception: any error from the template for these messages.
         """
         key = ("following", id(tools), repr(appended))
         result: Following = self._once(key, tools, lambda: self._find_following(appended, tools))
@@ -162,8 +162,8 @@ class ChatTemplate:
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages in a form that the template accepts.
 
-        A system message that it refuses begins the first message of the user; messages of one role in a row that it
-        refuses become one; results that it refuses become messages of the user, if it does not show tools either.
+        A system message that it rejects goes to the start of the first user message; messages of one role in a row that
+        it rejects become one; results that it rejects become user messages, if it does not show tools either.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
@@ -187,7 +187,7 @@ class ChatTemplate:
 
     @cached_property
     def names_tools(self) -> bool:
-        """Whether the template shows tools; if not, `text` puts them into a message."""
+        """Whether the template shows tools; if not, `text` puts them in a message."""
         template = self.tokenizer.chat_template
         return not isinstance(template, str) or re.search(r"\btools\b", template) is not None
 
@@ -199,12 +199,12 @@ class ChatTemplate:
 
     @cached_property
     def takes_repeated_users(self) -> bool:
-        """Whether the template renders two messages of the user in a row."""
+        """Whether the template renders two user messages in a row."""
         return self._try([USER, USER]) is not None
 
     @cached_property
     def _takes_results(self) -> bool:
-        """Whether the template renders the result of a tool."""
+        """Whether the template renders a tool's result."""
         with contextlib.suppress(Exception):  # a template may raise anything
             return bool(self._following_as_given([_RESULT], None))
         return False
@@ -226,7 +226,7 @@ class ChatTemplate:
 
     @cached_property
     def start_ids(self) -> frozenset[int]:
-        """The special tokens that begin messages of the environment."""
+        """The special tokens at the start of the environment's messages."""
         starts = [each.rest[0] for each in self._followings if each.rest]
         return self.special_ids.intersection(starts)
 
@@ -301,7 +301,7 @@ class ChatTemplate:
                 called = turn.get("tool_calls") and not self._specials(found.closing)
                 return Following([], found.rest) if called else found
         roles = [message["role"] for message in appended]
-        raise problem or ValueError(f"the chat template does not show the turn before messages of roles {roles}")
+        raise problem or ValueError(f"the chat template does not show a turn that precedes messages with roles {roles}")
 
     def _alone(self, turn: Mapping[str, Any], tools: Any) -> tuple[str, str, str]:
         """Return the rendering of a made-up unanswered turn, divided at the mark."""
@@ -324,7 +324,7 @@ class ChatTemplate:
 
     @cached_property
     def _no_tools(self) -> list[Any] | None:
-        """The template's value for "no tools": one that requires tools may need an empty list."""
+        """The template's value for "no tools": a template that requires tools may need an empty list."""
         self.__dict__["_no_tools"] = None
         if self._try([USER]) is not None:
             return None
@@ -338,7 +338,7 @@ class ChatTemplate:
             return None
 
     def _once(self, key: Any, tools: Any, make: Callable[[], Any]) -> Any:
-        """Return the cached value of a key, else that of `make`; tools are stored, so that their id is not reused."""
+        """Return the cached value for a key, or that of `make`; tools are stored, so that their id is not reused."""
         if (cached := self._known.get(key)) is not None:
             return cached[0]
         value = make()
@@ -352,7 +352,7 @@ _templates: dict[tuple[int, str, str], ChatTemplate] = {}
 
 
 def template_of(tokenizer: Any, options: Mapping[str, Any] | None = None) -> ChatTemplate:
-    """Return the template of a tokenizer; all conversations of a process share the object and its cache."""
+    """Return a tokenizer's template; all conversations of a process share the object and its cache."""
     key = (id(tokenizer), str(tokenizer.chat_template), repr(options or {}))
     return _templates.get(key) or _templates.setdefault(key, ChatTemplate(tokenizer, options))
 
@@ -370,7 +370,7 @@ def with_syntax(limits: EpisodeLimits, tokenizer: Any, options: Mapping[str, Any
         raise ConfigError(
             FORMAT_KEY,
             f"the chat template: {NO_SYNTAX}",
-            f"Name the syntax that the model writes, one of {syntaxes}, or use react_agent",
+            f"Set it to the syntax that the model writes, one of {syntaxes}, or use react_agent",
         )
     return limits._replace(format=syntax)
 

@@ -5,7 +5,7 @@ Void turns, which have neither a call nor an answer, are rare and improbable, an
 outcome, so its reward is noise: DAPO (arXiv 2503.14476, section 3.4) excludes it.
 
 The reward of an excluded trajectory stays in the group's baseline, as with TRL's `mask_truncated_completions`, SkyRL's
-`apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change the mask alone.
+`apply_overlong_filtering` and NeMo RL's `overlong_filtering`, which change only the mask.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def masked_sequences(
     Args:
         sequences: all sequences, in order; each run of sampled tokens is a turn, or the notes of a fold.
         trajectory: supplies the stop reason and the turns.
-        mask_void: `turn`: exclude void turns, and sequences in which nothing remains. `trajectory`: exclude all of a
-            trajectory with a void turn.
-        mask_overlong: exclude all of a trajectory with the stop reason `max_tokens`.
+        mask_void: `turn`: exclude void turns, and sequences in which nothing remains. `trajectory`: exclude the whole
+            trajectory if it has a void turn.
+        mask_overlong: exclude a whole trajectory if its stop reason is `max_tokens`.
 
     Returns:
         At least one sequence. With `turn`, it ends with the last token that is trained on, because the reward is on

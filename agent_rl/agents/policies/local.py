@@ -44,7 +44,7 @@ class LocalModel(TokenSource):
             loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         except (OSError, ValueError) as error:
             problem = f"transformers cannot load {model!r} ({str(error).splitlines()[0]})"
-            raise ConfigError("model", problem, "Name a model's folder, or its name on the Hub") from None
+            raise ConfigError("model", problem, "Use a model's folder, or its name on the Hub") from None
         self.model = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
         self._batch = batch
         self._waiting: asyncio.Queue[Pending] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""Images, videos and audios of a conversation with a vision model, in verl's forms.
+"""A conversation's images, videos and audio clips for a vision model, in verl's forms.
 
 verl reads the media of the prompt from the row's messages; tool results can add more images.
 """
@@ -31,12 +31,12 @@ class Media:
     options: dict[str, Any] = field(default_factory=dict)
     """verl's `mm_processor_kwargs`."""
     video_payload: Callable[..., Any] = lambda *_: None
-    """verl's function `build_sglang_video_payload`."""
+    """verl's `build_sglang_video_payload` function."""
     features: dict[str, Any] = field(default_factory=dict)
     """The processor's output for the prompt, except the token ids."""
 
     def images_of(self, messages: Sequence[ChatMessage]) -> list[Any]:
-        """Return the images of a conversation that begins with the prompt's messages."""
+        """Return the images of a conversation that starts with the prompt's messages."""
         parts = _image_parts(messages)
         return [*self.images[: len(parts)], *(part["image"] for part in parts[len(self.images) :])]
 
@@ -84,7 +84,7 @@ class Media:
         }
 
     def payload(self) -> Any:
-        """The prompt's videos in the form that SGLang takes; None without videos."""
+        """The prompt's videos in the form SGLang takes; None without videos."""
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def require_vision(builder: Any) -> None:
         ConfigError: the model accepts only text.
     """
     if not builder.supports_multimodal():
-        problem = "the conversation has images, videos or audios, which this model does not take"
+        problem = "the conversation has images, videos or audio, which this model does not accept"
         raise ConfigError(
             "actor_rollout_ref.model.path", problem, "Choose a model with vision, or other rows and tools"
         )
@@ -137,7 +137,7 @@ def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, A
 
 
 def without_images(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages as JSON data with placeholders for images; empty if they have videos or audios."""
+    """Return the messages as JSON data with placeholders for images; empty if they have videos or audio."""
     if any(part["type"] not in ("text", *_IMAGES) for message in messages for part in _parts(message)):
         return []
     return [{**message, "content": [part if part["type"] == "text" else {"type": "image"} for part in _parts(message)]}

@@ -10,9 +10,9 @@ from agent_rl.agents.syntaxes.json_calls import CHANNEL
 
 __all__ = ["IN_ORDER", "IN_THOUGHTS", "IN_WHITE_SPACE", "THOUGHTS", "difference"]
 
-IN_WHITE_SPACE = "in white space only"
+IN_WHITE_SPACE = "in whitespace only"
 IN_THOUGHTS = "in its thoughts and their marks only"
-IN_ORDER = "in the place of the system message or the tools only"
+IN_ORDER = "only in where the system message or the tools are"
 
 THOUGHTS = (
     (OPEN, CLOSE),
@@ -28,9 +28,9 @@ def difference(template: ChatTemplate, written: str, later: str) -> str:
     """Return the only kind of difference: `IN_WHITE_SPACE`, `IN_THOUGHTS` or `IN_ORDER`; empty for any other.
 
     Args:
-        template: the template of both renderings.
-        written: the beginning of a conversation.
-        later: the whole, or the beginning, rendered again.
+        template: the template used for both renderings.
+        written: the start of a conversation.
+        later: the whole conversation, or its start, rendered again.
     """
     if "".join(later.split()).startswith("".join(written.split())):
         return IN_WHITE_SPACE

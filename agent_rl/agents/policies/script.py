@@ -1,7 +1,7 @@
 """Turns from a script, as tokens: example episodes to learn from, and baselines for a trained policy.
 
-The conversation is that of training (`agents.policies.token_policy`), and only the sampler is replaced. So the tokens
-and the mask of a scripted episode equal those of a model that writes the same turns.
+The conversation is the same as in training (`agents.policies.token_policy`); only the sampler is replaced. So the
+tokens and the mask of a scripted episode equal those of a model that writes the same turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ScriptedTokens(TokenPolicy):
     Args:
         script: this episode's script; it must also yield the last turn.
         chat: the model's tokenizer.
-        response_length: maximum tokens after the prompt.
+        response_length: maximum number of tokens after the prompt.
         format: the agent's format.
     """
 

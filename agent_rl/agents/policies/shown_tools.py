@@ -14,7 +14,7 @@ from agent_rl.trajectory import ToolCall
 __all__ = ["SYNTAX", "as_user_message", "call_text", "with_tools"]
 
 SYNTAX = "hermes"
-"""The syntax in which the section asks for calls (`agent_rl.agents.syntaxes.SYNTAXES`)."""
+"""The syntax that the section requests calls in (`agent_rl.agents.syntaxes.SYNTAXES`)."""
 
 _SECTION = """# Tools
 
@@ -38,7 +38,7 @@ def with_tools(
     Args:
         messages: the messages of a conversation.
         tools: schemas in OpenAI's form.
-        system: whether the template accepts a system message; otherwise the section begins the user's.
+        system: whether the template accepts a system message; otherwise the user's starts with the section.
         form: whether the section explains how to write a call.
     """
     section = _SECTION.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)) + (

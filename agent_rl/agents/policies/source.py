@@ -25,15 +25,15 @@ class Sampling(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     temperature: float = Field(default=1.0, ge=0)
-    """Temperature of sampling; 0: greedy."""
+    """Sampling temperature; 0: greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Cumulative probability of the most likely tokens that are sampled from; 1: all tokens."""
     top_k: int | None = Field(default=None, ge=1)
     """Number of the most likely tokens that are sampled from; OpenAI does not accept it, but other endpoints do."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Maximum tokens of a prompt (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
+    """Maximum number of prompt tokens (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
-    """Maximum tokens of one episode after the prompt, including observations, like `data.max_response_length`."""
+    """Maximum number of tokens per episode after the prompt, with observations, like `data.max_response_length`."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields for requests to a chat endpoint; null removes a field that would be sent."""
 
@@ -59,7 +59,7 @@ class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The client of the server; None without a server."""
+    """The server's client; None without a server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -97,9 +97,9 @@ def open_client(
 
     Args:
         url: the server's URL; `/v1` is added if it has no path.
-        model: the model's name at the server.
-        api_key_env: environment variable that holds the API key; None: none is sent.
-        concurrency: maximum number of requests at a time.
+        model: the model's name on the server.
+        api_key_env: environment variable that contains the API key; None: none is sent.
+        concurrency: maximum number of concurrent requests.
         timeout_s: seconds per attempt of a request; all attempts together get three times as many.
 
     Raises:

@@ -4,7 +4,7 @@ Training uses exactly the tokens that the policy sampled. Token ids are appended
 exactly on sampled tokens, and log-probs stay aligned. The text around turns comes from a builder, which knows the
 model's chat template.
 
-A conversation that cannot continue by appending (thoughts that the template drops, a history that is replaced by a
+A conversation that cannot continue by appending (thoughts that the template drops, a history that is replaced with a
 summary) starts a new training sequence, in which rendered tokens have mask 0.
 """
 
@@ -45,12 +45,12 @@ class TokenPolicy(Policy):
         builder: an object with the interface of verl's `ContinuousTokenBuilder`.
         tokenizer: the model's tokenizer.
         sampling_params: the parameters of every request.
-        prompt_length: maximum tokens of the prompt.
-        response_length: maximum tokens of a training sequence's response.
+        prompt_length: maximum number of tokens in the prompt.
+        response_length: maximum number of tokens in a training sequence's response.
         engine_stops: whether the engine supports stop strings.
         format: determines which special tokens end a turn, and whether its text has them; None: only the model's
             configuration.
-        media: the images, videos and audios of the prompt.
+        media: the prompt's images, videos and audio.
         drop_thoughts: start a new training sequence where the template drops thoughts of earlier turns.
 
     Attributes:
@@ -134,7 +134,7 @@ class TokenPolicy(Policy):
                 sampling_params=params,
                 **self.media.request(self.images),
             )
-        except Exception as error:  # any error of the engine or Ray: not the policy's fault
+        except Exception as error:  # any error from the engine or Ray: not the policy's fault
             raise EngineError(f"{type(error).__name__}: {error}") from error
         self._note(output)
         sampled, logprobs = output.token_ids, output.log_probs
@@ -180,7 +180,7 @@ class TokenPolicy(Policy):
         """Return the training sequences: one, unless the conversation was restarted.
 
         Raises:
-            UnscoredError: when nothing was sampled.
+            UnscoredError: nothing was sampled.
         """
         last = self._sequence()
         sequences = [*self._earlier, last] if last is not None else self._earlier
@@ -191,7 +191,7 @@ class TokenPolicy(Policy):
     def record(self) -> Tokens:
         """Return the conversation and its training sequences as JSON data, for the trace.
 
-        The messages have placeholders for images, and are omitted if there are videos or audios.
+        The messages have placeholders for images, and are omitted if there are videos or audio.
         """
         sequences = [
             TokenSequence(
@@ -219,7 +219,7 @@ class TokenPolicy(Policy):
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
         """Continue from these ids in a new training sequence; False, with nothing changed, if they do not fit.
 
-        Tokens beyond the limit of the prompt count as response, with mask 0.
+        Tokens beyond the prompt's limit count as response, with mask 0.
         """
         prompt, history = ids[: self._prompt_length], ids[self._prompt_length :]
         if len(history) >= self._response_length - self.reserve:
@@ -275,7 +275,7 @@ class TokenPolicy(Policy):
         return token is not None and (token == self._tokenizer.eos_token_id or token in ends)
 
     def _im_end(self) -> int | None:
-        """The token with which the template ends a turn, if the builder knows it."""
+        """The token that the template ends a turn with, if the builder knows it."""
         return getattr(self._builder, "_im_end_id", None)
 
     def _missing_end(self, last: int, ended: bool) -> list[int]:

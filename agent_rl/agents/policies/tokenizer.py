@@ -14,7 +14,7 @@ def load_tokenizer(name: str, key: str) -> Any:
 
     Args:
         name: the model's folder, or its name on the Hub.
-        key: the setting that named it, for errors.
+        key: the setting it came from, for errors.
 
     Raises:
         ConfigError: there is no such tokenizer, or it has no chat template.
@@ -25,7 +25,7 @@ def load_tokenizer(name: str, key: str) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         problem = f"there is no tokenizer in {name!r} ({str(error).splitlines()[0]})"
-        raise ConfigError(key, problem, "Name the model's folder or its name on the Hub") from None
+        raise ConfigError(key, problem, "Use the model's folder or its name on the Hub") from None
     if not tokenizer.chat_template:
         raise ConfigError(key, f"{name} has no chat template", "Use the tokenizer of the -Instruct model")
     return tokenizer

@@ -1,8 +1,8 @@
 """Policies over tokens: token ids in, token ids out, from SGLang or vLLM.
 
-The conversation is the one of training (`agents.policies.token_policy`) with another server, so that an episode equals
-the trainer's token for token. The text around turns comes from the same builder, which is passed to these sources,
-because they must not depend on verl.
+The conversation is the same as in training (`agents.policies.token_policy`) with another server, so that an episode
+equals the trainer's token for token. The text around turns comes from the same builder, which is passed to these
+sources, because they must not depend on verl.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sampled:
 
 
 class TokenSource(PolicySource):
-    """A token server with the tokenizer of its model.
+    """A token server with its model's tokenizer.
 
     Args:
         chat: the tokenizer and the template's tokens.
@@ -74,7 +74,7 @@ class TokenSource(PolicySource):
                 `stop_token_ids` and `logprobs`.
 
         Raises:
-            EngineError: the server fails.
+            EngineError: the server failed.
         """
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:

@@ -28,7 +28,7 @@ def gemma4(text: str, tools: Sequence[ToolSpec]) -> tuple[str, list[ToolCall]]:
     """Return the text before the first call, and the calls.
 
     Raises:
-        MalformedActionError: for a call that cannot be read.
+        MalformedActionError: a call cannot be read.
     """
     content, *bodies = text.split(_OPEN)
     calls = []

@@ -90,7 +90,7 @@ def mistral(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 def kimi(text: str, tools: Sequence[ToolSpec]) -> Parsed:
     """Parse `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"x": 1}<|tool_call_end|>` (Kimi K2).
 
-    The name is between `functions.` and the running number; the whole is the call's id.
+    The name is between `functions.` and the running number; the whole string is the call's id.
     """
     content, parts = _in_section(text, _KIMI_SECTION, "<|tool_call_begin|>", "<|tool_call_end|>")
     calls = []
@@ -126,7 +126,7 @@ def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[st
 
 
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse Harmony messages: one to `functions.f` is a call, the one in the channel `final` the answer (gpt-oss)."""
+    """Parse Harmony messages: one to `functions.f` is a call, one in the `final` channel the answer (gpt-oss)."""
     if "<|message|>" not in text:
         if "<|channel|>" in text:
             unreadable("a message has no <|message|>")
@@ -147,7 +147,7 @@ def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
 
 
 def without_channels(text: str) -> str:
-    """Return a turn of gpt-oss as plain text: the channel `analysis` as a thought, then the channel `final`."""
+    """Return a turn of gpt-oss as plain text: the `analysis` channel as a thought, then the `final` channel."""
     parts: dict[str, list[str]] = {"analysis": [], "final": []}
     for message in text.split(CHANNEL)[1:]:
         header, _, body = message.partition("<|message|>")

@@ -14,7 +14,7 @@ from agent_rl.trajectory import ToolCall
 __all__ = ["call_from", "parameter_types", "read_call_json", "read_json", "typed", "unreadable", "without_ends"]
 
 _MAX_DEPTH = 64
-"""Levels of nesting in arguments: a deeper value could not be stored as JSON again."""
+"""Maximum nesting depth of arguments: a deeper value could not be stored as JSON again."""
 
 _END = re.compile(r"<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[")
 _LONGEST_END = 40
@@ -34,7 +34,7 @@ def read_json(raw: str) -> Any:
     """Parse a JSON value that can be stored as JSON again; raw line breaks in its strings are accepted.
 
     Raises:
-        ValueError: it is not JSON, nested too deeply, or has values that JSON cannot hold (infinity, a lone surrogate).
+        ValueError: it is not JSON, nested too deeply, or has values that JSON cannot have (infinity, a lone surrogate).
     """
     try:
         value = json.loads(raw, strict=False)
@@ -53,7 +53,7 @@ def read_call_json(raw: str, what: str = "it") -> Any:
     """Parse a JSON value of a call.
 
     Raises:
-        MalformedActionError: `read_json` refuses it.
+        MalformedActionError: `read_json` rejects it.
     """
     try:
         return read_json(raw)
@@ -69,7 +69,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
         arguments_keys: the accepted keys of the arguments.
 
     Raises:
-        MalformedActionError: when the value is not such an object.
+        MalformedActionError: the value is not such an object.
     """
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str) or not name:
@@ -89,7 +89,7 @@ def call_from(value: Any, *arguments_keys: str) -> ToolCall:
 
 
 def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]:
-    """Return the JSON types of each parameter of a tool; an empty set if its schema names none."""
+    """Return the JSON types of each parameter of a tool; an empty set if its schema sets none."""
     properties: Mapping[str, Any] = next(
         (tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {}
     )

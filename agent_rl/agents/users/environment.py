@@ -1,4 +1,4 @@
-"""`EnvironmentUser`: an environment as the one who answers turns without a call, and judges the episode."""
+"""`EnvironmentUser`: an environment that answers turns without a call, and judges the episode."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["EnvironmentUser"]
 
 
 class EnvironmentUser(User):
-    """Begins the environment, passes messages to its `step`, and reads its reward.
+    """Starts the environment, passes messages to its `step`, and reads its reward.
 
     Args:
         session: the trajectory's environment.
-        user: a simulated user, who answers messages instead of `step`.
+        user: a simulated user, which answers messages instead of `step`.
 
     Raises:
-        ConfigError: there is both a simulated user and a method `step`.
+        ConfigError: there is both a simulated user and a `step` method.
     """
 
     def __init__(self, session: EnvironmentSession, user: User | None) -> None:

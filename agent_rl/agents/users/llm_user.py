@@ -9,9 +9,9 @@
           api_key_env: USER_API_KEY   # optional: environment variable with a bearer token
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
-The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees
-the agent's messages, not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
-trajectory unscored; one that refuses the key or the model at the first request stops the run.
+The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees the
+agent's messages, but not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
+trajectory unscored; one that rejects the key or the model at the first request stops the run.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GREETING = "Hello! How can I help you?"
 
 
 class LLMUserConfig(EndpointConfig):
-    """The section `agent_rl.user_sim.config`."""
+    """The `agent_rl.user_sim.config` section."""
 
     instructions: str | None = None
     """The model's system text, with `{goal}` and `{stop_word}` filled in; null: the default."""
@@ -54,7 +54,7 @@ class LLMUserConfig(EndpointConfig):
     """Whether the model also writes the first message, instead of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=512, ge=1)
-    """Maximum tokens of one message, thoughts included."""
+    """Maximum number of tokens in one message, including thoughts."""
     stop_word: str = Field(default="###STOP###", min_length=1)
 
 
@@ -70,7 +70,7 @@ class LLMUser(User):
         self.settings = settings = validated(LLMUserConfig, config)
         goal = row.get("goal")
         if not isinstance(goal, str) or not goal.strip():
-            raise ConfigError(f"{ROW_KEY}.goal", f"expected a text, got {goal!r}", "Say in the row what its user wants")
+            raise ConfigError(f"{ROW_KEY}.goal", f"expected text, got {goal!r}", "Say in the row what its user wants")
         text = DEFAULT_INSTRUCTIONS if settings.instructions is None else settings.instructions
         text = text.replace("{stop_word}", settings.stop_word).replace("{goal}", goal)
         self._messages = [{"role": "system", "content": text}, {"role": "user", "content": GREETING}]
@@ -79,7 +79,7 @@ class LLMUser(User):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse unknown keys, values out of range, and an API key that is not in the environment."""
+        """Reject unknown keys, values out of range, and an API key that is not in the environment."""
         _client(validated(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
@@ -117,6 +117,6 @@ def _client(settings: LLMUserConfig) -> ChatClient:
     """Return the client that all episodes of a process share.
 
     Raises:
-        ConfigError: when the API key is not in the environment.
+        ConfigError: the API key is not in the environment.
     """
     return ChatClient(settings, "agent_rl.user_sim.config")

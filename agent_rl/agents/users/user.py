@@ -1,4 +1,4 @@
-"""Simulated users: the interface `User`, and a user that follows a script.
+"""Simulated users: the `User` interface, and a user that follows a script.
 
     class Haggler(User):
         async def respond(self, message, trajectory):
@@ -10,7 +10,7 @@
         async def score(self, trajectory):
             return float(self.bought)
 
-An instance lives for one episode. Name the class in `agent_rl.user_sim.user`; `ScriptedUser` here and
+An instance lives for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
 `agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises,
 the trajectory is unscored, because the policy is not at fault.
 """
@@ -37,13 +37,13 @@ SHORT_NAMES = {"scripted": "agent_rl.agents.users.user.ScriptedUser", "llm": "ag
 
 @dataclass(slots=True)
 class Reply:
-    """A message of the user."""
+    """A message from the user."""
 
     text: str
     done: bool = False
     """Whether the conversation is over; the policy does not see the text then."""
     reward: float | None = None
-    """Reward of the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
+    """Reward for the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
 
 
 class User(ABC):
@@ -65,7 +65,7 @@ class User(ABC):
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
-        """Refuse a `config` that cannot work by raising ValueError; called once in each process."""
+        """Reject a `config` that cannot work by raising ValueError; called once in each process."""
         return None
 
     async def start(self, opening: str) -> str:
@@ -81,22 +81,22 @@ class User(ABC):
         return None
 
     async def finish(self) -> None:
-        """Release the resources of `start`; awaited once, however the episode ends."""
+        """Release the resources of `start`; awaited once, no matter how the episode ends."""
         return None
 
 
 class ScriptedUser(User):
-    """Sends the row's `replies` one after the other, regardless of the messages; then ends the conversation.
+    """Sends the row's `replies` one after another, regardless of the messages, then ends the conversation.
 
     Raises:
-        ConfigError: for a row without replies.
+        ConfigError: the row has no replies.
     """
 
     def __init__(self, config: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         super().__init__(config, row)
         replies = row.get("replies")
         if replies is None or isinstance(replies, str):
-            raise ConfigError(f"{ROW_KEY}.replies", f"expected a list of texts, got {replies!r}", "Correct the row")
+            raise ConfigError(f"{ROW_KEY}.replies", f"expected a list of strings, got {replies!r}", "Correct the row")
         self._replies = iter([str(reply) for reply in replies])
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
@@ -127,7 +127,7 @@ def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
         config: `agent_rl.user_sim.config`.
 
     Raises:
-        ConfigError: when there is no such class, or it refuses the config.
+        ConfigError: there is no such class, or it rejects the config.
     """
     cls = _find(name)
     with Place("agent_rl.user_sim.config").around():

@@ -18,7 +18,7 @@ from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, reac
 __all__ = ["WORLD"]
 
 SEEDS = 1_000_000
-"""Offset of the problems' seeds, so that they differ from the seeds that the quickstart uses."""
+"""Offset of the problems' seeds, so that they differ from the seeds the quickstart uses."""
 RECOVERY = 0.4
 """Share of malformed first turns that are followed by a correct call; the others are followed by a guess."""
 MALFORMED: Sequence[Callable[[str], str]] = (

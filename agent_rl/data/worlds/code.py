@@ -2,7 +2,7 @@
 
 A question says "shares x things among y people", but not whether the result is rounded down, rounded up, a fraction,
 or the remainder. The first reading fails the visible test in three of four rows, and the failure shows which one is
-meant. Hidden tests grade. No other split combines the names of function and arguments as a test question does.
+meant. Hidden tests grade. No other split combines function and argument names the way a test question does.
 """
 
 from __future__ import annotations

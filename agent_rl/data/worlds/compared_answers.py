@@ -1,7 +1,7 @@
 """Pairs of answers to a request, to be compared by a judge; their scores are those of `graded_answers`.
 
-A single feature decides about 60 % of the pairs; equal scores are a tie. The answers in test rows combine openings and
-deeds as in no other split. The prompts are those of the recipe reasoning_rm_pairwise.
+A single feature decides about 60% of the pairs; equal scores are a tie. The answers in test rows combine openings and
+deeds in ways that occur in no other split. The prompts are those of the reasoning_rm_pairwise recipe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers to be graded from 0 to 4: their tone (rude 0, plain 1, kind 2) plus their deed (nothing 0, half 1, all 2).
 
-A single feature says little: an answer with a kind tone may do nothing. The test rows combine openings and deeds as in
-no other split. The prompts are those of the recipe reasoning_rm_pointwise.
+A single feature says little: an answer with a kind tone may do nothing. The test rows combine openings and deeds in
+ways that occur in no other split. The prompts are those of the reasoning_rm_pointwise recipe.
 """
 
 from __future__ import annotations

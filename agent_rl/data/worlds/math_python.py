@@ -1,7 +1,7 @@
 """Questions about whole numbers that a line of Python answers, and that are too hard without computing.
 
 A question has two or three numbers, and its words describe what to compute. No other split combines the first two
-numbers as a test question does.
+numbers the way a test question does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two-hop questions about people: the first search finds the person, the second the requested fact.
 
-Facts cannot be guessed from a person's name. The people in test questions are in no question of another split; the
+Facts cannot be guessed from a person's name. The people in test questions occur in no other split's questions; the
 corpus has passages about everyone.
 """
 
@@ -43,7 +43,7 @@ CORPUS = "corpus.jsonl"
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Write the corpus `folder/corpus.jsonl`, and return the rows of each split (see `World.write`)."""
+    """Write the corpus to `folder/corpus.jsonl`, and return the rows of each split (see `World.write`)."""
     source = random.Random(seed)
     people = [f"{first} {last}" for first, last in itertools.product(FIRST, LAST)]
     source.shuffle(people)

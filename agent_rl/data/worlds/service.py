@@ -27,7 +27,7 @@ DATABASE = "shop.json"
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Write the database of all orders, `folder/shop.json`, and return the rows of each split (see `World.write`)."""
+    """Write the database of all orders to `folder/shop.json`, and return the rows of each split (see `World.write`)."""
     test, other = held_out(range(10_000, 100_000), seed)
     orders: dict[str, dict[str, str]] = {}
 

@@ -1,8 +1,8 @@
-"""Stories with an irrelevant number, in the form of SVAMP, and habits that also work SVAMP's published problems.
+"""Stories with an irrelevant number, in the form of SVAMP, and habits that also solve SVAMP's published problems.
 
-The habits use the row's equation (`extra_info.equation`), so they also work the rows of
+The habits use the row's equation (`extra_info.equation`), so they also work on the rows of
 `data_preprocess/math_dataset.py`, which a cold start with `rows: recipe` uses. The generated stories are for trials
-without the data set. The people in test rows are in no other split.
+without the data set. The people in test rows occur in no other split.
 """
 
 from __future__ import annotations

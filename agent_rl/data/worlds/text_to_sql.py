@@ -1,4 +1,4 @@
-"""Questions about small shops, each with its own database with its own names of tables and columns.
+"""Questions about small shops, each with its own database, which has its own table and column names.
 
 A question does not contain these names: without the schema, a query can only guess one of 576 combinations. The
 databases of the test rows have combinations that occur in no other split.
@@ -31,11 +31,11 @@ SCHEMAS = 96
 """Number of databases; a quarter of them are for the test rows."""
 
 Schema = tuple[str, str, str, str]
-"""Name of the table, and names of its columns for name, amount and price."""
+"""Name of the table, and of its columns for name, amount and price."""
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Write the databases `folder/databases/*.sqlite`, and return the rows of each split (see `World.write`)."""
+    """Write the databases to `folder/databases/*.sqlite`, and return the rows of each split (see `World.write`)."""
     source = random.Random(seed)
     schemas: list[Schema] = source.sample(list(itertools.product(TABLES, NAMES, AMOUNTS, PRICES)), SCHEMAS)
     databases = folder / "databases"

@@ -1,8 +1,8 @@
 """Text episodes of six to ten turns, in which a thing must be found in a household and brought to a room.
 
-The thing is in the furniture of one of three rooms, among other things. The agent sees a room's furniture only from
-inside the room, and its content only when it is open. Success is the right final state of the household
-(`service_state`). The pairs of thing and room in test rows are in no other row.
+The thing is inside a piece of furniture in one of three rooms, among other things. The agent sees a room's furniture
+only from inside the room, and its content only when it is open. Success is the right final state of the household
+(`service_state`). The thing-room pairs in test rows occur in no other row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, held_o
 __all__ = ["WORLD"]
 
 SEARCHED = ("kitchen", "bath", "cellar")
-"""The rooms with furniture, in the order in which the solver searches them."""
+"""The rooms with furniture, in the order the solver searches them in."""
 TARGETS = ("office", "porch", "attic", "garage", "hall", "studio", "shop", "yard")
 FURNITURE = ("drawer", "chest", "box", "basket", "trunk", "cabinet", "locker", "crate")
 THINGS = (
@@ -31,7 +31,7 @@ TOOLS = ("go", "open", "take", "put")
 
 
 def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Write the rooms, `folder/household.json`, and return the rows of each split, with the content of the rooms."""
+    """Write the rooms to `folder/household.json`, and return the rows of each split, with the content of the rooms."""
     folder.mkdir(parents=True, exist_ok=True)
     rooms: dict[str, dict[str, str]] = {room: {} for room in (*SEARCHED, *TARGETS)}
     (folder / DATABASE).write_text(json.dumps({"rooms": rooms, "things": {}}), encoding="utf-8")
@@ -40,7 +40,7 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
-    """Searches one room after the other, and brings the thing."""
+    """Searches one room after another, and brings the thing."""
     yield from _search(row, "Look well.", SEARCHED)
     yield from _bring(row)
 

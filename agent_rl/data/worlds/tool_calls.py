@@ -1,8 +1,8 @@
 """Requests to a home assistant, to be answered with calls of the functions that the row declares.
 
-A request determines the function and its arguments, which are texts and integers; a quarter of the rows have two
-requests, and one in six matches none of the functions. No other split combines word and number as a request of a test
-row does.
+A request determines the function and its arguments, which are strings and integers; a quarter of the rows have two
+requests, and one in six matches none of the functions. No other split combines words and numbers the way a test row's
+request does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REQUESTS = {
 NUMBERS = range(10, 100)
 FOR_NONE = "tell me what {count} {item} weigh"
 SHARES = {1: 7, 2: 3, 0: 2}
-"""Relative frequency of rows by number of requests for functions."""
+"""Relative frequency of rows by the number of requests for functions."""
 
 Call = dict[str, Any]
 Pair = tuple[int, int]

@@ -36,11 +36,11 @@ class World:
             seed, and the numbers of rows by split. The rows of `test` do not depend on the other splits and share no
             question with them.
         habits: habits by name; `oracle` solves every row, and `random` ignores the row.
-        baselines: names of the habits that do as well as possible without a necessary part, such as the tools or one
-            of several features.
+        baselines: names of the habits that do as well as possible without a necessary part, such as the tools or one of
+            several features.
         works: whether the solver can act in a row of a recipe's own data (`agent_rl.cold_start.rows`).
-        more: returns further rows for worked episodes, given the recipe's rows for training and its test rows.
-        version: changes when the user's code of the habits does.
+        more: returns additional rows for worked episodes, given the recipe's rows for training and its test rows.
+        version: changes when the user's code for the habits does.
     """
 
     name: str
@@ -71,13 +71,13 @@ def split_rows(
     counts: Mapping[str, int],
     arguments_of: Callable[[Task], dict[str, Any]],
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of each split, each from another task.
+    """Return the rows of each split, each from a different task.
 
     Args:
         pools: the tasks of the test rows, and the tasks that the other splits share.
         seed: seed of the order of tasks.
         counts: number of rows by split.
-        arguments_of: returns a task's arguments of `make_row`, without split and index.
+        arguments_of: returns a task's arguments for `make_row`, without split and index.
     """
     tasks = {}
     for name, pool in zip(("test", "other"), pools, strict=True):
@@ -102,10 +102,10 @@ def drawn_rows(
     """Return randomly drawn rows for each split, no two with the same content.
 
     Args:
-        pools: the pool from which `draw` takes test rows, and the pool for the other splits.
+        pools: the pool that `draw` takes test rows from, and the pool for the other splits.
         seed: seed of the draws.
         counts: number of rows by split.
-        draw: draws a row's arguments of `make_row`, without split and index.
+        draw: draws a row's arguments for `make_row`, without split and index.
     """
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in counts}
     seen: set[str] = set()

@@ -1,14 +1,14 @@
 """Turns published solutions into episodes with Python: ReTool's cold start on published rows.
 
     <code>                            a program in the text (ReTool-SFT) ends a turn, and the output that was recorded
-    ```python                         is replaced by what the tool gives now
+    ```python                         is replaced by what the tool returns now
     ...
     ```
     </code>
     <interpreter>25</interpreter>
 
 The text is in `extra_info.solution`, as `data_preprocess/math_dataset.py` writes it. A cold start with `rows: recipe`
-uses those rows; for trials without the data, rows of the world `math_python` are generated with a solution.
+uses those rows; for trials without the data, rows of the `math_python` world are generated with a solution.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agent_rl.environments.serve import ToolError, on_loopback
+from agent_rl.environments.serve import CallError, on_loopback
 
 ROWS = {"train": range(256), "test": range(1_000_000, 1_000_032)}
 """The seeds of the episodes."""
@@ -73,7 +73,7 @@ class Session:
         try:
             result = self._client.step(action)
         except RuntimeError as error:
-            raise ToolError(str(error)) if "VALIDATION_ERROR" in str(error) else error from error
+            raise CallError(str(error)) if "VALIDATION_ERROR" in str(error) else error from error
         self._total += float(result.reward or 0.0)
         return json.dumps(result.observation), bool(result.done)
 

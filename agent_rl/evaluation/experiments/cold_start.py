@@ -1,4 +1,4 @@
-"""The cold start of a recipe on a generated world: rows, a small model, and supervised training on worked episodes.
+"""A recipe's cold start on a generated world: rows, a small model, and supervised training on worked episodes.
 
 The recipe's own agent runs the episodes with its tools (`agent_rl.evaluation.runner`), so the format, the
 observations, the tokens and the mask are those of training. The episodes teach a mix of good and bad habits; the
@@ -44,9 +44,9 @@ EPISODES = "episodes"
 SAMPLE = 300
 """Number of episodes whose text the tokenizer is trained on."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Minimum limits of the SFT trainer, its defaults: tokens per episode, and tokens per forward pass on a GPU."""
+"""Minimum limits for the SFT trainer, its own defaults: tokens per episode, and tokens per forward pass on a GPU."""
 MICRO = 16
-"""Maximum episodes per forward pass on a CPU."""
+"""Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
 """File next to the model that records the settings and rows it was made with."""
 
@@ -66,7 +66,7 @@ class ColdStart:
         config = compose(recipe, overrides)
         section = AgentRLSettings.from_config(config)
         if (settings := section.cold_start) is None:
-            remedy = "Set VERL_PLATFORM=cpu for the recipe's size on a CPU, or add the section"
+            remedy = "Set VERL_PLATFORM=cpu for the recipe's CPU size, or add the section"
             raise ConfigError("agent_rl.cold_start", f"{recipe} has no cold start on this platform", remedy)
         self.config = config
         self.settings: ColdStartSettings = settings
@@ -82,7 +82,7 @@ class ColdStart:
     def make(self) -> bool:
         """Make the rows and the model unless they exist for these settings and rows; return whether anything was made.
 
-        Trained stages are kept: after an interruption, the next call continues with the following stage.
+        Trained stages are kept: after an interruption, the next call continues with the stage after them.
 
         Raises:
             ConfigError: the devices cannot share a batch, or there are too few episodes for one.
@@ -113,13 +113,13 @@ class ColdStart:
         return True
 
     def chat(self, model: Path) -> ChatTokenizer:
-        """Return the tokenizer of a model folder with the chat template of the recipe's training."""
+        """Return a model folder's tokenizer with the chat template used in the recipe's training."""
         return load_chat_tokenizer(
             str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
         )
 
     def digest(self) -> str:
-        """Return the SHA-256 of the model's weights, which differs between processor types."""
+        """Return the SHA-256 of the model's weights, which differs between CPU types."""
         return weights_digest(self.model)
 
     def has_rows(self) -> bool:
@@ -127,7 +127,7 @@ class ColdStart:
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
-        """Return the SHA-256 of the rows, whatever their folder."""
+        """Return the SHA-256 of the rows, regardless of which folder they are in."""
         with tempfile.TemporaryDirectory() as folder:
             rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
         return hashlib.sha256(rows.encode()).hexdigest()
@@ -143,7 +143,7 @@ class ColdStart:
         """Return the rows of each split; write the files that the tools need into a folder.
 
         Raises:
-            ConfigError: the world has fewer rows than the settings ask for.
+            ConfigError: the world has fewer rows than the settings require.
         """
         settings = self.settings
         counts = {"test": settings.held_out, EPISODES: settings.episode_rows, "train": settings.train_rows}
@@ -151,8 +151,8 @@ class ColdStart:
             known = {split: read_parquet(Path(file).expanduser()) for split, file in self._files.items()}
             known |= {EPISODES: [row for row in known["train"] if self.world.works(row)]}
             if not known[EPISODES]:
-                problem = f"the world {settings.world} cannot solve any row in {self._files['train']}"
-                raise ConfigError("agent_rl.cold_start.rows", problem, "Name another world, or other data.train_files")
+                problem = f"the {settings.world} world cannot solve any row in {self._files['train']}"
+                raise ConfigError("agent_rl.cold_start.rows", problem, "Change the world, or data.train_files")
             known[EPISODES] += self.world.more(known[EPISODES], known["test"])
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
@@ -203,15 +203,15 @@ class ColdStart:
         return self.model if number == len(self.settings.stages) else self.folder / f"stage_{number}"
 
     def _check_batch(self) -> None:
-        """Refuse a batch that the devices cannot share: the trainer would drop episodes, or fail."""
+        """Reject a batch that the devices cannot share: the trainer would drop episodes, or fail."""
         batch, micro = self.settings.batch, self.settings.micro_batch
         if batch % self._devices:
             problem = f"{self._devices} devices (trainer.n_gpus_per_node) cannot share {batch} episodes"
-            raise ConfigError("agent_rl.cold_start.batch", problem, f"Name a multiple of {self._devices}")
+            raise ConfigError("agent_rl.cold_start.batch", problem, f"Set a multiple of {self._devices}")
         share = batch // self._devices
         if micro is not None and share % micro:
             problem = f"a device's {share} episodes of a batch cannot be divided by {micro}"
-            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Name a divisor of {share}")
+            raise ConfigError("agent_rl.cold_start.micro_batch", problem, f"Set a divisor of {share}")
 
     def _first_model(self, rows: Sequence[Mapping[str, Any]]) -> Path:
         """Return the initial model: the base model, or random weights with a tokenizer for the world's episodes.
@@ -224,7 +224,7 @@ class ColdStart:
         if self.settings.base is not None:
             base = Path(self.settings.base).expanduser()
             if not (base / "config.json").is_file():
-                remedy = "Make it as the recipe's README says, or name another folder"
+                remedy = "Make it as the recipe's README says, or choose another folder"
                 raise ConfigError("agent_rl.cold_start.base", f"there is no model in {base}", remedy)
             return base
         folder, shape = self.folder / "stage_0", self.settings.model

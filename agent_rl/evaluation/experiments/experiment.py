@@ -33,7 +33,7 @@ from agent_rl.trajectory.estimates import estimate_rate
 __all__ = ["Experiment", "comparison"]
 
 LONGEST = 100
-"""Maximum characters in the name of a variant's folder."""
+"""Maximum number of characters in the name of a variant's folder."""
 
 
 class Experiment:
@@ -41,7 +41,7 @@ class Experiment:
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
-        seeds: number of seeds; they count from 1.
+        seeds: number of seeds, which start at 1.
         words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
         folder: folder of the runs; None: `outputs/experiments/<recipe>`.
         say: prints a line.
@@ -65,7 +65,7 @@ class Experiment:
         self._words = list(words)
         self._hashes = hashes(recipe, self._fixed)
         self._digest = "".join(value[:6] for value in self._hashes.values())
-        """Digest of recipe and rows: runs of another configuration go to another folder."""
+        """Digest of the recipe and rows: runs with another configuration go to another folder."""
         self.failed: dict[str, str] = {}
         """Error messages of failed runs, by name."""
 

@@ -48,7 +48,7 @@ class RunOutcome:
         curve: (step, success on the training rows).
         seconds: total time of all training steps.
         probs_diff: greatest mean difference between the engine's and the trainer's probabilities in a step.
-        judgements: agreement before and after training, of a model that scores answers.
+        judgements: agreement before and after training, for a model that scores answers.
     """
 
     before: Estimate
@@ -112,7 +112,7 @@ def solved(trajectory: Trajectory) -> float:
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return the agreement of trajectories that score an answer with the truth; None without such trajectories."""
+    """Return how well trajectories that score an answer agree with the ground truth; None without such trajectories."""
     verdicts = [verdict for trajectory in trajectories if (verdict := _read_verdict(trajectory))]
     return _agreement(verdicts) if verdicts else None
 

@@ -1,8 +1,8 @@
-"""The receipt of an experiment: what was run, on what, and with which results; only the experiment writes it.
+"""The receipt of an experiment: what was run, on which machine, and with what results; only the experiment writes it.
 
 `results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and the
 success on held-out rows of the world's policies and of every variant and seed before and after training.
-`curve.csv` and `curve.png` next to it have the success in training by step.
+`curve.csv` and `curve.png` next to it contain the training success by step.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _portable(text: str) -> str:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """Return the machine's processor, and torch's threads for a model: in each process, and in the training process."""
+    """Return the machine's CPU, and torch's threads for a model: in each process, and in the training process."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

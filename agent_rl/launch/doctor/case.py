@@ -1,4 +1,4 @@
-"""The input of the doctor's checks: a run, and the machine that it would run on."""
+"""The input of the doctor's checks: a run, and the machine it would run on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Case(case.RunCase):
     """A run and a machine, with lazily read model files and GPUs.
 
     Attributes:
-        given: facts of the machine that would run it; None: this machine.
+        given: facts about the machine that would run it; None: this machine.
     """
 
     given: Machine | None = None
@@ -39,7 +39,7 @@ class Case(case.RunCase):
 
     @property
     def joins(self) -> bool:
-        """Whether the run joins a Ray cluster that exists already."""
+        """Whether the run joins an existing Ray cluster."""
         return joins_ray(self.environ)
 
     @property

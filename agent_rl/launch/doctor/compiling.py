@@ -54,6 +54,6 @@ def _failure(commands: list[list[str]], folder: str, environ: Mapping[str, str],
         except OSError as error:
             return f"{command[0]}: {error.strerror}"
         if done.returncode:
-            lines = done.stderr.strip().splitlines() or [f"{command[0]} ended with status {done.returncode}"]
+            lines = done.stderr.strip().splitlines() or [f"{command[0]} exited with status {done.returncode}"]
             return next((line for line in lines if "error" in line or "cannot find" in line), lines[-1]).strip()
     return ""

@@ -74,7 +74,7 @@ def diagnose(
     with ThreadPoolExecutor(1) as thread:
         answers = thread.submit(_with_verl, pickle.dumps(case), environ)
         findings += run_checks(case, Needs.MACHINE, Needs.CONFIG, tell=tell)
-        tell("waiting for the checks with verl, which another process imports")
+        tell("waiting for the checks that use verl, which another process imports")
         findings += answers.result()
     once: dict[object, Finding] = {}
     for finding in sorted(findings, key=lambda finding: group_order(finding.group)):
@@ -104,7 +104,7 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
             text = f"the check itself failed: {reason(error)}"
             findings.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
 
-    thread = threading.Thread(target=run, daemon=True)  # a hanging check must not keep the doctor from ending
+    thread = threading.Thread(target=run, daemon=True)  # a hanging check must not keep the doctor from exiting
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
@@ -126,7 +126,7 @@ def _composed(
         wrong = [each for each in overrides if error.key in (each.lstrip("+~").partition("=")[0], each)] or overrides
         left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
         return left, [finding, *more]
-    without = f"; without {' '.join(removed)} for what follows" if removed else ""
+    without = f"; the checks below ignore {' '.join(removed)}" if removed else ""
     return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
 
 

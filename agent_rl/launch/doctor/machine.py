@@ -1,6 +1,6 @@
-"""The facts of a machine that the checks use, read lazily from this machine, or from a file.
+"""The facts about a machine that the checks use, read lazily from this machine, or from a file.
 
-A file (`agent-rl doctor --save-machine FILE`) holds the facts of another machine, such as a compute node whose
+A file (`agent-rl doctor --save-machine FILE`) contains the facts about another machine, such as a compute node whose
 runs are prepared without a GPU. It has every fact, so none is taken from this machine.
 """
 
@@ -34,10 +34,10 @@ from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, mis
 __all__ = ["FACTS", "Gpu", "Machine", "read_gpus"]
 
 HUB_S = 3.0
-"""Seconds within which the hub must answer."""
+"""Seconds within which the Hub must answer."""
 ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
 LIBRARIES = ("libnuma.so.1", RUNTIME)
-"""Libraries that are missing from the stack's wheels, or that the loader does not find by itself."""
+"""Libraries that are missing from the stack's wheels, or that the loader does not find on its own."""
 NVIDIA_SMI_S = 10.0
 QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
 
@@ -61,7 +61,7 @@ class Machine:
 
     Args:
         environ: the environment that a run on it would inherit.
-        facts: all `FACTS` of another machine; None: this machine.
+        facts: all `FACTS` about another machine; None: this machine.
     """
 
     gpus = cached_property(lambda machine: read_gpus(machine.environ))
@@ -115,7 +115,7 @@ class Machine:
             facts = json.loads(file.read_text(encoding="utf-8"))
             wrong = sorted(facts.keys() ^ {"environ", *FACTS})
         except (OSError, ValueError, AttributeError) as error:
-            raise ConfigError(str(file), f"not the facts of a machine: {error}", remedy) from error
+            raise ConfigError(str(file), f"not the facts about a machine: {error}", remedy) from error
         if wrong:
             raise ConfigError(str(file), f"missing or unknown: {', '.join(wrong)}", remedy)
         return cls(facts["environ"], facts)
@@ -211,7 +211,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the hub answers, through a proxy if there is one; a process, because a name lookup needs a time limit."""
+    """Whether the Hub answers, through a proxy if there is one; a process limits the time of a name lookup."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode

@@ -20,7 +20,7 @@ class ModelFiles:
     Attributes:
         name: the model's name in the configuration.
         folder: its files on this machine; None if it is not on this machine.
-        config: its `config.json`, the text part of a model with several.
+        config: its `config.json`; only the text part for a model with several parts.
         parameters: the number of parameters; None if unknown.
         source: the source of the number of parameters, in words.
         broken: safetensors files that are absent or truncated, for example by an interrupted copy.
@@ -35,7 +35,7 @@ class ModelFiles:
 
     @property
     def kv_values_per_token(self) -> int | None:
-        """Values in the engine's KV cache for one token; None if the config lacks the shape."""
+        """Number of values in the engine's KV cache for one token; None if the config lacks the shape."""
         layers, heads = self.config.get("num_hidden_layers"), self.config.get("num_attention_heads")
         if not (layers and heads):
             return None
@@ -66,7 +66,7 @@ def _read_weights(folder: Path) -> tuple[int, list[str]]:
     from safetensors import SafetensorError, safe_open
 
     count, broken = 0, []
-    # a folder may hold the same weights in two formats: then the index lists the files that count
+    # a folder may contain the same weights in two formats: then the index lists the files that count
     index = _read_json(folder / "model.safetensors.index.json").get("weight_map", {})
     files = [folder / name for name in sorted(set(index.values()))]
     for path in files or sorted(folder.glob("model.safetensors")) or sorted(folder.glob("*.safetensors")):

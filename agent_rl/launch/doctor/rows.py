@@ -26,7 +26,7 @@ __all__ = ["known_rows"]
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
 OTHERS = 20
-"""Ground truths of other rows that a row's scorer is tried on."""
+"""Number of other rows' ground truths that a row's scorer is tried on."""
 
 
 def known_rows(
@@ -49,10 +49,10 @@ def known_rows(
         more_agents: names of agents that are registered elsewhere.
         tokenizer: the model's tokenizer, with its chat template; None: lengths are in characters.
         options: additional arguments of the template.
-        scored: whether the scorers of the section `agent_rl.reward` judge the answers.
+        scored: whether the scorers of the `agent_rl.reward` section judge the answers.
         sample: rows whose ground truths are scored; None: all.
         seed: the seed of the sample.
-        kept: opens the stored results of an earlier check of the same rows, for that many ground truths.
+        kept: opens the stored results of an earlier check of the same rows, given the number of ground truths.
 
     Raises:
         ConfigError: a setting cannot be used.
@@ -116,7 +116,7 @@ class _Checks:
             return RowFinding("scorer", error.problem, error.remedy)
         except UnscoredError as error:
             text = f"data_source {source!r}: {error}"
-            return RowFinding("ground truth", text, "Correct it, or name another scorer")
+            return RowFinding("ground truth", text, "Correct it, or choose another scorer")
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
@@ -151,14 +151,14 @@ class _Checks:
             value = (await answers.measure(_answered(row, own), None)).value
             if value < 1:
                 text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
-                return RowFinding("ground truth", text, "Correct it, or name another scorer")
+                return RowFinding("ground truth", text, "Correct it, or choose another scorer")
             for other in dict.fromkeys(others):
                 if other != own and (await answers.measure(_answered(row, other), None)).value >= 1:
                     text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
                     remedy = "Check whether both mean the same; if not, choose a stricter scorer"
                     return RowFinding("another's ground truth", text, remedy, is_error=False)
         except UnscoredError as error:
-            return RowFinding("ground truth", str(error), "Correct it, or name another scorer")
+            return RowFinding("ground truth", str(error), "Correct it, or choose another scorer")
         return None
 
 

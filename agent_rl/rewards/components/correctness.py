@@ -1,4 +1,4 @@
-"""The component `correctness`: whether the final answer is right, according to a scorer or an external verdict."""
+"""The `correctness` component: whether the final answer is right, according to a scorer or an external verdict."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Correctness:
         api: the component that calls the service of `reward_api`.
 
     Attributes:
-        nothing: whether the setting `scorer: none` turns the scoring of answers off.
+        nothing: whether the `scorer: none` setting turns off the scoring of answers.
         logs: see `Component.logs`.
         custom: see `Reward`.
-        fusion: the server on which the scorers `code` and `code_all` run programs; None: this machine's sandbox.
+        fusion: the server that the `code` and `code_all` scorers run programs on; None: this machine's sandbox.
 
     Raises:
         ConfigError: the scorer does not exist, or both a scorer and `reward_api` are set.
@@ -60,7 +60,7 @@ class Correctness:
         self.logs = () if api is None else api.logs
 
     def require(self, data_source: str) -> None:
-        """Check that the answers of a data source can be scored.
+        """Check that a data source's answers can be scored.
 
         Raises:
             ConfigError: a scorer is needed, but none is known for the data source.

@@ -39,7 +39,7 @@ _WRONG_SETTINGS = (401, 403, 404, 405)
 _MAX_EXCERPT = 500  # characters of the service's error that our error quotes
 _ANY_NUMBER = 10_000  # attempts; the timeouts limit a request instead
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
-"""Opens after several failures, so that one trajectory that the service cannot measure does not stop the others."""
+"""Opens after several failures, so that one trajectory the service cannot measure does not stop the others."""
 
 
 class RewardApiConfig(ComponentConfig):
@@ -54,12 +54,12 @@ class RewardApiConfig(ComponentConfig):
     timeout_s: float = Field(default=120.0, gt=0)
     """Timeout of one attempt, in seconds."""
     patience_s: float = Field(default=60.0, ge=0)
-    """Additional seconds in which a request is retried while the service is down; then the trajectory is unscored.
+    """Additional seconds during which a request is retried while the service is down; then the trajectory is unscored.
     After three failed requests in a row, trajectories are unscored without a request until a probe succeeds."""
     max_concurrent: int = Field(default=64, ge=1)
-    """Maximum concurrent requests per process."""
+    """Maximum number of concurrent requests per process."""
     rate_per_s: float | None = Field(default=None, gt=0)
-    """Maximum requests per second and process; null: no limit."""
+    """Maximum number of requests per second and process; null: no limit."""
 
     @field_validator("url")
     @classmethod
@@ -76,7 +76,7 @@ class RewardApiConfig(ComponentConfig):
 class RewardApi(Component, kind="reward_api"):
     """Sends each trajectory to the service.
 
-    If the service refuses the path or the token before its first answer, a configuration error stops the run.
+    If the service rejects the path or the token before its first answer, a configuration error stops the run.
     """
 
     Config = RewardApiConfig
@@ -112,7 +112,7 @@ class RewardApi(Component, kind="reward_api"):
 
         Raises:
             UnscoredError: the service did not answer, could not score the trajectory, or sent no usable score.
-            ConfigError: the service refuses the token or the path.
+            ConfigError: the service rejects the token or the path.
         """
         try:
             body = f'{{"trajectory": {trajectory.to_json()}}}'

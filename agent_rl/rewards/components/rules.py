@@ -29,17 +29,17 @@ Where = Literal["answer", "last_turn", "response"]
 
 
 class RulesConfig(TextRules, ComponentConfig):
-    """The rules, and the text to which they apply."""
+    """The rules, and the text they apply to."""
 
     where: Where = "answer"
 
 
 class TagsConfig(ComponentConfig):
-    """The tags in the order in which they must occur, and the text to check."""
+    """The tags in the order they must occur in, and the text to check."""
 
     tags: tuple[str, ...] = Field(min_length=1)
     alone: bool = False
-    """Whether text outside of the tags makes the value 0."""
+    """Whether text outside the tags makes the value 0."""
     all_or_nothing: bool = False
     """Whether the value is 0 unless every tag is well-formed."""
     where: Where = "last_turn"

@@ -60,7 +60,7 @@ def overlong(trajectory: Trajectory, settings: OverlongSettings, max_response_to
     """Return DAPO's soft overlong punishment (https://arxiv.org/abs/2503.14476, equation 13), in [-penalty, 0].
 
     The value is 0 up to `max_response_tokens - buffer_tokens` response tokens, and then falls linearly to `-penalty` at
-    the limit. Sampled and observed tokens of the longest conversation count.
+    the limit. The sampled and observed tokens of the longest conversation count.
     """
     buffer = settings.buffer_tokens or max(1, max_response_tokens // 5)
     tokens = trajectory.longest_tokens or trajectory.response_tokens
@@ -77,7 +77,7 @@ def overlong_limit(settings: OverlongSettings, max_response_tokens: int | None) 
     if not settings.penalty:
         return max_response_tokens or 1
     if max_response_tokens is None:
-        raise ConfigError("agent_rl.reward.overlong", "there is no limit on tokens", "Set max_response_tokens")
+        raise ConfigError("agent_rl.reward.overlong", "there is no token limit", "Set max_response_tokens")
     if (settings.buffer_tokens or 0) > max_response_tokens:
         raise ConfigError(
             "agent_rl.reward.overlong.buffer_tokens",

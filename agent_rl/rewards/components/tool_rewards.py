@@ -42,7 +42,7 @@ class ToolRewards(Component, kind="tool_rewards"):
         return Value(math.fsum(values), notes={"rewards": values})
 
     def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
-        """Return the step rewards that count, with their places in the trajectory for errors."""
+        """Return the step rewards that count, with their locations in the trajectory for errors."""
         config, calls, rewards = self.config, set[str](), list[tuple[str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):

@@ -54,7 +54,7 @@ _RUBRIC: TypeAdapter[list[Criterion]] = TypeAdapter(Annotated[list[Criterion], F
 
 
 class JudgeConfig(PanelConfig):
-    """`config` of a component of kind `judge`."""
+    """The `config` of a component of kind `judge`."""
 
     mode: Literal["pointwise", "reference", "rubric"] = "pointwise"
     """pointwise: the judge gives one score; reference: it also sees the ground truth; rubric: a score per criterion."""
@@ -78,7 +78,7 @@ class Judge(Component, kind="judge"):
     """Scores one trajectory at a time.
 
     Raises:
-        ConfigError: the API key, the template, the rubric or the file of the cache cannot be used.
+        ConfigError: the API key, the template, the rubric or the cache file cannot be used.
     """
 
     Config = JudgeConfig
@@ -141,14 +141,14 @@ class Judge(Component, kind="judge"):
 
 
 def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[float, float]:
-    """Return the scale of the prompt template's field `score`, or else the configured scale.
+    """Return the scale of the prompt template's `score` field, or else the configured scale.
 
     Raises:
         ConfigError: the configuration sets a scale that differs from the template's.
     """
     own = scale_of(template.template) if isinstance(template, ClassTemplate) else None
     if own is not None and "scale" in config.model_fields_set and own != config.scale:
-        problem = f"it is {list(config.scale)}, but scores of {config.template} are from {own[0]:g} to {own[1]:g}"
+        problem = f"it is {list(config.scale)}, but the scores of {config.template} range from {own[0]:g} to {own[1]:g}"
         raise ConfigError(f"{key}.scale", problem, "Remove the key")
     return own or config.scale
 
@@ -173,7 +173,7 @@ def read_rubric(data: Any) -> list[Criterion]:
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'rubric'}: {first['msg']}") from None
     name, count = Counter(criterion.name for criterion in criteria).most_common(1)[0]
     if count > 1:
-        raise ValueError(f"the criterion {name!r} occurs twice")
+        raise ValueError(f"the {name!r} criterion occurs twice")
     return criteria
 
 

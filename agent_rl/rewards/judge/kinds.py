@@ -2,8 +2,8 @@
 
     template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 
-A prompt template is the class that wrote the prompts of a judging model's training, so the model sees the same prompts
-again. The prompt asks for thoughts, unless `chat_template_kwargs.enable_thinking` of the request already does so.
+A prompt template is the class that wrote the prompts a judge model was trained on, so the model sees the same prompts
+again. The prompt asks for thoughts, unless the request's `chat_template_kwargs.enable_thinking` already does so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = {"score": "pointwise", "preference": "pairwise", "scores": "rubric"}
 
 
 class PointwiseTemplate(BasePromptTemplate):
-    """Asks for one score of one answer, on the scale of HelpSteer2."""
+    """Asks for one score for one answer, on HelpSteer2's scale."""
 
     score: int = Field(description="a whole number from 0 (worst) to 4 (best)", ge=0, le=4)
 
@@ -53,7 +53,7 @@ class PairwiseTemplate(BasePromptTemplate):
 
 
 class RubricTemplate(BasePromptTemplate):
-    """Asks for a score of one answer by each of several criteria, on a scale of 0 to 4."""
+    """Asks for a score of one answer for each of several criteria, on a scale of 0 to 4."""
 
     desc: ClassVar[str] = "Judge the answer by each of the criteria, on its own."
 
@@ -80,7 +80,7 @@ def find_template(name: str, key: str = "template", *fields: str) -> type[BasePr
     Args:
         name: `pointwise`, `pairwise`, `rubric`, or a class as `package.module.Name` or `path/to/file.py:Name`.
         key: the configuration key of the name, for errors.
-        fields: names of fields, of which the verdict must have at least one; empty: any verdict is accepted.
+        fields: names of fields; the verdict must have at least one of them; empty: any verdict is accepted.
 
     Raises:
         ConfigError: the template does not exist, or its verdict has none of the fields.
@@ -109,7 +109,7 @@ def kind_of(template: type[BasePromptTemplate]) -> str:
 
 
 def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
-    """Return the lower and the upper bound of the field `score`, or None if a bound is missing."""
+    """Return the lower and the upper bound of the `score` field, or None if a bound is missing."""
     bounds: dict[str, float] = {}
     for bound in getattr(template.model_fields.get("score"), "metadata", ()):
         bounds |= {name: float(value) for name in ("ge", "le") if (value := getattr(bound, name, None)) is not None}
@@ -117,7 +117,7 @@ def scale_of(template: type[BasePromptTemplate]) -> tuple[float, float] | None:
 
 
 def names_a_class(template: str | None) -> TypeGuard[str]:
-    """Whether the configuration's `template` names a class rather than a file."""
+    """Whether the configuration's `template` is a class rather than a file."""
     if template is None or template.endswith((".md", ".txt")):
         return False
     return ".py:" in template or ("/" not in template and "." in template)

@@ -42,12 +42,12 @@ FORM = pair_form()
 
 
 class PairwiseJudgeConfig(PanelConfig):
-    """`config` of a component of kind `pairwise_judge`."""
+    """The `config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
     """Pairs to compare: for n trajectories, `all` makes n (n - 1) / 2 pairs, `round_robin` n * opponents / 2."""
     opponents: int = Field(default=4, ge=1)
-    """Opponents per trajectory in a `round_robin`; an odd number is rounded up."""
+    """Number of opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
     """Whether a pair is judged in both orders; false halves the calls, but the order can then bias the verdict."""
 
@@ -69,7 +69,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
     """Compares two trajectories at a time.
 
     Raises:
-        ConfigError: the API key, the template or the file of the cache cannot be used.
+        ConfigError: the API key, the template or the cache file cannot be used.
     """
 
     Config = PairwiseJudgeConfig
@@ -105,7 +105,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         return [_value([match for match in matches if at in match.pair], at, value) for at, value in enumerate(values)]
 
     async def _play(self, group: Sequence[Trajectory], match: _Match) -> None:
-        """Compare one pair, in both orders if the setting `swap` is on."""
+        """Compare one pair, in both orders if the `swap` setting is on."""
         one, other = (group[at] for at in match.pair)
         points = [0.5]
         if self._texts(one) != self._texts(other):

@@ -1,6 +1,6 @@
-"""`Panel`: requests several votes of one LLM judge on a question, and checks the quorum.
+"""`Panel`: requests several votes from one LLM judge on a question, and checks the quorum.
 
-If a reply has no usable verdict, it is requested again with another seed, up to `verdict_attempts` times in all; then
+If a reply has no usable verdict, it is requested again with another seed, up to `verdict_attempts` times in total; then
 the vote is missing. A question with fewer votes than the quorum is unscored. A cached vote is not requested again.
 """
 
@@ -29,12 +29,12 @@ class PanelConfig(EndpointConfig):
     temperature: float | None = Field(default=0.6, ge=0)
     """Sampling temperature; null: the server's default. At 0, every seed gives the same reply and verdict."""
     max_tokens: int = Field(default=1024, ge=1)
-    """Maximum tokens per reply, including thoughts."""
+    """Maximum number of tokens per reply, including thoughts."""
     seed: int = Field(default=0, ge=0)
     """Seed of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How JSON is requested. auto: with the schema; if the server refuses that, as any object; if it refuses that too,
-    only in the prompt. A refused mode is not tried again."""
+    """How JSON is requested. auto: with the schema; if the server rejects that, as any object; if it rejects that too,
+    only in the prompt. A rejected mode is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
@@ -43,22 +43,22 @@ class PanelConfig(EndpointConfig):
     """Timeout of all attempts of a request, including the delays between them, in seconds."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
-    """Votes per question, each with its own seed."""
+    """Number of votes per question, each with its own seed."""
     quorum: int | None = Field(default=None, ge=1)
     """Minimum number of votes; null: more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Maximum number of replies requested per vote, each with another seed, until one has a verdict."""
+    """Maximum number of replies to request per vote, each with another seed, until one has a verdict."""
     cache: bool = True
     """Whether verdicts are cached, so that a repeated question needs no request."""
     cache_path: str | None = None
     """File on a local disk that keeps the cached verdicts for other processes and runs; null: memory only."""
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
-    """Maximum characters of a verdict's reason, if the server enforces the schema."""
+    """Maximum number of characters in a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File with the prompt, or the prompt template `file.py:Name` with which a model was trained to judge
+    """File with the prompt, or the prompt template `file.py:Name` that a model was trained to judge with
     (`agent_rl.rewards.judge.kinds`); null: the built-in file of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
-    """Maximum characters of each text (question, answer, reference, transcript); the middle of longer texts is cut."""
+    """Maximum number of characters per text (question, answer, reference, transcript); the middle is cut."""
 
     @model_validator(mode="after")
     def _can_vote(self) -> PanelConfig:
@@ -83,7 +83,7 @@ class Ballot:
 
 
 class Panel:
-    """Requests the votes of one model.
+    """Requests one model's votes.
 
     Args:
         config: see `PanelConfig`.
@@ -91,7 +91,7 @@ class Panel:
         template: writes the prompts and reads the verdicts.
 
     Raises:
-        ConfigError: the API key is missing, or the file of the cache cannot be used.
+        ConfigError: the API key is missing, or the cache file cannot be used.
     """
 
     def __init__(self, config: PanelConfig, key: str, template: PromptTemplate) -> None:
@@ -127,7 +127,7 @@ class Panel:
             if not isinstance(problem, UnscoredError):
                 raise problem
         if len(verdicts) < self._quorum:
-            shortage = f"{len(verdicts)} of {self.config.votes} votes succeeded, {self._quorum} are needed"
+            shortage = f"{len(verdicts)} of {self.config.votes} votes succeeded, but {self._quorum} are needed"
             raise UnscoredError(f"{shortage}: {problems[-1]}")
         return verdicts
 

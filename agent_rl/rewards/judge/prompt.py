@@ -1,6 +1,6 @@
 """`PromptTemplate`: writes a judge's prompt and reads its verdict, with a file that has placeholders or with a class.
 
-A file holds one or two messages: the system message follows a line `[system]`, the user message a line `[user]`.
+A file contains one or two messages: the system message follows a `[system]` line, the user message a `[user]` line.
 `{name}` is a placeholder, and `{{name}}` is the literal text `{name}`. An instruction against prompt injection and the
 form of the verdict are added to every file. A class (`agent_rl.rewards.judge.kinds`) writes the whole prompt itself.
 """
@@ -31,7 +31,7 @@ NO_ANSWER = "(no final answer was given)"
 _PLACEHOLDER = re.compile(r"\{(\{\w+\})\}|\{(\w+)\}")
 _HEADING = re.compile(r"^\[(system|user)\]\s*$", re.MULTILINE)
 _LARGEST_PART = 4
-"""No part of a transcript takes more than 1 / `_LARGEST_PART` of the limit."""
+"""No part of a transcript takes up more than 1 / `_LARGEST_PART` of the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class FileTemplate:
         return question.form.read(reply, "\n".join(self.values(question, Fence("")).values()), fence.nonce)
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
-        """Return the system and the user text with the values filled in; braces in the values have no effect."""
+        """Return the system and user text with the values filled in; braces in the values have no effect."""
         system, user = (
             _PLACEHOLDER.sub(lambda match: match[1] or values[match[2]], text) for text in (self.system, self.user)
         )
@@ -140,14 +140,14 @@ def load_template(
     verdict_field: str,
     body: Mapping[str, Any],
 ) -> PromptTemplate:
-    """Load the template that a configuration names.
+    """Load a configuration's template.
 
     Args:
         name: the user's file or class; None: the built-in file.
         default: the name of the built-in file, without its extension.
         key: the configuration key of the name, for errors.
         known: the placeholders that a file may have.
-        needed: groups of placeholders; a file must have at least one placeholder of each group.
+        needed: groups of placeholders; a file must have at least one placeholder from each group.
         verdict_field: the field that the verdict of a class must have.
         body: fields of the requests, which may make the chat template ask for thoughts.
 
@@ -161,7 +161,7 @@ def load_template(
     names = frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if match[2])
     for unknown in sorted(names - set(known)):
         remedy = f"{did_you_mean(unknown, known)} For literal text in braces, double the braces"
-        raise ConfigError(key, f"{file} has the unknown placeholder {{{unknown}}}", remedy)
+        raise ConfigError(key, f"{file} has an unknown placeholder, {{{unknown}}}", remedy)
     for group in needed:
         if names.isdisjoint(group):
             listing = " or ".join(f"{{{name}}}" for name in group)
@@ -183,11 +183,11 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
         return file, file.read_text("utf-8")
     except (OSError, UnicodeError) as error:
         problem = f"the template {file} cannot be read ({error})"
-        raise ConfigError(key, problem, "Use a text file, or remove the key for the built-in template") from error
+        raise ConfigError(key, problem, "Use a text file, or remove the key to use the built-in template") from error
 
 
 def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
-    """Return the last message of a prompt, and the earlier ones as one text; system messages are ignored."""
+    """Return the last message of a prompt, and the earlier ones as a single text; system messages are ignored."""
     messages = [message for message in prompt if message.role != "system"]
     context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
     return messages[-1].content if messages else "", context
@@ -200,7 +200,7 @@ def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
         name: `question`, `reference`, `answer` or `transcript`; the suffix `_a` or `_b` selects one of two.
         trajectory: the judged trajectory.
         fence: the request's fence.
-        limit: maximum characters; the middle of a longer text is cut.
+        limit: maximum number of characters; the middle of a longer text is cut.
 
     Raises:
         UnscoredError: the reference is missing.

@@ -1,4 +1,4 @@
-r"""`BasePromptTemplate`: the prompt of a judging model and the form of its verdict, as one pydantic class.
+r"""`BasePromptTemplate`: the prompt of a judge model and the form of its verdict, as one pydantic class.
 
     class Helpfulness(BasePromptTemplate):
         score: int = Field(description="helpfulness from 0 (none) to 4 (all that was needed)", ge=0, le=4)
@@ -29,11 +29,11 @@ __all__ = ["BasePromptTemplate", "sections"]
 
 T = TypeVar("T", bound="BasePromptTemplate")
 _MOST = 400
-"""Maximum characters of a problem that an error quotes."""
+"""Maximum number of characters of a problem that an error quotes."""
 
 
 class BasePromptTemplate(BaseModel):
-    """Base of prompt templates; the fields of a subclass are the verdict, and white space around texts is removed."""
+    """Base class of prompt templates; a subclass's fields are the verdict, and whitespace around strings is removed."""
 
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
@@ -98,7 +98,7 @@ class BasePromptTemplate(BaseModel):
             query: the question that was answered.
             answers: one answer, the answers A and B, or more.
             more: `desc` and `examples` (default: those of the class), `context`, `criteria`, `enable_thinking`, and
-                placeholders of your own.
+                your own placeholders.
         """
         texts = [harmless(answer) for answer in answers]
         own = {"query": harmless(query), "answer": texts[0], "answers": texts, "response_a": texts[0]}
@@ -114,7 +114,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def read(cls: type[T], text: str, judged: str = "") -> T:
-        """Return the verdict in a reply, using `parse`; if a subclass overrides `parse`, it gets the text alone.
+        """Return the verdict in a reply, using `parse`; if a subclass overrides `parse`, it gets only the text.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -157,7 +157,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def render(cls, values: BasePromptTemplate | Mapping[str, Any]) -> str:
-        """Return a verdict in the form in which a model should write it; empty thoughts are left out.
+        """Return a verdict in the form that a model should write it in; empty thoughts are left out.
 
         Raises:
             ValidationError: the values are not a verdict of this form.
@@ -191,9 +191,9 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def _value(cls, tag: str, text: str) -> Any:
-        """Return the value of a tag's text, which is parsed as JSON unless the field is a text.
+        """Return the value of a tag's text, which is parsed as JSON unless the field is a string.
 
-        A boolean stays a text, because pydantic would accept it as a number.
+        A boolean stays a string, because pydantic would accept it as a number.
         """
         text = reply.unescaped(text)
         if tag not in cls.model_fields or _is_text(cls.model_fields[tag]):

@@ -5,7 +5,7 @@
     </think>
     <score>2</score>
 
-If nothing else follows the thoughts, the tags are the verdict. Otherwise a tag counts if it begins its line, except for
+If nothing else follows the thoughts, the tags are the verdict. Otherwise a tag counts if it starts its line, except for
 words such as `Verdict:`, and is not also in the judged text, which the model may have quoted. A code fence around the
 tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no field has a value,
 or a field has two different ones, there is no verdict. Thoughts end with the last `</think>` and are never a verdict.
@@ -22,19 +22,19 @@ from agent_rl.rewards.judge.verdict import FENCED, SCANNED, VerdictError, json_o
 __all__ = ["THINK", "THOUGHTS_END", "escaped", "is_strict", "read_fields", "split_thoughts", "unescaped"]
 
 THINK = "think"
-"""Name of the field that holds the model's thoughts."""
+"""Name of the field that contains the model's thoughts."""
 THOUGHTS_END = f"</{THINK}>"
 _BEFORE = re.compile(
     r"[\s>*_#`-]*(?:(?:the|my|final|overall)\s+)*"
     r"(?:(?:verdict|score|rating|answer|judge?ment|output|result|preference|ranking)\b)?[\s*_]*[:=]?[\s*_`]*",
     re.IGNORECASE,
 )
-"""Matches the text that may precede a tag in its line."""
+"""Matches the text that may precede a tag on its line."""
 _SPACE = re.compile(r"\s+")
 
 
 def escaped(text: str) -> str:
-    """Escape a text, so that no part of it can be mistaken for a tag."""
+    """Escape text so that no part of it can be mistaken for a tag."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
@@ -94,7 +94,7 @@ def read_fields(body: str, names: Collection[str], judged: str = "") -> dict[str
             continue
         value = value.strip().strip("*_`").strip()
         if texts.setdefault(name, value) != value:
-            raise VerdictError(f"the reply has two values of {name}: {texts[name][:40]!r} and {value[:40]!r}")
+            raise VerdictError(f"the reply has two values for {name}: {texts[name][:40]!r} and {value[:40]!r}")
     if not texts:
         raise VerdictError(f"there is no <{next(iter(names), '')}> in the reply ({len(body)} characters)")
     return texts
@@ -105,7 +105,7 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value and text of each tag that begins a line; without an end tag, the value is the rest."""
+    """Yield the name, value and text of each tag that starts a line; without an end tag, the value is the rest."""
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):
         line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not _BEFORE.fullmatch(re.sub(rf"<({_either(names)})>.*?</\1>", "", line, flags=re.IGNORECASE)):

@@ -23,7 +23,7 @@ def pairs_of(scheme: Scheme, players: int, *, opponents: int = 4) -> list[Pair]:
     Args:
         scheme: `all`: every pair; `round_robin`: each player meets about `opponents` of its neighbours on a ring.
         players: number of players.
-        opponents: opponents per player in a `round_robin`, rounded up to an even number.
+        opponents: number of opponents per player in a `round_robin`, rounded up to an even number.
     """
     reach = players if scheme == "all" else math.ceil(opponents / 2)
     return [(a, b) for a, b in combinations(range(players), 2) if min(b - a, players - b + a) <= reach]

@@ -4,7 +4,7 @@ If the server can enforce a schema, the whole reply is JSON. Otherwise the last 
 after the reasoning, in a code block or between other words. An object that is also in the judged text may be a
 quotation and does not count. A judge that writes more than the object can add the request's code to it, which a
 quotation cannot contain. Values are neither guessed nor clamped: a score out of range, a word instead of a number or a
-missing criterion raises a `VerdictError`. The library json-repair is not used, because it completes broken JSON.
+missing criterion raises a `VerdictError`. The json-repair library is not used, because it completes broken JSON.
 A prompt template that is a class reads tags (`agent_rl.rewards.judge.reply`); `VerdictForm.of` converts its verdict.
 """
 
@@ -52,7 +52,7 @@ MAX_REASON = 600
 SCANNED = 16_384
 """Length of the end of a reply that is searched for a verdict, in characters, unless the whole reply is a verdict."""
 _MOST_OBJECTS = 1_000
-"""Maximum number of braces at which the search tries to parse an object."""
+"""Maximum number of braces where the search tries to parse an object."""
 _DEEP = 500
 """Number of characters to skip after an object that is nested too deeply for the parser."""
 _SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON has backslashes
@@ -83,7 +83,7 @@ def _reason(value: Any) -> Any:
 
 
 class JudgeVerdict(BaseModel):
-    """Base of the models of verdicts; each `VerdictForm` adds a field."""
+    """Base class of the verdict models; each `VerdictForm` adds a field."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
@@ -110,7 +110,7 @@ class VerdictForm:
         self.name, self._schema = name, schema
 
     def schema(self, max_reason: int = MAX_REASON) -> dict[str, Any]:
-        """Return the JSON schema, as strict as servers require it; the reason has at most `max_reason` characters."""
+        """Return the JSON schema, as strict as servers require; the reason has at most `max_reason` characters."""
         return _object_schema({"reason": {"type": "string", "maxLength": max_reason}, self.name: self._schema})
 
     def read(self, reply: str, judged: str = "", code: str = "") -> Any:
@@ -196,7 +196,7 @@ def rubric_form(criteria: tuple[str, ...], low: float, high: float) -> VerdictFo
 
 @lru_cache
 def pair_form() -> VerdictForm:
-    """Return the form that names the better of A and B, `winner`."""
+    """Return the form with the better of A and B, `winner`."""
     kind = Annotated[Winner, BeforeValidator(winner)]
     return VerdictForm("winner", kind, {"type": "string", "enum": ["A", "B", "tie"]}, '"A", "B" or "tie"')
 
@@ -216,7 +216,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_object(text: str) -> tuple[dict[str, Any], str] | None:
-    """Parse a text that is one JSON object, and return the object and the text; None for any other text."""
+    """Parse text that is one JSON object, and return the object and the text; None for any other text."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):

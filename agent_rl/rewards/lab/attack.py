@@ -129,7 +129,7 @@ async def run_attacks(
         trajectories: the trajectories to attack, with their ground truths.
         scorer: the reward; it scores a mutation with the rest of its group, in case components compare samples.
         attacks: the attacks by name.
-        tolerance: a rise of the reward up to this size is ignored, because judges are not exact.
+        tolerance: a reward increase up to this size is ignored, because judges are not exact.
         concurrency: the number of trajectories to attack at the same time.
         kept: the results of an interrupted run, by the trajectory's number; new results are added to it.
 
@@ -213,7 +213,7 @@ class _Target:
             return error
 
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> Exploit | None:
-        """Return the exploit if a variant is unscored, or if their mean reward is higher than before; else None."""
+        """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None."""
         after, error, example = None, None, variants[0]
         scores = [await self._score(variant) for variant in variants]
         valid = [score for score in scores if isinstance(score, Score)]
@@ -248,8 +248,8 @@ class _Target:
 def attack_table(report: AttackReport, title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns count the trajectories on which the attack was tried, those whose reward it raised, those of them with
-    a wrong answer, and those that escaped; the gains are those of the raised rewards.
+    The columns count the trajectories on which the attack was tried, those whose reward it raised, those of them with a
+    wrong answer, and those that escaped; the gains are those of the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("attack", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Creates edited copies of a trajectory, in which text, answer, calls and token counts stay consistent.
+"""Creates edited copies of a trajectory whose text, answer, calls and token counts stay consistent.
 
 Token counts are estimates, which assume that new text has as many tokens per character as the trajectory's turns.
 """
@@ -38,7 +38,7 @@ def with_answer(trajectory: Trajectory, answer: str) -> Trajectory:
 
 
 def with_thought(trajectory: Trajectory, thought: str) -> Trajectory:
-    """Return a copy with `thought` at the beginning of the last turn, and the same answer and calls."""
+    """Return a copy with `thought` at the start of the last turn, and the same answer and calls."""
     last = trajectory.turns[-1]
     return _with_last(trajectory, replace(last, text=f"{thought}\n{last.text}"))
 

@@ -1,6 +1,6 @@
 """The attacks of `agent-rl reward attack`: functions that change a trajectory as a reward-hacking policy might.
 
-There are two kinds of attacks. The first kind only takes a trajectory: `padding(trajectory)`. The second kind submits
+There are two kinds of attacks. The first kind takes only a trajectory: `padding(trajectory)`. The second kind submits
 several guesses, like a policy that does not know the answer: `boxes(trajectory, guesses)` is called with each rotation
 of the guesses, which include the right answer. It succeeds if its mean reward is higher than that of an answer with a
 single guess. Attacks return None if they do not apply to a trajectory. Your own attacks are functions of either kind:

@@ -1,4 +1,4 @@
-"""Reward models: the component `reward_model` combines the scores of models that were trained to judge.
+"""Reward models: the `reward_model` component combines the scores of models that were trained to judge.
 
 This package must not depend on how a model is served: it only uses the model's address. The trainer sets the addresses
 of the models that the run serves itself (`agent_rl.reward.models`).

@@ -1,4 +1,4 @@
-"""The component `RewardModel` (`kind: reward_model`) combines the scores of one or more reward models.
+"""The `RewardModel` component (`kind: reward_model`) combines the scores of one or more reward models.
 
     agent_rl:
       reward:
@@ -40,7 +40,7 @@ _COMBINED: dict[Combine, Callable[[list[float]], float]] = {"add": math.fsum, "m
 
 
 class RewardModelConfig(ComponentConfig):
-    """The section `config` of the component."""
+    """The `config` section of the component."""
 
     models: dict[str, ModelConfig] = Field(min_length=1)
     """Reward models by name. An entry without `url` uses the model of the same name in `agent_rl.reward.models`."""
@@ -51,7 +51,7 @@ class RewardModelConfig(ComponentConfig):
     @classmethod
     def _check_names(cls, value: dict[str, ModelConfig]) -> dict[str, ModelConfig]:
         if TRUNCATED in value:
-            raise ValueError(f"the component logs a number of its own as {TRUNCATED!r}: choose another model name")
+            raise ValueError(f"the component itself logs a number as {TRUNCATED!r}: choose another model name")
         return value
 
     @model_validator(mode="after")

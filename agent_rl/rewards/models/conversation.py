@@ -2,7 +2,7 @@
 
 A trajectory becomes chat messages, two texts, or a question. The instructions of the agent loop and the descriptions of
 the tools are included if the trajectory's prompt contains them. Observations (tool results, a user's messages) get the
-role `user`, because few chat templates of reward models support another one. A server refuses a conversation that is
+`user` role, because few reward models' chat templates support any other. A server rejects a conversation that is
 longer than the model's context, so `fit` cuts it to a number of tokens, counted by the model's tokenizer.
 """
 
@@ -51,7 +51,7 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
 
     Args:
         conversation: the messages, which are not changed.
-        limit: the maximum number of tokens of all messages together; None: unlimited.
+        limit: the maximum number of tokens in all messages together; None: unlimited.
         keep: whether to keep the first tokens or the last ones.
         tokenizer: the model's tokenizer, which must be a fast one.
     """

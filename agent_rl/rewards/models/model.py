@@ -2,13 +2,13 @@ r"""`Model` sends requests to one reward model at one address, and converts its 
 
 A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. The endpoints are those that verl
 uses: `/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with
-a text that contains a number. Each trajectory is a separate request, because engines batch concurrent requests
+text that contains a number. Each trajectory is a separate request, because engines batch concurrent requests
 themselves. A `hooks` file can build the request and read the reply instead; its functions get lists of length 1:
 
-    def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of texts, the model's tokenizer or None
+    def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of strings, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
 
-    def rm_postprocess(results):   # discriminative: a list of lists of numbers; generative: a list of texts
+    def rm_postprocess(results):   # discriminative: a list of lists of numbers; generative: a list of strings
         return [float(numbers[0]) for numbers in results]
 
 Either function may be a coroutine function. A trajectory without a usable score is unscored.
@@ -68,14 +68,14 @@ class ModelConfig(EndpointConfig):
     engine: Literal["sglang", "vllm"] = "sglang"
     """The engine that serves a discriminative model."""
     tokenizer: str | None = None
-    """Folder or hub name of the model's tokenizer. Its chat template renders the text for a discriminative model."""
+    """The model's tokenizer: a folder or a name on the Hub. Its chat template renders a discriminative model's text."""
     weight: float = 1.0
     """Weight of the model's score; 0: the score is logged but does not count."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template with which it was trained, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
+    prompt template it was trained with, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -96,7 +96,7 @@ class ModelConfig(EndpointConfig):
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError("range: the first number must be below the second: correct them")
+            raise ValueError("range: the first number must be less than the second: correct them")
         if self.tokenizer is None and self.url is not None and (self.prompt_length or self.response_length):
             raise ValueError("prompt_length and response_length are counted by the model's tokenizer: set tokenizer")
         return self
@@ -136,7 +136,7 @@ class Model:
         """Check that the endpoint serves the model. A model without an address is not checked.
 
         Raises:
-            ConfigError: the endpoint does not answer, or refuses the key or the model.
+            ConfigError: the endpoint does not answer, or rejects the key or the model.
         """
         if self._client is not None:
             async with self._client as client:
@@ -150,7 +150,7 @@ class Model:
             ConfigError: the model has no address, or a hook does not return exactly one item.
         """
         if self._client is None:
-            problem = f"the model {self.name!r} has no address, and no training run serves it here"
+            problem = f"the {self.name!r} model has no address, and no training run serves it here"
             raise ConfigError(f"{self._key}.url", problem, f"Set the url, or agent_rl.reward.models.{self.name}")
         config, conversation = self.config, messages(trajectory, self.config.shown)
         try:
@@ -198,7 +198,7 @@ class Model:
         return read_score(reply) if isinstance(self._template, str) else self._template.read(reply).score  # type: ignore[attr-defined]
 
     def _map(self, number: Any) -> float:
-        """Map the number to 0 to 1 if the score has bounds, and refuse anything that is not a number within them."""
+        """Map the number to 0 to 1 if the score has bounds, and reject anything that is not a number within them."""
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise UnscoredError(f"expected a score, got {str(number)[:80]!r}")
         if self._range is None:
@@ -236,7 +236,7 @@ class Model:
     @cached_property
     def _tokenizer(self) -> Any:
         if self.config.tokenizer is None:
-            problem = "the chat template of the model's tokenizer renders its input, but no tokenizer was given"
+            problem = "the chat template of the model's tokenizer renders its input, but there is no tokenizer"
             raise ConfigError(f"{self._key}.tokenizer", problem, f"Set its folder, or define {PREPROCESS} in hooks")
         from transformers import AutoTokenizer
 

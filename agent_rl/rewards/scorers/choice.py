@@ -1,8 +1,8 @@
-r"""Scores multiple choice: 1.0 if the answer names the right letter, else 0.0.
+r"""Scores multiple choice: 1.0 if the answer has the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
 `B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters does not count. The
-ground truth is a letter, or the index of the choice, counted from 0. If `extra_info["choices"]` lists the choices, the
+ground truth is a letter, or the index of the choice, starting at 0. If `extra_info["choices"]` lists the choices, the
 text of a choice stands for its letter.
 """
 
@@ -38,7 +38,7 @@ _OTHER = re.compile(r"(?:\bor\b|\band\b|,|/|&)\s*(?:option\s+)?[\s*(]*(?P<letter
 
 @built_in("choice", *SOURCES, inline=True)
 def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the answer names the right choice.
+    """Whether the answer has the right choice.
 
     Raises:
         UnscoredError: the ground truth is not a choice.
@@ -77,11 +77,11 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
 
 
 def counted_choice(answer: str, number: int = 0) -> str | None:
-    """Return the letter of the only choice that a text names, as "the second option" or "option 2"; None otherwise.
+    """Return the letter of the only choice a text refers to, as in "the second option" or "option 2"; None otherwise.
 
     Args:
         answer: a short text.
-        number: number of choices; 0 if it is unknown, so that "the last option" names no choice.
+        number: number of choices; 0 if it is unknown, so that "the last option" refers to no choice.
     """
     letters = set()
     for match in _COUNTED.finditer(answer):

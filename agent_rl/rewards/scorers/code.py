@@ -5,10 +5,10 @@ are the ground truth or, if that is empty, `extra_info["test_cases"]`. They have
 
 - a form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
   also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
-- Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a text, `{"functional": ...}`,
+- Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a string, `{"functional": ...}`,
   `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
   `extra_info["prefix"]`, is inserted before the program, and the tests call the functions of both; the entry point may
-  also be in `extra_info`. Each assert of `check(candidate)` counts as a test.
+  also be in `extra_info`. Each assert in `check(candidate)` counts as a separate test.
 
 Numbers with a decimal point or an exponent may differ by 10^-6. If the machine cannot isolate programs, or if a test
 needs an object that cannot be sent to the program, such as a mock or a file, the answer is unscored.
@@ -47,9 +47,9 @@ WHOLE_SOURCES = (
 PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 """Packages that programs may import; judges of programming contests offer similar ones."""
 CASE_S = 5.0
-"""Time limit of one case in seconds, without the wait for a core."""
+"""Time limit of one case in seconds, without time spent waiting for a core."""
 TOTAL_S = 60.0
-"""Time limit of all cases of one program in seconds, as if the program had all places of the node to itself."""
+"""Time limit of all cases of one program in seconds, as if the program had all of the node's places to itself."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _ALL_TEXT = "1.0 if the program passes every test, else 0.0; no test is run after the first failure."
@@ -146,7 +146,7 @@ def _python(text: str, function: str | None, before: str) -> _Tests:
 
 
 def _from_pair(test: Any, function: str | None) -> Any:
-    """Convert `[input, output]` to a mapping; without a function, values other than lists and texts become JSON."""
+    """Convert `[input, output]` to a mapping; without a function, values other than lists and strings become JSON."""
     pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
     case = {"input": test[0], "output": test[1]} if pair else test
     if not isinstance(case, Mapping) or case.keys() != {"input", "output"}:
@@ -157,6 +157,6 @@ def _from_pair(test: Any, function: str | None) -> Any:
 
 
 def _text(mapping: Mapping[str, Any], *keys: str) -> str | None:
-    """Return the first value of these keys that is a text and not empty, or None."""
+    """Return the first value of these keys that is a non-empty string, or None."""
     values = (mapping.get(key) for key in keys)
     return next((value for value in values if isinstance(value, str) and value), None)

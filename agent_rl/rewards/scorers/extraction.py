@@ -131,7 +131,7 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def marked_part(text: str, *, joined: bool = False) -> str | None:
-    """Return the content of the last box, or of the last `<answer>`; of a box within the tag if both exist; or None."""
+    """Return the content of the last box or `<answer>`, or of a box within the tag if both exist; or None."""
     tagged = last_tag(text)
     boxed = last_boxed(text if tagged is None else tagged, joined=joined)
     return tagged if boxed is None else boxed

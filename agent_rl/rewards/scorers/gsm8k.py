@@ -1,7 +1,7 @@
-"""Scores GSM8K and other tasks whose answer is one number: 1.0 if it equals the ground truth, else 0.0.
+"""Scores GSM8K and other tasks whose answer is a single number: 1.0 if it equals the ground truth, else 0.0.
 
-`gsm8k_marked` is the default of the data sources; the number must be marked. `gsm8k_strict` accepts only `#### `, as in
-the data set's own answers; `gsm8k` accepts a number anywhere. `numeric.numeric_match` compares the numbers.
+`gsm8k_marked` is the default for the data sources; the number must be marked. `gsm8k_strict` accepts only `#### `, as
+in the data set's own answers; `gsm8k` accepts a number anywhere. `numeric.numeric_match` compares the numbers.
 """
 
 from __future__ import annotations

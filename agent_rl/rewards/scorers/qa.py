@@ -1,9 +1,9 @@
 r"""Scores short answers by exact match, F1 or substring, after the normalization of SQuAD and Search-R1.
 
-Normalized texts are in lower case, without punctuation, articles and repeated white space. The answer is the last
+Normalized texts are in lower case, without punctuation, articles and repeated whitespace. The answer is the last
 `\boxed{}` after the thoughts, within the last `<answer>...</answer>` if there is one; without a box, it is the content
-of that tag; without a tag, it is the whole text, if that is short. The ground truth is a text, a list of texts, or
-`{"target": text or list}`; the best match counts. Answers of more than 2,000 characters match no target.
+of that tag; without a tag, it is the whole text, if that is short. The ground truth is a string, a list of strings, or
+`{"target": string or list}`; the best match counts. Answers of more than 2,000 characters match no target.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def score_qa(
     """
     targets = [text for target in read_targets(ground_truth) if (text := _normal(target))]
     if not targets:
-        raise unusable(ground_truth, "a text with words in it")
+        raise unusable(ground_truth, "text with words in it")
     answer = _normal(extract_answer(solution))
     return max(float(likeness(answer, target)) for target in targets)
 
@@ -83,7 +83,7 @@ def extract_answer(solution: str) -> str:
 
 
 def normalize_answer(text: str) -> str:
-    """Convert a text to lower case, and remove punctuation, articles and repeated white space."""
+    """Convert a text to lower case, and remove punctuation, articles and repeated whitespace."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
@@ -100,7 +100,7 @@ def read_targets(ground_truth: Any) -> list[str]:
     values = value if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str) else [value]
     targets = [str(item) for item in values if isinstance(item, str | int | float)]
     if not targets or len(targets) != len(values):
-        raise unusable(ground_truth, "a text, a list of texts or {'target': ...}")
+        raise unusable(ground_truth, "a string, a list of strings or {'target': ...}")
     return targets
 
 

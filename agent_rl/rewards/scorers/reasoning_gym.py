@@ -1,8 +1,8 @@
 r"""Scores an answer with the verifier of its reasoning-gym generator, which recognizes all right answers.
 
 The answer is the last `<answer>` tag or `\boxed{}`, else the whole text if it is short. The problem's entry
-(`agent_rl.data.reasoning_gym`) is the ground truth, or `extra_info["entry"]`. The scorer needs the package
-reasoning-gym.
+(`agent_rl.data.reasoning_gym`) is the ground truth, or `extra_info["entry"]`. The scorer needs the reasoning-gym
+package.
 
 Verifiers are third-party code, and some of them evaluate the answer, so they run in the sandbox. The sandbox does not
 prevent an answer that takes over its verifier from writing its own score.
@@ -38,8 +38,8 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
     """Return the verifier's score: 1.0 for a right answer; some verifiers give partial credit to similar answers.
 
     Raises:
-        UnscoredError: the row has no entry of a generator, or the sandbox failed.
-        ConfigError: the package reasoning-gym is not installed.
+        UnscoredError: the row has no generator's entry, or the sandbox failed.
+        ConfigError: the reasoning-gym package is not installed.
     """
     entry = as_data(ground_truth) if isinstance(ground_truth, Mapping) else extra_info.get("entry")
     metadata = entry.get("metadata") if isinstance(entry, Mapping) else None
@@ -52,7 +52,7 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
     try:
         sandbox = await shared_sandbox(packages=("reasoning-gym",))
     except ConfigError as error:
-        problem = "the package reasoning-gym is not installed"
+        problem = "the reasoning-gym package is not installed"
         raise ConfigError("scorer reasoning_gym", problem, "pip install reasoning-gym") from error
     task = json.dumps({"entry": entry, "answer": answer})
     execution = await repeated_if_busy(lambda: sandbox.run(_PROGRAM, task, _TIMEOUT_S), _TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""`Scorer`: a named function that scores one answer by the row's ground truth, for sync and async callers.
+"""`Scorer`: a named function that scores one answer against the row's ground truth, for sync and async callers.
 
 The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
 `score`. A function that needs a process or a server may return an awaitable instead.
 
-Exceptions of a user's function reach the caller. A scorer of this package gives 0 to an answer that makes it raise.
+Exceptions in a user's function reach the caller. A scorer of this package gives 0 to an answer that makes it raise.
 """
 
 from __future__ import annotations
@@ -156,19 +156,19 @@ async def _without_score(
 
     Raises:
         GroundTruthError: the scorer raises for an empty answer too, so the row is the cause.
-        Exception: `error` itself, if a user's function raised it, or if it is an outage or an error of agent_rl.
+        Exception: `error` itself, if a user's function raised it, or if it is an outage or an error from agent_rl.
     """
     if SCORERS.get(scorer.name) is not scorer or isinstance(error, AgentRLError) or is_outage(error):
         raise error
     if not text:
-        raise unusable(ground_truth, f"one that the scorer {scorer.name} can read ({error!r})") from error
+        raise unusable(ground_truth, f"one that the {scorer.name} scorer can read ({error!r})") from error
     await score_answer(scorer, "", ground_truth, info)
-    logger.warning("the scorer %s gives 0 to an answer that it cannot read", scorer.name, exc_info=error)
+    logger.warning("the %s scorer gives 0 to an answer that it cannot read", scorer.name, exc_info=error)
     return 0.0
 
 
 def as_entries(result: Any) -> dict[str, Any]:
-    """Convert a scorer's result to a dict with the score under `score`; a key `reward_score` is renamed to it."""
+    """Convert a scorer's result to a dict with the score under `score`; a `reward_score` key is renamed to it."""
     if not isinstance(result, Mapping):
         return {"score": result}
     return {"score" if key == "reward_score" and "score" not in result else str(key): result[key] for key in result}
@@ -184,7 +184,7 @@ def _checked(scorer: Scorer, result: Any) -> Result:
         raise ConfigError(f"scorer {scorer.name}", problem, remedy)
     number = float(score)
     if not math.isfinite(number):
-        raise UnscoredError(f"the scorer {scorer.name} returned {number}")
+        raise UnscoredError(f"the {scorer.name} scorer returned {number}")
     return entries if isinstance(result, Mapping) else number
 
 

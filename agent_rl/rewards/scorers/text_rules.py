@@ -1,9 +1,9 @@
-r"""Scores a text by rules about keywords, patterns, numbers, similarity and length: the share of rules that it follows.
+r"""Scores text by rules about keywords, patterns, numbers, similarity and length: the share of rules it follows.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
 Each keyword and each pattern is one rule. Rules about similarity and a target length can be followed in part. Keywords
-match whole words, unless they begin or end with a symbol. A pattern that exceeds its time limit counts as broken.
+match whole words, unless they start or end with a symbol. A pattern that exceeds its time limit counts as broken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMIT_S = 0.1
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
-    """Compile a pattern in the syntax of the package `regex`, which extends that of Python's `re`.
+    """Compile a pattern in the syntax of the `regex` package, which extends that of Python's `re`.
 
     Raises:
         ValueError: the pattern is not a regular expression.
@@ -58,7 +58,7 @@ def tag_share(text: str, tags: Sequence[str], *, alone: bool = False) -> float:
     Args:
         text: the text to check.
         tags: the tags' names, in the required order.
-        alone: whether text outside of the tags makes the share 0.
+        alone: whether text outside the tags makes the share 0.
     """
     if len(text) > MAX_TEXT:
         return 0.0
@@ -85,7 +85,7 @@ class TextRules(BaseModel):
     all_of: tuple[str, ...] = ()
     """Keywords that must occur."""
     any_of: tuple[str, ...] = ()
-    """Keywords of which at least one must occur; together they are one rule."""
+    """Keywords, at least one of which must occur; together they are one rule."""
     none_of: tuple[str, ...] = ()
     """Keywords that must not occur."""
     patterns: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class TextRules(BaseModel):
     min_chars: int | None = Field(default=None, ge=0)
     max_chars: int | None = Field(default=None, ge=0)
     target_chars: int | None = Field(default=None, ge=1)
-    """The best length: it counts 1, and the value falls linearly to 0 for an empty text and for twice the length."""
+    """The best length: it counts as 1, and the value falls linearly to 0 for an empty text and for twice the length."""
     number_between: tuple[float | None, float | None] | None = None
     """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null: no bound."""
     similar_to: str | None = None

@@ -84,7 +84,7 @@ def _handler(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Handler:
 
 
 async def _no_section(request: Request) -> None:
-    raise HTTPException(404, f"the service's configuration has no section {ENDPOINTS[request.url.path]!r}")
+    raise HTTPException(404, f"the service's configuration has no {ENDPOINTS[request.url.path]!r} section")
 
 
 async def _http_error(_: Request, error: Any) -> JSONResponse:

@@ -1,15 +1,15 @@
 """`RewardEndpoint` scores the items of one endpoint, with limits on time and concurrency.
 
-A failure is answered by an `Unscored` with the reason. The endpoint of `rules` may use the user's own `compute_score`,
-from the file `rules_file`. If that function never returns, the service answers `Unscored`, but cannot stop the
-function: its thread stays busy until the service exits.
+A failure is answered with an `Unscored` that has the reason. The `rules` endpoint may use the user's own
+`compute_score`, from the `rules_file`. If that function never returns, the service answers `Unscored`, but cannot stop
+the function: its thread stays busy until the service exits.
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):
         return {"score": 1.0, "characters": len(solution_str)}
 
 The arguments are those of verl's `reward.custom_reward_function`; `solution_str` is the trajectory's final answer. The
-function may be a coroutine function. It returns the correctness, or a dict with the correctness as `score` and further
-numbers to log.
+function may be a coroutine function. It returns the correctness, or a dict with the correctness as `score` and
+additional numbers to log.
 """
 
 from __future__ import annotations

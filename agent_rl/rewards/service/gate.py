@@ -1,6 +1,6 @@
 """`Gate`: ASGI middleware that checks the token, size and number of requests, and counts the requests in `Metrics`.
 
-It refuses a request before reading the body if possible, and forwards only complete bodies to the application. It reads
+It rejects a request before reading the body if possible, and forwards only complete bodies to the application. It reads
 bodies only at the endpoints; at other paths, a client that never finishes its body still gets an answer.
 """
 
@@ -59,7 +59,7 @@ ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
 PROTECTED = (*ENDPOINTS, "/metrics")
 """Paths that require the token; `/health` and the documentation do not."""
 CLIENT_LEFT = 499
-"""The status that is counted if the client disconnects before the answer."""
+"""The status to count if the client disconnects before the answer."""
 RETRY_AFTER_S = 1
 READ_S = 60.0
 """Time limit for receiving a body, in seconds."""
@@ -75,7 +75,7 @@ class Refused(Exception):
 
 
 class Gate:
-    """Forwards allowed requests to the application, and refuses the others.
+    """Forwards allowed requests to the application, and rejects the others.
 
     Args:
         app: the wrapped application.
@@ -93,7 +93,7 @@ class Gate:
         self._max_bytes = max_bytes
         self._open = 0
         self.closing = False
-        """Whether the service is shutting down and refuses new requests."""
+        """Whether the service is shutting down and rejects new requests."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""

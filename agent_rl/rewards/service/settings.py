@@ -30,9 +30,9 @@ class ServiceSettings(Section):
     insecure: bool = False
     """Whether to allow other machines to send requests without a token."""
     max_requests: int = Field(default=1024, ge=1)
-    """Maximum number of open requests; further requests are answered by 503 with Retry-After."""
+    """Maximum number of open requests; additional requests get 503 with Retry-After."""
     max_concurrent: int = Field(default=256, ge=1)
-    """Maximum number of trajectories that each endpoint scores at the same time; further ones wait."""
+    """Maximum number of trajectories that each endpoint scores at the same time; additional ones wait."""
     max_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
     """Maximum size of a request's body in bytes."""
     timeout_s: float = Field(default=300.0, gt=0)
@@ -40,12 +40,12 @@ class ServiceSettings(Section):
     shutdown_s: int = Field(default=30, ge=1)
     """How long the service waits for open requests when it is stopped, in seconds."""
     max_response_tokens: int | None = Field(default=None, ge=1)
-    """The limit on response tokens with which trajectories were sampled; only the overlong penalty needs it."""
+    """The response-token limit that trajectories were sampled with; only the overlong penalty needs it."""
     rules: RewardSettings | None = None
     """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
     """Python file with `compute_score(data_source, solution_str, ground_truth, extra_info=None)`, which measures the
-    correctness for `rules`. A relative path starts at the folder of the configuration."""
+    correctness for `rules`. A relative path starts at the configuration's folder."""
     judge: RewardSettings | None = None
     """The reward of `POST /get_reward2`: a section like `agent_rl.reward`."""
 

@@ -65,13 +65,13 @@ class Whole(BaseModel):
 
 
 def _form(value: Any) -> str:
-    """Return the tag in `FORMS` that fits a body, so that pydantic reports the missing fields of that form only."""
+    """Return the tag in `FORMS` that matches a body, so that pydantic reports the missing fields of that form only."""
     keys = value if isinstance(value, Mapping) else ()
     return "a batch" if "items" in keys else "a trajectory" if "trajectory" in keys else "arguments"
 
 
 FORMS = ("arguments", "a trajectory", "a batch")
-"""Tags of the forms of a body. Pydantic adds them to the location of an error, in addition to the fields."""
+"""Tags for the forms of a body. Pydantic adds them to the location of an error, in addition to the fields."""
 
 Item = Annotated[
     Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],
@@ -98,9 +98,9 @@ class Scored(BaseModel):
 
     score: float
     components: dict[str, float]
-    """The unweighted values from which the score was computed."""
+    """The unweighted values that the score was computed from."""
     logged: dict[str, float] = Field(default_factory=dict)
-    """Further numbers to log."""
+    """Additional numbers to log."""
     notes: dict[str, Any] = Field(default_factory=dict)
     """Notes of the components, for example the reasons of a judge."""
 

@@ -23,12 +23,12 @@ def read_result(text: str) -> Any:
     """Parse the value that a program wrote as JSON.
 
     Raises:
-        ValueError: it is not JSON, or nested too deep.
+        ValueError: it is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def longest_text(expected: Any) -> int:
@@ -65,12 +65,12 @@ def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
 
 
 def same_output(got: str, expected: str, tolerance: float = 0.0) -> bool:
-    """Whether two outputs are equal, ignoring white space at line ends and empty lines at the end.
+    """Whether two outputs are equal, ignoring whitespace at line ends and empty lines at the end.
 
     Args:
         got: the program's standard output.
         expected: the expected output.
-        tolerance: allowed difference of words that are numbers with a point or an exponent, absolute and, if the
+        tolerance: allowed difference for words that are numbers with a point or an exponent, absolute and, if the
             expected one has a point or an exponent, relative to it. Whole numbers must be equal.
     """
     got_lines, expected_lines = _trimmed(got), _trimmed(expected)

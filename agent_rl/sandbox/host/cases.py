@@ -30,9 +30,9 @@ class FunctionCase:
     """One call and its expected value.
 
     Attributes:
-        function: name of a function of the module, or of a method of its class `Solution`.
-        args: positional arguments, of None, bool, int, float, str, bytes, list, tuple, dict and set.
-        expected: expected value, as JSON data: tuples become lists, keys become text.
+        function: name of a function of the module, or of a method of its `Solution` class.
+        args: positional arguments, of types None, bool, int, float, str, bytes, list, tuple, dict and set.
+        expected: expected value, as JSON data: tuples become lists, keys become strings.
         kwargs: keyword arguments, of the same types.
         or_element: whether a one-element list in `expected` also matches its element, as in APPS.
     """
@@ -62,20 +62,20 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
         tests: the tests, in one of these forms.
 
             - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or this as JSON text.
-              Without `fn_name`, inputs and outputs are texts or lists of lines. With it, an input is a list of
+              Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
               arguments, or text with one JSON value per line (its output is then JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
-              one takes its function from `fn_name`, `metadata.func_name` or the argument `function`.
+              one takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
             - DeepCoder: as LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
-            - A list of texts `assert f(literals) == literal`. Other asserts are refused: they would run in the
+            - A list of strings `assert f(literals) == literal`. Other asserts are rejected: they would run in the
               program's process, which could read the expected value.
         function: function name for cases without one.
 
     Raises:
-        ConfigError: names the case and the expected form.
+        ConfigError: a case cannot be read; the error names it and the expected form.
     """
     if isinstance(tests, str):
         tests = _from_json(tests, "tests")
@@ -116,7 +116,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     for unknown in test.keys() - set(_KNOWN):
         raise ConfigError(f"{place}.{unknown}", "unknown key", did_you_mean(str(unknown), _KNOWN))
     if not set(_EXPECTED_KEYS) & test.keys():
-        _fail(place, "neither expected nor output")
+        _fail(place, "it has neither expected nor output")
     values = {key: value for key, value in test.items() if value is not None}  # tables fill missing keys with None
     metadata = values.get("metadata") or {}
     if isinstance(metadata, str):
@@ -126,7 +126,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     name = own_name or function
     key = next((key for key in ("args", "stdin", "input") if key in values), None)
     if key is None:
-        _fail(place, "no args, stdin or input")
+        _fail(place, "it has no args, stdin or input")
     kind = _first(values, _KIND_KEYS, "functional" if own_name or key == "args" else "stdin")
     if kind not in _KINDS:
         _fail(f"{place}.testtype", f"expected one of {', '.join(_KINDS)}, got {kind!r}")

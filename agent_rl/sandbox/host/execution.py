@@ -19,7 +19,7 @@ class ExecutionStatus(str, Enum):
         MEMORY: an unhandled MemoryError.
         OUTPUT_LIMIT: it wrote more than allowed.
         KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` says why.
-        REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not given.
+        REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not set.
         UNAVAILABLE: the sandbox itself failed, which a program cannot cause; the program was not judged.
     """
 
@@ -39,14 +39,14 @@ class Execution:
 
     Attributes:
         status: how it ended.
-        stdout: standard output, with undecodable bytes replaced; only the beginning if there was too much.
+        stdout: standard output, with undecodable bytes replaced; only the start if there was too much.
         stderr: standard error, decoded and cut like `stdout`, plus the sandbox's remark if it ended the program.
-        exit_code: as in Python's `subprocess`: minus the signal's number for a signal; None if the sandbox ended the
-            program or did not start it.
+        exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it; None if the sandbox
+            ended the program or did not start it.
         value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
             None otherwise.
-        wall_s: seconds from the fork to the end, without waiting for a free place.
-        own_s: `wall_s` without time spent waiting for a core, or the processor seconds if they are more; a TIMEOUT with
+        wall_s: seconds from the fork to the end, without the time spent waiting for a free place.
+        own_s: `wall_s` without time spent waiting for a core, or the CPU seconds if they are more; a TIMEOUT with
             less than the limit proves nothing.
     """
 
@@ -61,7 +61,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class IsolationReport:
-    """The isolation that a sandbox measured on this machine by trying forbidden acts.
+    """The isolation that a sandbox measured on this machine by attempting forbidden actions.
 
     Attributes:
         isolated: whether the isolation suffices for untrusted code.

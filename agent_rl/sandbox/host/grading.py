@@ -31,7 +31,7 @@ from agent_rl.sandbox.host.shared import repeated_if_busy
 __all__ = ["CaseResult", "GradeReport", "difference", "grade", "grade_in_order"]
 
 _AT_ONCE = 64  # cases of one program
-_ROOM = 2  # allowed bytes per expected byte, because white space is ignored
+_ROOM = 2  # allowed bytes per expected byte, because whitespace is ignored
 _MAX_SHOWN = 200  # characters of a program's output in a reason
 
 
@@ -40,10 +40,10 @@ class CaseResult:
     """The outcome of one case.
 
     Attributes:
-        passed: whether the program gave the expected result and ended normally.
+        passed: whether the program returned the expected result and ended normally.
         status: how the program ended; None: it was not run.
         reason: why it failed. It never contains the expected result, so the policy may read it.
-        wall_s: seconds that the program ran.
+        wall_s: number of seconds the program ran.
         own_s: `wall_s` without time spent waiting for a core.
     """
 
@@ -95,7 +95,7 @@ async def grade(
 
     To call a function, the program runs as a module other than `__main__`, with the usual imports available. Its value
     is compared exactly (a bool is not a number, 1 equals 1.0, a tuple equals a list). A program's standard
-    output is compared without white space at the ends of lines and empty lines at the end, and its exit code has to
+    output is compared without whitespace at the ends of lines and empty lines at the end, and its exit code has to
     be 0.
 
     Args:
@@ -105,15 +105,15 @@ async def grade(
             pass `await shared_sandbox()` to grade many programs.
         timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
         memory_mb: memory limit of one case, in MiB.
-        total_timeout_s: time limit of all cases, in seconds, computed as if no other program ran; later cases fail.
+        total_timeout_s: time limit of all cases, in seconds, as if no other program were running; later cases fail.
         stop_at_first_failure: skip all cases after the first failure.
         float_tolerance: allowed difference of floats, and of numbers in an output, absolute and relative to the
             expected value.
 
     Raises:
         ConfigError: the tests cannot be read.
-        UnscoredError: the program cannot be judged: the sandbox failed, cannot run on this machine, or was twice too
-            busy to tell whether the program is too slow.
+        UnscoredError: the program cannot be judged: the sandbox failed, cannot run on this machine, or was too busy,
+            twice, to tell whether the program is too slow.
     """
     cases = read_cases(tests)
     limit_s = min(timeout_s, total_timeout_s or timeout_s)
@@ -149,14 +149,14 @@ async def grade_in_order(
     stop_at_first_failure: bool = False,
     at_once: int,
 ) -> GradeReport:
-    """Return the results of `run` for all cases, which run concurrently; the order in which they end does not matter.
+    """Return the results of `run` for all cases, which run concurrently; the order they end in does not matter.
 
     Args:
         run: runs one case.
         cases: the cases to run.
         total_timeout_s: see `grade`.
         stop_at_first_failure: see `grade`.
-        at_once: maximum concurrent cases; the sandbox or the server may run fewer.
+        at_once: maximum number of concurrent cases; the sandbox or the server may run fewer.
     """
     window = asyncio.Semaphore(at_once)
 
@@ -164,9 +164,9 @@ async def grade_in_order(
         async with window:
             return await run(case)
 
-    ends = [0.0] * at_once  # when each place would be free if no other program ran
+    ends = [0.0] * at_once  # when each place would be free if no other program were running
     limit_s = math.inf if total_timeout_s is None else total_timeout_s
-    too_late = CaseResult(False, None, f"not ended within {limit_s:g} s for all cases")
+    too_late = CaseResult(False, None, f"not finished within {limit_s:g} s for all cases")
     tasks = [asyncio.ensure_future(run_in_window(case)) for case in cases]
     results: list[CaseResult] = []
     try:
@@ -185,7 +185,7 @@ async def grade_in_order(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     left = len(cases) - len(results)
-    return GradeReport((*results, *[CaseResult(False, None, "not run: a case before was not passed")] * left))
+    return GradeReport((*results, *[CaseResult(False, None, "not run: an earlier case was not passed")] * left))
 
 
 def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> str:
@@ -211,7 +211,7 @@ def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> 
             if any(same_value(got, expected, tolerance) for expected in choices):
                 return ""
     except ValueError as error:
-        return f"what the function returned cannot be read: {_cut(str(error))}"
+        return f"the function's return value cannot be read: {_cut(str(error))}"
     return f"wrong value: {_cut(value)}"
 
 

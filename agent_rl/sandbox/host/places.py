@@ -1,10 +1,10 @@
 """`Places`: limits the programs, queries and comparisons that run at once, over all processes of a user on this node.
 
-A place is a lock on one byte of a file in the temporary folder; the kernel frees it when its process ends. Tasks of one
+A place is a lock on one byte of a file in the temporary folder; the kernel frees it when its process ends. Tasks in one
 process get places in order. Between processes the order is random, and no process keeps all places: four times per
-second it leaves a free place to the first process that looks.
+second it leaves a free place to the first process that checks.
 
-Processes with another TMPDIR, or without locks there, have separate places.
+Processes with a different TMPDIR, or without locks there, have separate places.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Places:
         self._free, self._taken = list(range(count)), list[int]()
         self._turn, self._freed = asyncio.Lock(), asyncio.Event()
         self._left_one = time.monotonic()
-        self._look_s = max(0.005, 0.0002 * count)  # a look takes a microsecond per place
+        self._look_s = max(0.005, 0.0002 * count)  # a check takes a microsecond per place
 
     def take(self) -> bool:
         """Take a place if one is free; return whether it did."""
@@ -61,7 +61,7 @@ class Places:
         return place is not None
 
     def pause_s(self) -> float:
-        """Return the seconds until the next look for a place."""
+        """Return the seconds until the next check for a place."""
         return self._look_s * random.uniform(0.5, 1.5)
 
     async def __aenter__(self) -> None:

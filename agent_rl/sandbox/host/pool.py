@@ -31,7 +31,7 @@ KILLER = Execution(
 )
 """Outcome of a program whose parent died, on a machine where a program can kill its parent."""
 LOST = Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n")
-"""Outcome of a program whose zygote died without its fault."""
+"""Outcome of a program whose zygote died through no fault of the program."""
 
 _WORDS = {
     "reasoning_gym": ("reasoning_gym",),
@@ -41,7 +41,7 @@ _WORDS = {
 }
 _PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start a zygote
 _BUSY = 4
-"""Children of one zygote above which another of its kind is started."""
+"""Number of children of one zygote above which another of its kind is started."""
 
 logger = logging.getLogger(__name__)
 
@@ -73,12 +73,10 @@ class Pool:
     def check_loop(self) -> None:
         """Raise RuntimeError in an event loop other than the one that opened this pool."""
         if asyncio.get_running_loop() is not self.loop:
-            raise RuntimeError(
-                "a PythonSandbox belongs to the event loop that it was opened in; open one for each loop"
-            )
+            raise RuntimeError("a PythonSandbox belongs to the event loop it was opened in; open one for each loop")
 
     def kind_for(self, code: str) -> str:
-        """Guess the kind that has loaded the packages of `code`, by its words; a wrong guess costs milliseconds."""
+        """Guess from its words which kind has loaded the packages of `code`; a wrong guess costs milliseconds."""
         for kind, words in _WORDS.items():
             if kind in self._members and any(word in code for word in words):
                 return kind

@@ -16,15 +16,15 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE
 __all__ = ["Child"]
 
 _READ_BYTES = 1 << 16
-_READ_AFTER_S = 0.02  # a pipe holds 64 KiB, so most programs end before reading is necessary
+_READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before reading is necessary
 _HANG_S = 30.0  # after a deadline, until a silent zygote is killed
 _TICK_S = 1.0  # unit of that time, so that a blocked event loop counts little
 _EXCESS = {
-    Reason.DISK: "it wrote more to disk than it may",
-    Reason.FILES: "it made more files than it may",
-    Reason.THREADS: "it started more threads than it may",
-    Reason.MAPPINGS: "it mapped memory in more pieces than it may",
-    Reason.KILLED: "it disturbed the channel of its session",
+    Reason.DISK: "it wrote more to disk than allowed",
+    Reason.FILES: "it created more files than allowed",
+    Reason.THREADS: "it started more threads than allowed",
+    Reason.MAPPINGS: "it mapped memory in more pieces than allowed",
+    Reason.KILLED: "it disrupted its session's channel",
 }
 
 
@@ -41,7 +41,7 @@ class Child:
     Attributes:
         ended: future of the child's end; raises `Lost` if the zygote dies first.
         channel: our end of its input.
-        room: remaining bytes of output that it may write.
+        room: remaining bytes of output it may write.
         overflow: whether it exceeded its output limit and is being killed.
     """
 
@@ -81,7 +81,7 @@ class Child:
 
         Args:
             data: the bytes to write.
-            limit_s: time limit of the child for processing it, in seconds.
+            limit_s: the child's time limit for processing it, in seconds.
             last: whether to close the channel afterwards, so that the child reads an end of file.
         """
         self._rest, self._last = memoryview(data), last
@@ -199,7 +199,7 @@ def _verdict(end: End, overflow: bool, limit_s: float) -> tuple[ExecutionStatus,
     if end.reason == Reason.NOT_CONFINED:
         return ExecutionStatus.UNAVAILABLE, None, ""  # the child wrote the reason
     if overflow:
-        return ExecutionStatus.OUTPUT_LIMIT, None, "the program was ended: it wrote more output than it may"
+        return ExecutionStatus.OUTPUT_LIMIT, None, "the program was ended: it wrote more output than allowed"
     if end.reason == Reason.DEADLINE:
         return ExecutionStatus.TIMEOUT, None, f"the program was ended at its time limit of {limit_s:g} s"
     if end.reason in _EXCESS:
@@ -210,7 +210,7 @@ def _verdict(end: End, overflow: bool, limit_s: float) -> tuple[ExecutionStatus,
     if exit_code == -MEMORY_SIGNAL:
         return ExecutionStatus.MEMORY, 1, ""
     if exit_code == -signal.SIGXCPU:
-        return ExecutionStatus.TIMEOUT, None, "the program was ended: it used more processor time than it may"
+        return ExecutionStatus.TIMEOUT, None, "the program was ended: it used more CPU time than allowed"
     try:
         name = signal.Signals(-exit_code).name
     except ValueError:

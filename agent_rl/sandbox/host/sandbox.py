@@ -2,9 +2,9 @@
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. Its time, memory, output,
-files and threads are bounded. The kernel reports how it ended; its output cannot change that.
+files and threads are limited. The kernel reports how it ended; its output cannot change that.
 
-The sandbox is not a virtual machine, so a vulnerability of the kernel affects it. A program can see names and sizes of
+The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
 files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,
 files and threads are counted about ten times per second, so a program can exceed these limits for a moment.
 """
@@ -46,9 +46,9 @@ class PythonSandbox:
     sympy, chosen by the words in the program.
 
     Args:
-        max_concurrency: maximum concurrent programs (or cells) of this sandbox. None: they share the places of this
-            node (`host/places.py`) with all other processes.
-        packages: installed distributions that programs may import, with their requirements. The rest of the
+        max_concurrency: maximum number of concurrent programs (or cells) in this sandbox. None: they share this node's
+            places (`host/places.py`) with all other processes.
+        packages: installed packages that programs may import, with their requirements. The rest of the
             environment cannot be imported or read.
         unsafe: whether to run programs even if the machine does not offer enough isolation.
         output_bytes: limit of standard output and standard error together, in bytes.
@@ -100,11 +100,11 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """The isolation of this machine; None before the first program or `probe`."""
+        """This machine's isolation; None before the first program or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
-        """Test which layers of isolation work on this machine, by trying forbidden acts in a confined process.
+        """Test which layers of isolation work on this machine, by attempting forbidden actions in a confined process.
 
         Raises:
             UnscoredError: the sandbox's process cannot start.
@@ -134,7 +134,7 @@ class PythonSandbox:
             code: the program.
             stdin: its standard input.
             timeout_s: time limit in seconds, excluding time spent waiting for a core (at most twenty times as many in
-                wall time), and limit of the processor seconds of all its threads together.
+                wall time), and limit of the CPU seconds of all its threads together.
             memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
             show_last: whether to print the value of a final expression, as a notebook does.
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
@@ -190,10 +190,10 @@ class PythonSandbox:
             return await pool.attempt(pool.kind_for(code), run_once)
 
     def session(self, timeout_s: float = 5.0, memory_mb: int = 512) -> SandboxSession:
-        """Return a session, in which variables survive between runs; use it as an async context manager.
+        """Return a session whose variables survive between runs; use it as an async context manager.
 
         Args:
-            timeout_s: limit of one run, in wall-clock seconds and in processor seconds of all threads together.
+            timeout_s: limit of one run, in wall-clock seconds and in CPU seconds of all threads together.
             memory_mb: limit of address space beyond an interpreter with its packages loaded, in MiB.
         """
         check_limits(timeout_s, memory_mb)

@@ -1,11 +1,11 @@
-"""`SandboxSession`: runs programs one after the other in one process, so that variables survive.
+"""`SandboxSession`: runs programs one after another in one process, so that variables survive.
 
-Between two runs the process is paused, so that leftover threads use no processor time. If the sandbox ends a run, the
+Between two runs the process is paused, so that leftover threads use no CPU time. If the sandbox ends a run, the
 process ends too; the next run starts without variables and reports this in its `stderr`.
 
 Programs of one session are not protected from one another, and the process itself reports the end of a run; a program
 that forges it only ends its own run early. If this process's event loop is blocked at the deadline, an answer that
-arrived meanwhile counts as in time.
+arrived in the meantime counts as on time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END_S = 2.0  # from the end of the channel to the report of the process's end
 class SandboxSession:
     """A session from `PythonSandbox.session`; use it as an async context manager.
 
-    The first run starts its process. It takes a place of the sandbox only during a run.
+    The first run starts its process. It takes one of the sandbox's places only during a run.
     """
 
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
@@ -106,10 +106,10 @@ class SandboxSession:
             self._lose("the sandbox's process died")
             return KILLER if lost.running and not self._pool.isolated else LOST
         except BaseException:
-            self._lose("the run before was cancelled")
+            self._lose("the previous run was cancelled")
             raise
         if self._process is not None and self._process.ended.done():
-            self._lose(f"the run before ended with status {execution.status.value}")
+            self._lose(f"the previous run ended with status {execution.status.value}")
         return execution
 
     def _lose(self, why: str) -> None:

@@ -16,7 +16,7 @@ from agent_rl.work.concurrency import PerLoop
 __all__ = ["TOOL_CONCURRENCY", "UNBOUNDED", "raise_if_not_run", "repeated_if_busy", "shared_sandbox"]
 
 TOOL_CONCURRENCY = PLACES
-"""Maximum concurrent programs of one tool in one worker process."""
+"""Maximum number of concurrent programs of one tool in one worker process."""
 UNBOUNDED = 1_000
 """`max_concurrency` for a caller that limits its concurrent programs itself."""
 
@@ -91,4 +91,4 @@ async def repeated_if_busy(run: Callable[[], Awaitable[Execution]], limit_s: flo
         execution = await run()
         if execution.status != ExecutionStatus.TIMEOUT or execution.own_s > 0.99 * limit_s:
             return execution
-    raise UnscoredError(f"the machine is too busy: a program had {execution.own_s:.3g} s of its {limit_s:g} s, twice")
+    raise UnscoredError(f"the machine is too busy: a program got {execution.own_s:.3g} s of its {limit_s:g} s, twice")

@@ -76,7 +76,7 @@ class NotRun(Exception):
     Args:
         text: the reason.
         status: the execution's status.
-        may_pass: whether the cause may be temporary: a program may be using what the machine lacks.
+        may_pass: whether the cause may be temporary: another program may be using up what is missing.
 
     Attributes:
         execution: the outcome to return.
@@ -189,7 +189,7 @@ class Zygote:
                 self._send()
 
     def waited_s(self, number: int) -> float:
-        """Return the seconds that a child has waited for a core; 0 for a new child."""
+        """Return the number of seconds a child has waited for a core; 0 for a new child."""
         return run_queue(self._running[number])[1] if number in self._running else 0.0
 
     def kill(self) -> None:
@@ -279,7 +279,7 @@ class Zygote:
 
 
 async def _first_packet(loop: asyncio.AbstractEventLoop, control: socket.socket) -> bytes:
-    """Return a zygote's first packet. Time in which the event loop is blocked counts as one tick.
+    """Return a zygote's first packet. Time during which the event loop is blocked counts as one tick.
 
     Raises:
         TimeoutError: it sends nothing.

@@ -62,21 +62,21 @@ async def grade_by_tests(
         code: the program, without the prefix.
         tests: the tests.
         sandbox: sandbox to run both in.
-        timeout_s: processor seconds of one call of the program; after a longer call, all tests fail.
+        timeout_s: CPU seconds of one call of the program; after a longer call, all tests fail.
         memory_mb: memory limit of each of the two processes, in MiB.
         total_timeout_s: time limit of all tests, in seconds, excluding time spent waiting for a core.
         stop_at_first_failure: skip all tests after the first failure.
 
     Raises:
         UnscoredError: a test needs an object that cannot be sent to the program, no test exists, the sandbox failed, or
-            the machine was twice too busy to tell whether the program is too slow.
+            the machine was too busy, twice, to tell whether the program is too slow.
     """
     order = {**asdict(tests), "limit_s": timeout_s, "stop": stop_at_first_failure}
     program = "\n\n".join(part for part in (tests.prefix, code) if part)
     run = partial(_run, sandbox._open_pool(), program, order, total_timeout_s, memory_mb << 20)
     execution = await repeated_if_busy(run, total_timeout_s)
     if execution.status in _FAILED:
-        return GradeReport((CaseResult(False, execution.status, "the tests were ended", execution.wall_s),))
+        return GradeReport((CaseResult(False, execution.status, "the tests were stopped", execution.wall_s),))
     if execution.status != ExecutionStatus.OK:
         raise UnscoredError(f"a program could not be graded: {execution.stderr.strip()[-300:]}")
     results = json.loads(execution.stdout)

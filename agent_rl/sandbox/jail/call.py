@@ -13,7 +13,7 @@ __all__ = ["NotComparable", "begin", "marked_value", "plain"]
 
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
-# Names that graders of such data sets provide to solutions without imports.
+# Names that graders of these data sets provide to solutions without imports.
 _PRELUDE = compile(
     """
 from typing import *
@@ -47,7 +47,7 @@ def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> b
     """Call a function and return its value as JSON after a mark.
 
     Args:
-        call: `(function, args, kwargs, mark)`, marshalled; a method of the class `Solution` overrides a function.
+        call: `(function, args, kwargs, mark)`, marshalled; a method of the `Solution` class overrides a function.
         namespace: the program's namespace.
 
     Raises:
@@ -65,7 +65,7 @@ def marked_value(call: bytes, namespace: dict[str, Any], _: dict[str, Any]) -> b
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as it would come back from JSON: tuples become lists, keys become text.
+    """Return `value` as it would come back from JSON: tuples become lists, keys become strings.
 
     Raises:
         NotComparable: any other type, including subclasses.

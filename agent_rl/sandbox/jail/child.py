@@ -68,7 +68,7 @@ def run(job: Job) -> NoReturn:
     """Confine this process, then run one program, or the cells of a session until its channel ends.
 
     Before the program runs, each touched object costs the copy of a page (2 microseconds), and each attribute that is
-    looked up for the first time costs three: hence tuples that are unpacked.
+    looked up for the first time costs three: hence the unpacked tuples.
     """
     settings, number, (channel, out, err, *link), scratch, flags, code_bytes, limit_s, memory_bytes = job
     session = flags & SESSION
@@ -118,7 +118,7 @@ def _confine(settings: ChildSettings, number: int, scratch: str, memory_bytes: i
         for generator in generators:
             _seed(generator)
         if numpy_state and call("getrandom", numpy_state, _MT19937_BYTES) != _MT19937_BYTES:
-            raise OSError(errno.EIO, "getrandom gave too little")
+            raise OSError(errno.EIO, "getrandom returned too few bytes")
     except BaseException as error:  # noqa: BLE001 - reported to the zygote and the trainer; the program must not run
         os.write(2, f"sandbox: the program was not run, because its process could not be confined: {error}\n".encode())
         os.write(failing, number.to_bytes(8, "little"))
@@ -208,7 +208,7 @@ def _exit_code(code: object) -> int:
 
 
 def _finish(exit_code: int) -> int:
-    """Do what Python does at its end: wait for threads, run exit handlers, flush."""
+    """Do what Python does when it exits: wait for threads, run exit handlers, flush."""
     try:
         if _thread._count() or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ _SCRATCH = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_
 _NET_RIGHTS = 0b11  # bind and connect TCP; from ABI 4
 _SCOPES = 0b11  # abstract unix sockets and signals; from ABI 6
 _LOG_NOTHING = 0b1
-"""LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a refused open is not logged by the machine's audit log."""
+"""LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF, from ABI 7: a denied open is not recorded in the machine's audit log."""
 _NULL_DEVICE = os.makedev(1, 3)
 _DESCRIPTOR_OFFSET = 8  # in a rule's attributes
 
@@ -72,7 +72,7 @@ class Ruleset:
         )
 
     def enforce(self, scratch: str) -> None:
-        """Confine the calling process; `scratch` is the one directory that it can write to. This cannot be undone.
+        """Confine the calling process; `scratch` is the one directory it can write to. This cannot be undone.
 
         Raises:
             OSError: the kernel refuses, or `scratch` is missing.
@@ -93,7 +93,7 @@ class Ruleset:
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
     """Return, for each path, its topmost ancestor that does not contain `scratches`.
 
-    The null device stays in the list: its rule permits writing, and that of its directory would not.
+    The null device stays in the list: its rule permits writing, and its directory's rule would not.
     """
     topmost: dict[str, None] = {}
     for path in paths:

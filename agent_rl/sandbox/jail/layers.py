@@ -23,7 +23,7 @@ from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 __all__ = ["MAX_THREADS", "Confinement", "Plan"]
 
 MAX_THREADS = 64
-"""Maximum threads of a child; the kernel enforces it per uid, if the child has its own."""
+"""Maximum number of threads of a child; the kernel enforces it per uid, if the child has its own."""
 MAX_OPEN_FILES = 64
 STACK_BYTES = 8 << 20
 
@@ -70,7 +70,7 @@ class Confinement:
         """Prepare the layers of the plan.
 
         Raises:
-            OSError: this machine lacks a layer of the plan; the text names the layer.
+            OSError: this machine lacks a layer of the plan; the error names it.
         """
         self.plan = plan
         layer = "privileges"
@@ -111,7 +111,7 @@ class Confinement:
             cpu_s: CPU seconds after which the kernel kills the child, up to one second late; only a backstop.
 
         Raises:
-            OSError: a layer failed, which the text names; the process must exit.
+            OSError: a layer failed; the error names it, and the process must exit.
         """
         parent, own_bytes, ids, no_capabilities, enforce, install = self._prepared
         layer = "session"
@@ -130,7 +130,7 @@ class Confinement:
             layer = "privileges"
             call("capset", *no_capabilities)
             # Repeated, because a change of ids resets it and the death signal. A child of the parent's user stays
-            # dumpable: otherwise the parent could not see which files it holds.
+            # dumpable: otherwise the parent could not see which files it has open.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:

@@ -1,7 +1,7 @@
 """Calls between a program's process and the process of its tests, over a socket: JSON with tags, never a pickle.
 
 `Link` is the common part of both ends: plain data keep their type, and a container that is an argument or a value of a
-call is one object at both ends, updated by each message. `_ProgramSide` answers calls; every other object of the
+call is the same object at both ends, updated by each message. `_ProgramSide` answers calls; every other object of the
 program crosses as a number (`stand_ins.py` is the other end).
 """
 
@@ -69,7 +69,7 @@ class Link(ABC):
         self.numbers: dict[int, int] = {}
 
     def encode(self, value: Any, *, share: bool = False) -> Any:
-        """Encode `value` as JSON data; with `share`, later changes of it are sent too."""
+        """Encode `value` as JSON data; with `share`, later changes to it are sent too."""
         kind = type(value)
         if value is None or kind in (bool, str, float):
             return value
@@ -170,7 +170,7 @@ class Link(ABC):
         return bytes(data)
 
     def call(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call `target` at the other end, and answer its calls to this end meanwhile."""
+        """Call `target` at the other end, and meanwhile answer its calls to this end."""
         self.send({"call": target, **self.arguments(args, kwargs), "set": self.changes()})
         while "call" in (reply := self.receive()):
             self.answer(reply)
@@ -245,7 +245,7 @@ class _ProgramSide(Link):
         return [n for n, value in items if self._before.get(n, self) is not value and not isinstance(value, ModuleType)]
 
     def global_value(self, name: str) -> Any:
-        """Return the value of a name of the program."""
+        """Return the value of one of the program's names."""
         if name not in self._namespace:
             raise AttributeError(f"the program defines no {name!r}")
         return self._namespace[name]
@@ -260,7 +260,7 @@ class _ProgramSide(Link):
         )
 
     def update(self, message: Any) -> None:
-        """Apply changes, create objects of the row's classes, and drop containers that the tests no longer hold."""
+        """Apply changes, create objects of the row's classes, and drop containers that the tests no longer use."""
         if local := message.get("local"):
             self._local = [object.__new__(self._namespace[name]) for name, _ in local]
             for value, (_, state) in zip(self._local, local, strict=True):

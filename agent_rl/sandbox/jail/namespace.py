@@ -59,7 +59,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
 
 
 def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
-    """Hide everything but `scratch` and readable paths in the parent of `scratch`, only for this process.
+    """Hide everything but `scratch` and readable paths in the parent of `scratch`, for this process only.
 
     Its working directory becomes `scratch`.
 
@@ -80,7 +80,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
 
 
 def _enter_namespaces() -> None:
-    """Enter the namespaces; the own user and group keep their ids, all others are unmapped."""
+    """Enter the namespaces; the process's own user and group keep their ids, all others are unmapped."""
     uid, gid = os.geteuid(), os.getegid()
     dumpable = call("prctl", PR_GET_DUMPABLE)
     call("unshare", _NEW_NAMESPACES)
@@ -92,7 +92,7 @@ def _enter_namespaces() -> None:
 
 
 def _outermost(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the existing paths that are not below another one."""
+    """Yield the existing paths that are not under another one."""
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths if os.path.exists(path)}):
         if not any((path + "/").startswith(outer.rstrip("/") + "/") for outer in kept):

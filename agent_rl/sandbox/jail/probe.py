@@ -1,4 +1,4 @@
-"""Tests which layers work on this machine, by attempting forbidden acts in confined children."""
+"""Tests which layers work on this machine, by attempting forbidden actions in confined children."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REMEDIES = {
     "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
     "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
-"""Layer -> how to get it; a problem that names no layer is assigned to the first of a set."""
+"""Layer -> how to get it; a problem without a layer's name is assigned to the first layer of a set."""
 _LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # rarely loaded, so importing one reads a file
 _TRIAL_SECONDS = 10
 _PTRACE_ATTACH, _PTRACE_DETACH = 16, 17
@@ -52,7 +52,7 @@ class ProbeReport:
     """The working layers of this machine.
 
     Attributes:
-        plan: the first plan that works; None: untrusted code must be refused.
+        plan: the first plan that works; None: untrusted code must be rejected.
         missing: layer -> why it does not work and how to get it, for plans better than the chosen one.
         acts: act -> "denied" or "ALLOWED", under the chosen or the last plan.
     """
@@ -63,7 +63,7 @@ class ProbeReport:
 
 
 def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS) -> ProbeReport:
-    """Try `candidates` in order; choose the first that stops all forbidden acts and allows the permitted ones.
+    """Try `candidates` in order; choose the first that stops all forbidden actions and allows the permitted ones.
 
     Forks, so the calling process must have one thread.
 
@@ -91,7 +91,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
 
 
 def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
-    """Return the results of all acts in a child under `plan`; key "failed" if it cannot be confined or cannot work."""
+    """Return the results of all actions in a child under `plan`; key "failed" if it cannot be confined or work."""
     files = [path for path in plan.readable if os.path.exists(path)]
     folders = [path for path in files if os.path.isdir(path)]  # in the namespace, other paths look like folders
 
@@ -111,7 +111,7 @@ def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
 
 
 def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results:
-    """Try what every program may do; the key "failed" has the reason if it is refused."""
+    """Try what every program may do; the "failed" key has the reason if it is denied."""
     try:
         importlib.import_module(next(name for name in _LIBRARY_MODULES if name not in sys.modules))
         for path in folders:
@@ -139,7 +139,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
     """Run `work` in a forked child, which it may confine.
 
     Returns:
-        The results of `work`, or the key "failed" with the problem.
+        The results of `work`, or the "failed" key with the problem.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -158,7 +158,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
         text = pipe.read()
     status = os.waitpid(child, 0)[1]
     if status or not text:
-        return {"failed": f"a confined child ended with status {status}"}
+        return {"failed": f"a confined child exited with status {status}"}
     outcome: _Results = json.loads(text)
     return outcome
 
@@ -253,4 +253,4 @@ _ACTS: dict[str, tuple[Callable[[_Targets], object], frozenset[str]]] = {
     "fork": (_fork, _SECCOMP),
     "execute a program": (_execute, _SECCOMP),
 }
-"""Act -> how to try it, and the layers that must refuse it. All are harmless: signal 0, and a missing program."""
+"""Action -> how to try it, and the layers that must deny it. All are harmless: signal 0, and a missing program."""

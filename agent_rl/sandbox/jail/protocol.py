@@ -43,7 +43,7 @@ ORDER = struct.Struct("<BQd")
 RECORD = struct.Struct("<QBidd")
 """Number of the execution, reason, the kernel's wait status (STARTED: the pid), seconds from fork to end, own seconds.
 
-Own seconds count from the start of the limit, without waiting for a core; at least the processor seconds.
+Own seconds count from the start of the limit, without time spent waiting for a core; at least the CPU seconds.
 """
 
 NONCE_BYTES = 16
@@ -61,11 +61,11 @@ A SERVE program answers the calls of its tests, a TEST child runs the tests; a f
 SOFT_SIGNAL = signal.SIGRTMAX
 """Signal at the deadline: flush, then die. SIGKILL always follows."""
 MEMORY_SIGNAL = signal.SIGRTMAX - 1
-"""Signal with which a child kills itself after an unhandled MemoryError, because programs can use every exit code."""
+"""Signal that a child kills itself with after an unhandled MemoryError, because programs can use every exit code."""
 
 
 class Op(IntEnum):
-    """Orders of the trainer."""
+    """The trainer's orders."""
 
     FORK = 1
     KILL = 2
@@ -76,7 +76,7 @@ class Op(IntEnum):
 class Reason(IntEnum):
     """Why a record was sent."""
 
-    EXITED = 0  # by itself, or by a signal that the zygote did not send
+    EXITED = 0  # on its own, or by a signal that the zygote did not send
     STARTED = 1  # not an end: it has run for a while
     DEADLINE = 2
     KILLED = 3  # on request

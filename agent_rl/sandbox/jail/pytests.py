@@ -1,6 +1,6 @@
-"""Runs the tests of a row with pytest, on a program in another process behind a `Link`.
+"""Runs a row's tests with pytest, on a program in another process behind a `Link`.
 
-Asserts of the module and `check(candidate)` run without pytest. A test that uses mocks, files, or a part of pytest that
+The module's asserts and `check(candidate)` run without pytest. A test that uses mocks, files, or a part of pytest that
 needs the program's process cannot judge the program.
 """
 
@@ -87,7 +87,7 @@ class _Results:
         return self._stop and any(outcome != "passed" for outcome, _ in self.rows)
 
     def begin(self) -> None:
-        """Begin a test."""
+        """Start a test."""
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
@@ -113,7 +113,7 @@ class _Results:
 
 
 def _is_skip(error: BaseException) -> bool:
-    """Whether an exception of pytest or unittest skips the test."""
+    """Whether an exception from pytest or unittest skips the test."""
     places = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     return isinstance(error, tuple(vars(sys.modules[module])[name] for module, name in places if module in sys.modules))
 
@@ -200,7 +200,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _prepare(link: TestSide, tests: str) -> None:
-    """Block functions whose effect the program would not see."""
+    """Block functions whose effects the program would not see."""
 
     def closed(name: str) -> Callable[..., Any]:
         def refuse(*_: Any, **__: Any) -> None:
@@ -239,7 +239,7 @@ def _divide(tree: ast.Module) -> int:
 
 
 def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Mapping[str, Any]) -> None:
-    """Run the tests' module with the names of the program."""
+    """Run the tests' module with the program's names."""
     begin(names, sys.modules)
     names["__name__"] = _NAME
     before = dict(names)

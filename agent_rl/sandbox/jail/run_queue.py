@@ -12,7 +12,7 @@ PATIENCE = 20
 
 
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
-    """Return the seconds that a process had a core and waited for one, and whether it may be waiting now.
+    """Return how many seconds a process had a core and how many it waited for one, and whether it may be waiting now.
 
     The kernel adds a wait when it ends. The wait is the maximum over the threads, minus the core time of the others, so
     that threads waiting for each other cannot lengthen it. All values are 0 if the kernel does not count them.

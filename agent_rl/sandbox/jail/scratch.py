@@ -23,16 +23,14 @@ __all__ = ["ScratchRoot", "excess", "measure", "remove_tree", "sweep", "touched"
 
 _PREFIX = "agent_rl-sandbox-"
 _LOCK = "lock"
-_MAX_VANISHED = (
-    20  # counts with entries that vanish while counting, after which they are considered to be moved on purpose
-)
+_MAX_VANISHED = 20  # counts in which entries vanish, after which they are considered to be moved on purpose
 _MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings; a longer one takes too long to read
 _MAX_FILES = 2000
 _MAX_DEPTH = 64  # nested directories; deeper ones take too long to measure
 
 
 class ScratchRoot:
-    """A new root below `parent`, whose directories are borrowed with `take` and returned with `give_back`."""
+    """A new root under `parent`, whose directories are borrowed with `take` and returned with `give_back`."""
 
     def __init__(self, parent: str) -> None:
         self.path = f"{parent}/{_PREFIX}{os.urandom(8).hex()}"
@@ -43,7 +41,7 @@ class ScratchRoot:
         os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # locked before `sweep` can see it
         self._made = 0
         self._free: list[str] = []
-        self.used: list[str] = []  # to be removed, which can take long
+        self.used: list[str] = []  # to be removed, which can take a long time
 
     def link(self, targets: dict[str, str]) -> str:
         """Create a directory of symbolic links, name -> target; return its path."""
@@ -67,7 +65,7 @@ class ScratchRoot:
     def give_back(self, path: str) -> None:
         """Reuse `path` if nothing was ever created in it, because a new one is expensive, else mark it for removal.
 
-        A used directory would keep the size that it grew to, and the time of its last change.
+        A used directory would keep the size it grew to, and the time of its last change.
         """
         (self.used if touched(path) else self._free).append(path)
 
@@ -78,7 +76,7 @@ def touched(path: str) -> bool:
 
 
 def measure(path: str, max_bytes: int) -> tuple[int, int]:
-    """Return bytes on disk and number of files below `path`; stops once either exceeds its limit.
+    """Return bytes on disk and number of files under `path`; stops once either exceeds its limit.
 
     If an entry vanishes while counting, it was removed or moved out of sight: the count restarts, and the largest of
     `_MAX_VANISHED` counts is used. A directory that vanishes every time, is nested deeper than `_MAX_DEPTH` or cannot
@@ -117,7 +115,7 @@ def _count(path: str, max_bytes: int) -> tuple[int, int, str | None]:
                         break
         except FileNotFoundError:
             gone = "directory"
-        except OSError:  # the path is too long or unreadable, to prevent counting
+        except OSError:  # the path was made too long or unreadable to prevent counting
             return size, _MAX_FILES + 1, None
     return size, count, gone
 
@@ -150,7 +148,7 @@ def remove_tree(path: str) -> None:
 
 
 def sweep(parent: str) -> None:
-    """Remove the roots below `parent` whose zygote has ended."""
+    """Remove the roots under `parent` whose zygote has ended."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
@@ -199,7 +197,7 @@ def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | N
     Args:
         proc: a descriptor of /proc.
         pid: the process.
-        scratch: the only directory that it can create files in.
+        scratch: the only directory it can create files in.
         file_bytes: maximum file size, assumed for files that are mapped but not open.
     """
     tasks = [str(pid)]  # the first thread may have ended before the others
@@ -231,7 +229,7 @@ def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
     with contextlib.suppress(OSError), _folder(proc, path) as folder:
         names = os.listdir(folder)
         for name in names:
-            with contextlib.suppress(OSError):  # closed meanwhile
+            with contextlib.suppress(OSError):  # closed in the meantime
                 status = os.stat(name, dir_fd=folder)
                 if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
                     sizes[status.st_ino] = status.st_blocks * 512

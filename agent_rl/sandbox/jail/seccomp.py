@@ -1,6 +1,6 @@
 """Seccomp: the system calls that a confined Python program may use, as a classic BPF filter.
 
-Everything not listed is refused with EPERM, so that a program sees a clean PermissionError; calls newer than this table
+Everything not listed is denied with EPERM, so that a program sees a clean PermissionError; calls newer than this table
 and those that C libraries probe for get ENOSYS; another architecture or the x32 ABI kills the process. Only numbers and
 scalar arguments can be checked: Landlock or the mount namespace checks the *paths* of a call. Memory may be
 mapped executable, since a program could load native code anyway: nothing here depends on which instructions run.
@@ -44,7 +44,7 @@ _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
 No F_SETOWN or F_SETSIG: they send signals to other processes.
 """
 _SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
-"""Type, family, error, sizes, timeouts. No information about the process at the other end, as SO_PEERPIDFD."""
+"""Type, family, error, sizes, timeouts. No information about the process at the other end, such as SO_PEERPIDFD."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
@@ -60,7 +60,7 @@ _NO: _Code = [(_RETURN, 0, 0, _EPERM)]
 
 
 def program(machine: str) -> bytes:
-    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the own pid."""
+    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the process's own pid."""
     numbers = numbers_of(machine)
     leaves = {numbers[name]: _YES for name in _ALLOWED if name in numbers}
     leaves |= {numbers[name]: [(_RETURN, 0, 0, _ENOSYS)] for name in _ABSENT}
@@ -84,7 +84,7 @@ def program(machine: str) -> bytes:
 
 
 class Filter:
-    """This machine's filter, built once; `install` inserts the own pid."""
+    """This machine's filter, built once; `install` inserts the process's own pid."""
 
     def __init__(self) -> None:
         code = program(MACHINE)
@@ -140,9 +140,9 @@ def _low(argument: int) -> int:
 
 
 def _open_rules(argument: int) -> _Code:
-    """Refuse truncation through a descriptor without write access, which early versions of Landlock miss.
+    """Deny truncation through a descriptor without write access, which early versions of Landlock miss.
 
-    Also refuse access mode 3, whose descriptor can neither read nor write and is not checked by these versions, and
+    Also deny access mode 3, whose descriptor can neither read nor write and is not checked by these versions, and
     files without a name (O_TMPFILE), which leave no trace in a directory.
     """
     mode = [(_AND, 0, 0, _ACCESS_MODE), (_EQUAL, 3, 0, _ACCESS_MODE), (_EQUAL, 0, 3, 0)]
@@ -151,7 +151,7 @@ def _open_rules(argument: int) -> _Code:
 
 
 def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> _Code:
-    """Allow these values of an argument; compares the low 32 bits, the only ones that the kernel reads."""
+    """Allow these values of an argument; compares the low 32 bits, the only ones the kernel reads."""
     tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, _low(argument)), *tests, (_RETURN, 0, 0, otherwise), *_YES]
 

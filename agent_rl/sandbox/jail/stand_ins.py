@@ -1,6 +1,6 @@
-"""The tests' end of a `Link`: stand-ins for the classes and objects of the program.
+"""The tests' end of a `Link`: stand-ins for the program's classes and objects.
 
-This end compares the program's results. An object of the program equals plain data only by its content (for a subclass
+This end compares the program's results. A program object equals plain data only by its content (for a subclass
 of int, list, ...), and its operators get plain data only if the tests created the object: otherwise the program would
 see the expected value and could return True; such a test cannot judge. The program compares two of its own objects.
 """
@@ -73,7 +73,7 @@ def _withheld(value: Any, special: str) -> Any:
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):
-        raise LINK.refuse(f"{special} of an object would see what is expected")
+        raise LINK.refuse(f"{special} of an object would see the expected value")
     return NotImplemented
 
 
@@ -143,7 +143,7 @@ class _StandInType(type):
 
     def __new__(cls, name: str, _: Any, content: dict[str, Any]) -> Any:
         if LINK is not None:
-            raise LINK.refuse(f"the class {name} of the tests derives from one of the program")
+            raise LINK.refuse(f"the tests' {name} class derives from one of the program's classes")
         return type.__new__(cls, name, (), content)
 
     def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
@@ -189,7 +189,7 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: limit of one call, in processor seconds. The zygote ends a program that waits without using any.
+        limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using any.
 
     Attributes:
         problem: why the running test cannot judge, or why all further tests fail; None: no problem.
@@ -213,7 +213,7 @@ class TestSide(Link):
         globals()["LINK"] = self
 
     def find_process(self) -> None:
-        """Get the program's process id; a false one can only prolong a call up to the limit of all tests."""
+        """Get the program's process id; a fake one can only prolong a call up to the limit of all tests."""
         pid = self.call({"g": "os:getpid"})
         self._pid = pid if type(pid) is int else -1
 
@@ -227,7 +227,7 @@ class TestSide(Link):
         return self.problem
 
     def name(self, name: str) -> Any:
-        """Return the value of a name of the program."""
+        """Return the value of one of the program's names."""
         return self.call({"own": "global_value"}, name)
 
     def content(self, value: Any) -> Any:
@@ -236,7 +236,7 @@ class TestSide(Link):
         return NotImplemented if is_stand_in(data) else data
 
     def stranger(self) -> Any:
-        """Return an object of the program that equals no other."""
+        """Return a program object that equals no other."""
         self._stranger = self._stranger or self.call(_function("object"))
         return self._stranger
 
@@ -271,7 +271,7 @@ class TestSide(Link):
         try:
             message = super().arguments(args, kwargs)
         except RecursionError:
-            raise self.refuse("a value is nested too deep") from None
+            raise self.refuse("a value is nested too deeply") from None
         local: list[Any] = []
         while len(local) < len(self._pending):
             value = list(self._pending.values())[len(local)][1]
@@ -279,7 +279,7 @@ class TestSide(Link):
         return {**message, "local": local}
 
     def _used_s(self) -> float:
-        """Return the program's processor seconds; 0 while its process is unknown."""
+        """Return the program's CPU seconds; 0 while its process is unknown."""
         try:
             return time.clock_gettime(~self._pid << 3 | 2) if self._pid > 0 else 0.0  # as in clock_getcpuclockid
         except (OSError, OverflowError):
@@ -306,7 +306,7 @@ class TestSide(Link):
             message = super().receive()
             return {"set": [], **message}
         except Exception:  # noqa: BLE001 - a forged message may cause anything
-            raise self._broken("what the program answers cannot be read") from None
+            raise self._broken("the program's answer cannot be read") from None
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
         """Decode a reply as in `Link.outcome`; raises Broken for an invalid one."""
@@ -315,7 +315,7 @@ class TestSide(Link):
             failed, value = super().outcome(reply)
             return failed and isinstance(value, BaseException), value
         except Exception:  # noqa: BLE001 - a forged reply may cause anything
-            raise self._broken("what the program answers cannot be read") from None
+            raise self._broken("the program's answer cannot be read") from None
 
     def encode_object(self, value: Any) -> Any:
         """Encode stand-ins, functions, classes of the standard library, iterators, and objects of the row's classes."""
@@ -336,7 +336,7 @@ class TestSide(Link):
             items = list(islice(value, _MOST_ITEMS + 1))
             if len(items) <= _MOST_ITEMS:
                 return {"y": [self.encode(item) for item in items]}
-        raise self.refuse(f"a {kind.__name__} cannot be given to the program")
+        raise self.refuse(f"a {kind.__name__} cannot be passed to the program")
 
     def decode_object(self, tag: str, parts: Any) -> Any:
         """Decode stand-ins, and functions that the tests sent."""

@@ -1,7 +1,7 @@
 """Linux system calls by name, on x86-64 and aarch64, through one prepared ctypes function.
 
-Contains only the calls that this package makes or the seccomp filter allows. Standard library only, and no absolute
-imports of this package: the sandbox's process imports these files under another name.
+Contains only the calls that this package makes or that the seccomp filter allows. Standard library only, and no
+absolute imports of this package: the sandbox's process imports these files under another name.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def call(name: str, a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, 
         The kernel's return value.
 
     Raises:
-        OSError: the call failed; has the kernel's errno and the call's name.
+        OSError: the call failed; the error has the kernel's errno and the call's name.
     """
     result: int = _syscall(NUMBERS[name], a, b, c, d, e, f)
     if result < 0:

@@ -1,6 +1,6 @@
 """Prepares a zygote once, so that each fork is cheap and each program starts in a clean process.
 
-It imports modules, opens streams and fills the interpreter's caches, so that children need not.
+It imports modules, opens streams and fills the interpreter's caches, so that children do not have to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["preload", "reset_signals"]
 
 _BUFFER_BYTES = 1 << 16
 _REHEARSALS = 20  # CPython 3.11 specializes a function at its eighth call
-# Imports of most programs. Each additional shared library slows down every fork.
+# Imports that most programs use. Each additional shared library slows down every fork.
 # fmt: off
 _MODULES = (
     "bisect", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "functools", "heapq", "io", "itertools",
@@ -49,7 +49,7 @@ def reset_signals() -> None:
 
 
 def preload(modules: Sequence[str]) -> Seeds:
-    """Import `modules` and the imports of most programs, and set up this process for programs.
+    """Import `modules` and the imports that most programs use, and set up this process for programs.
 
     Returns:
         The random generators that each child must seed.
@@ -104,7 +104,7 @@ def _seeds() -> Seeds:
 
 
 def _rehearse() -> None:
-    """Run the code of children, to fill the interpreter's caches here and not in pages that a child copies."""
+    """Run the code that children run, to fill the interpreter's caches here and not in pages that a child copies."""
     for _ in range(_REHEARSALS):
         execute("print(1)", "<sandbox>", False)  # a zygote's standard output is /dev/null
         flush()

@@ -3,8 +3,8 @@
 It is exec'ed with a clean environment and never forked from the trainer, so that children contain none of the trainer's
 memory. It never sees a program, its input or its output: those pass through descriptors that it only forwards.
 It forks, waits, enforces deadlines, and checks disk and threads of long-running programs. A program can slow down such
-a check, so all deadlines are enforced between two checks. The zygote ends when its control socket closes, and ends
-everything that it started.
+a check, so all deadlines are enforced between two checks. The zygote exits when its control socket closes, and ends
+everything it started.
 
 It runs without site-packages and imports this folder under another package name.
 """
@@ -41,9 +41,9 @@ from .warm import preload, reset_signals
 __all__ = ["main"]
 
 _WATCH_S = 0.1
-_LEAST_S = 0.005  # between two readings of a child's processor time
+_LEAST_S = 0.005  # between two readings of a child's CPU time
 _LATE_S = 0.25  # how late after its deadline the end of a program may be noticed and still count
-_FORK_S = 15.0  # for retrying a fork: a program that uses all process ids is detected by then
+_FORK_S = 15.0  # for retrying a fork: a program that uses up all process ids is detected by then
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
@@ -59,13 +59,13 @@ class _Forked:
     pid: int
     number: int
     started: float
-    limit_s: float  # limit of own seconds and of processor seconds
+    limit_s: float  # limit of own seconds and of CPU seconds
     began: float  # start of the limit
     deadline: float
     scratch: str
     due: float  # time of the next check of its times
     look: float  # time of the next check of its disk and threads
-    cpu_before: float = 0.0  # its processor seconds at the start of the limit
+    cpu_before: float = 0.0  # its CPU seconds at the start of the limit
     waited_before: float = 0.0
     waited_s: float = 0.0  # for a core, since the start of the limit
     reason: Reason = Reason.EXITED
@@ -76,7 +76,7 @@ class _Forked:
         self.due = self.look = math.inf
 
     def cpu_s(self) -> float:
-        """Return the processor seconds of all its threads since the start of the limit."""
+        """Return the CPU seconds of all its threads since the start of the limit."""
         try:
             return time.clock_gettime(~self.pid << 3 | 2) - self.cpu_before  # as in clock_getcpuclockid
         except OSError:  # the child has ended
@@ -263,7 +263,7 @@ class _Zygote:
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
                 self._waiting[number] = _Waiting(order, descriptors, until)
-                for child in self._by_pid.values():  # one of them may use up what is lacking
+                for child in self._by_pid.values():  # one of them may be using up what is missing
                     child.look = min(child.look, started)
                 return None
             pid = -1
@@ -307,7 +307,7 @@ class _Zygote:
             now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime - child.cpu_before
             is_timed = child.reason == Reason.EXITED and child.due < math.inf
             if is_timed and (now > child.deadline + _LATE_S or cpu_s > child.limit_s):
-                child.reason = Reason.DEADLINE  # ended by itself, but too late
+                child.reason = Reason.DEADLINE  # ended on its own, but too late
             own_s = max(cpu_s, now - child.began - child.waited_s)
             records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
@@ -318,7 +318,7 @@ class _Zygote:
             self._clean()
 
     def _clean(self) -> None:
-        """Remove the files of programs in a separate process, so that other programs do not wait."""
+        """Remove programs' files in a separate process, so that other programs do not wait."""
         try:
             pid = os.fork()
         except OSError:  # no process is available: retried at the end of the next program
@@ -388,7 +388,7 @@ class _Zygote:
             child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
     def _note_wait(self, child: _Forked) -> bool:
-        """Extend a child's deadline by its seconds without a core; return whether it may lack one now."""
+        """Extend a child's deadline by the time it had no core; return whether it may lack one now."""
         _, waited_s, is_ready = self._run_queue(child.pid)
         child.waited_s = max(child.waited_s, waited_s - child.waited_before)
         child.deadline = child.began + child.limit_s + child.waited_s

@@ -1,4 +1,4 @@
-"""The built-in tools and toolsets: the public module `x.py` has the class of the tool `x`, `_x` its internals.
+"""The built-in tools and toolsets: the public module `x.py` has the class of the `x` tool, and `_x` its internals.
 
 They may import the tool contract, the sandbox and the remote client, but not rewards, agents or verl.
 """

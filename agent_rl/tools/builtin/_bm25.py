@@ -8,9 +8,9 @@ A line of the corpus is `{"id", "title", "text"}` or, as in Search-R1, `{"id", "
 line of the contents; `id` and `title` may be missing. Words are compared without case and accents; scripts that are
 written without spaces are split into pairs of characters. There is no stemming: `city` does not find `cities`.
 
-Building takes about 50 bytes of memory per token, so 5 GB for a million passages of 100 words; for more than a
-few millions let `search` use a retrieval server. Changes to a corpus in use go unnoticed; a changed corpus gets a new
-index at the next start, and the old index stays until you delete it.
+Building takes about 50 bytes of memory per token, or 5 GB for a million passages of 100 words; for more than a few
+million passages, let `search` use a retrieval server. Changes to a corpus in use go unnoticed; a changed corpus gets a
+new index at the next start, and the old index stays until you delete it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from filelock import FileLock
 __all__ = ["Bm25Index", "Hit", "open_index", "read_document", "tokenize"]
 
 K1, B = 1.2, 0.75
-_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # of the index; a change of it rebuilds the index
+_FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # of the index; changing it rebuilds the index
 _OFFSETS = "offsets.npy"
 _STOPWORDS = frozenset(STOPWORDS_EN)
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u064b-\u065f\u0670]")
@@ -180,7 +180,7 @@ def _build(corpus: Path, target: Path) -> None:
         offsets.append(offset)
         documents.append([numbers.setdefault(word, len(numbers)) for word in tokenize(f"{title}\n{text}")])
     if not numbers:
-        raise ValueError(f"{corpus} has no document with a word in it")
+        raise ValueError(f"{corpus} has no document that contains a word")
     bm25 = bm25s.BM25(k1=K1, b=B)
     bm25.index(bm25s.tokenization.Tokenized(ids=documents, vocab=numbers), show_progress=False)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))

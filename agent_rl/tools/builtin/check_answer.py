@@ -4,7 +4,7 @@
       - name: check_answer
         config: {scorer: agent_rl.rewards.scorers.math.numeric.numeric_match}
 
-The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row gives the ground truth as
+The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row has the ground truth as
 `extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. An answer better than all earlier ones earns the
 improvement times `improvement_reward`, a repeated answer costs `repeat_penalty`, and any other costs `stall_penalty`.
 The policy sees the verdict, so without `max_checks` it can guess until it is right.
@@ -34,7 +34,7 @@ class CheckAnswerConfig(ToolConfig):
     repeat_penalty: float = Field(default=0.05, ge=0)
     stall_penalty: float = Field(default=0.0, ge=0)
     max_checks: int | None = Field(default=None, ge=1)
-    """Maximum checks in one trajectory; null: no limit."""
+    """Maximum number of checks in one trajectory; null: no limit."""
 
 
 class CheckAnswer(Tool):
@@ -62,7 +62,7 @@ class CheckAnswer(Tool):
         if "ground_truth" not in self.create_kwargs:
             raise FatalError(
                 f"the row has no extra_info.tools_kwargs.{self.name}.create_kwargs.ground_truth. "
-                "Add it in your preprocessing, or remove the tool from this row by extra_info.tool_selection"
+                "Add it in your preprocessing, or remove the tool from this row with extra_info.tool_selection"
             )
         self.scorer = _scorer(self.settings.scorer)
         self.seen: set[str] = set()
@@ -92,13 +92,13 @@ class CheckAnswer(Tool):
         try:
             return float(self.scorer(answer, self.create_kwargs["ground_truth"]))
         except ValueError as error:
-            raise UnscoredError(f"{self.settings.scorer} cannot judge by this row's ground truth: {error}") from error
+            raise UnscoredError(f"{self.settings.scorer} cannot judge with this row's ground truth: {error}") from error
 
 
 def _scorer(path: str) -> Callable[[str, Any], float]:
     target: Any = find_object(path, Place("scorer"))
     if not callable(target):
         problem = f"{path!r} is a {type(target).__name__}, not a function"
-        raise ConfigError("scorer", problem, "Name a function (answer, ground_truth) -> float")
+        raise ConfigError("scorer", problem, "Use a function (answer, ground_truth) -> float")
     scorer: Callable[[str, Any], float] = target
     return scorer

@@ -20,12 +20,12 @@
               idempotent: true
 
 `places` sets where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
-there if that differs. Default: path if the path names it, query for GET and DELETE, else body. `idempotent` (default:
-for GET, HEAD and OPTIONS) means that a call may be sent twice; `reusable: true` that its answer never changes, so
-that a repeated call gets the earlier result.
+there if that differs. Default: path if the path contains it, query for GET and DELETE, otherwise body. `idempotent`
+(default: for GET, HEAD and OPTIONS) means that a call may be sent twice; `reusable: true` means that its answer never
+changes, so that a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
-attempt, and so does a 401 if the entry has `auth`. Answers of an allowed host are not checked for harmful content.
+attempt, and so does a 401 if the entry has `auth`. Answers from an allowed host are not checked for harmful content.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from agent_rl.tools.truncation import shortened
 __all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
 
 MAX_ERROR_CHARS = 1000
-"""Maximum characters of an error response's body that the policy sees."""
+"""Maximum number of characters of an error response's body that the policy sees."""
 
 
 class _HttpConfig(HttpConnection):
@@ -90,7 +90,7 @@ class HttpTool(Tool):
         except ValueError as error:  # too long, or text that is not Unicode
             raise ToolError(service.secrets.hide(f"the request cannot be sent: {error}")) from None
         if response.status == 401 and service.has_auth:
-            raise RemoteError(response.host, "the credentials of the configuration were refused", 401)
+            raise RemoteError(response.host, "the credentials in the configuration were rejected", 401)
         if not response.ok:
             raise ToolError(_error_text(response, service.secrets))
         text = _show(response, request.response)
@@ -102,7 +102,7 @@ class IdempotentHttpTool(HttpTool):
     """An endpoint whose calls may be sent twice."""
 
     idempotent = True
-    retries = 0  # `Remote` retries by itself
+    retries = 0  # `Remote` does its own retries
 
 
 class Http(Toolset):

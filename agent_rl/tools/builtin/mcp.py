@@ -55,12 +55,12 @@ if TYPE_CHECKING:  # the SDK takes 0.7 s to import
 __all__ = ["IdempotentMcpTool", "Mcp", "McpTool"]
 
 MAX_RESULT_CHARS = 100_000
-"""Maximum characters of a result; the middle of a longer one is cut."""
+"""Maximum number of characters in a result; the middle of a longer one is cut."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class McpConfig(McpServer):
-    """The config of a `mcp` entry."""
+    """The config of an `mcp` entry."""
 
     include: list[str] | None = None
     exclude: list[str] = Field(default=[])
@@ -109,7 +109,7 @@ class McpTool(Tool):
         try:  # the SDK would end the session on such an error
             json.dumps(arguments, ensure_ascii=False).encode()
         except ValueError:
-            raise ToolError("the arguments hold half a character (a lone surrogate); write them again") from None
+            raise ToolError("the arguments contain a lone surrogate (half a character); remove it") from None
         result = await (await self._connection()).call(self.settings.tool, arguments)
         text = render(result)
         if len(text) > MAX_MESSAGE_BYTES:

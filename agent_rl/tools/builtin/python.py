@@ -4,7 +4,7 @@
       - name: python
         config: {mode: session, timeout_s: 10, packages: [numpy, sympy]}
 
-In mode `session` variables survive from one call of a trajectory to the next, as in a notebook; in mode `stateless`
+In `session` mode, variables survive from one call of a trajectory to the next, as in a notebook; in `stateless` mode,
 each call is a separate program. Trajectories share nothing in either mode. `timeout_s` and `memory_mb` limit one call;
 the entry's `max_concurrency` limits concurrent calls in a worker process (default: its number of cores).
 """
@@ -50,7 +50,7 @@ class PythonConfig(ToolConfig):
     memory_mb: int = Field(default=512, ge=16)
     """Memory limit of one trajectory's process, in MiB."""
     packages: tuple[str, ...] = ("numpy", "sympy")
-    """Installed distributions that the code may import, in addition to the standard library."""
+    """Installed packages that the code may import, in addition to the standard library."""
     unsafe: bool = False
     """Whether to run code even if the machine offers no isolation."""
 
@@ -110,7 +110,7 @@ class Python(Tool):
             await self.session.__aexit__()
 
     def _failure(self, execution: Execution, errors: _Errors) -> ToolError | ToolTimeoutError:
-        """Return the error of a failed program: what happened, what it printed, where it happened."""
+        """Return a failed program's error: what happened, what it printed, and where it happened."""
         what, where = errors.exception or (f"the code ended with exit code {execution.exit_code}", errors.text)
         limits = {
             ExecutionStatus.TIMEOUT: f"the code was stopped: it did not finish within {self.settings.timeout_s:g} s",

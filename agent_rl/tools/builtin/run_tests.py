@@ -33,13 +33,13 @@ class RunTestsConfig(ToolConfig):
     timeout_s: float = Field(default=5.0, gt=0, le=300)
     """Time limit of one test, in seconds, excluding time spent waiting for a core."""
     total_timeout_s: float = Field(default=30.0, gt=0)
-    """Time limit of all tests of a call, in seconds, computed as if no other program used the sandbox."""
+    """Time limit of all tests of a call, in seconds, computed as if no other program were using the sandbox."""
     memory_mb: int = Field(default=512, ge=16)
     """Memory limit of one test, in MiB."""
     max_failures: int = Field(default=3, ge=1)
     """Maximum number of failed tests that the policy sees."""
     packages: tuple[str, ...] = ("numpy", "sympy")
-    """Installed distributions that the program may import, in addition to the standard library."""
+    """Installed packages that the program may import, in addition to the standard library."""
     unsafe: bool = False
     """Whether to run programs even if the machine offers no isolation."""
 
@@ -52,7 +52,7 @@ class RunTests(Tool):
     settings: RunTestsConfig
     idempotent = True
     max_concurrency = TOOL_CONCURRENCY
-    timeout_s = 3600.0  # includes waiting for places
+    timeout_s = 3600.0  # includes waiting for free slots
     description = (
         "Run your program on the visible tests. You are shown which of them fail, what your program gave and what was "
         "expected. Other tests grade the answer."

@@ -47,14 +47,14 @@ class SandboxFusionConfig(ToolConfig):
     memory_limit_mb: int = Field(default=1024, ge=1)
     """Memory limit of the code, in MiB."""
     max_concurrent: int = Field(default=64, ge=1)
-    """Maximum concurrent runs per process."""
+    """Maximum number of concurrent runs per process."""
     language: str = Field(default="python", min_length=1)
     attempts: int = Field(default=6, ge=1)
-    """Maximum attempts to reach the server."""
+    """Maximum number of attempts to reach the server."""
     max_output_chars: int = Field(default=10_000, ge=1)
-    """Maximum characters of the output, and of the errors, that the policy sees."""
+    """Maximum number of characters of the output, and of the errors, that the policy sees."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds a bearer token."""
+    """Name of the environment variable that contains a bearer token."""
 
 
 class SandboxFusion(Tool):
@@ -88,7 +88,7 @@ class SandboxFusion(Tool):
         if len(code) > MAX_CODE_CHARS:
             raise ToolError(f"the code has {len(code)} characters; at most {MAX_CODE_CHARS} are run")
         if any("\ud800" <= character <= "\udfff" for character in code):
-            raise ToolError("the code holds characters that are not valid Unicode")
+            raise ToolError("the code contains characters that are not valid Unicode")
         settings = self.settings
         payload = {
             "code": code,

@@ -49,9 +49,9 @@ _OPENING = threading.Lock()
 
 class _ResultLimits(ToolConfig):
     top_k: int = Field(default=3, ge=1, le=100)
-    """Maximum documents per query."""
+    """Maximum number of documents per query."""
     max_chars_per_document: int = Field(default=2000, ge=1)
-    """Maximum characters of a document's text that the policy sees."""
+    """Maximum number of characters of a document's text that the policy sees."""
 
 
 class LocalSearchConfig(_ResultLimits):
@@ -60,7 +60,7 @@ class LocalSearchConfig(_ResultLimits):
     corpus: str
     """Path of the JSONL file, relative to the working directory."""
     index: str | None = None
-    """Folder of the indexes; null: the corpus's folder."""
+    """Folder for the indexes; null: the corpus's folder."""
 
 
 class RemoteSearchConfig(RemoteLimits, _ResultLimits):
@@ -69,7 +69,7 @@ class RemoteSearchConfig(RemoteLimits, _ResultLimits):
     url: str = Field(pattern="^https?://.", examples=["http://localhost:8000"])
     """Full address of the server, usually ending with /retrieve."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds a bearer token."""
+    """Name of the environment variable that contains a bearer token."""
 
 
 class Search(Tool):
@@ -89,7 +89,7 @@ class Search(Tool):
     """Longer than all retries together, so that a slow server does not count as the policy's mistake."""
     idempotent: ClassVar[bool] = True
     reusable: ClassVar[bool] = True
-    retries: ClassVar[int] = 0  # `Remote` retries by itself
+    retries: ClassVar[int] = 0  # `Remote` does its own retries
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
@@ -155,7 +155,7 @@ def _remote(settings: RemoteSearchConfig) -> Remote:
 
 
 def _clean(query: str) -> str:
-    """Replace white space, control characters and lone surrogates by single spaces."""
+    """Replace whitespace, control characters and lone surrogates with single spaces."""
     if len(query) > MAX_QUERY_CHARS:
         raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are searched for")
     printable = "".join(character if character.isprintable() else " " for character in query)

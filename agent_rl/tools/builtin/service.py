@@ -6,9 +6,9 @@
           domain: retail            # a file of agent_rl/tools/builtin/_service: retail (of tau2-bench), shop, household
           database: tau2/db.json    # {table: {key: record}}; read only
 
-Changes by a call last for the rest of the episode. A row can set another initial state: `extra_info.tools_kwargs.
+Changes made by a call last for the rest of the episode. A row can set another initial state: `extra_info.tools_kwargs.
 <tool>.create_kwargs.initial` has `tables`, merged into the database, and `actions`, which run first; it must be the
-same for all tools of the domain. The scorer `service_state` compares the final database with the right one.
+same for all tools of the domain. The `service_state` scorer compares the final database with the right one.
 """
 
 from __future__ import annotations

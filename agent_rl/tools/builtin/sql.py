@@ -8,9 +8,9 @@
 
 The query is the whole interface. `.schema`, `.schema NAME`, `.tables`, `SHOW TABLES`, `DESCRIBE NAME` and an empty
 query return tables, columns, keys and row counts. Only SELECT, WITH, VALUES and EXPLAIN are executed; other statements
-are refused.
+are rejected.
 
-SQLite runs in separate processes, in which the kernel limits time and memory (`_sql.worker`); each call reopens the
+SQLite runs in separate processes whose time and memory the kernel limits (`_sql.worker`); each call reopens the
 file. The file must not change during a run: it is read as immutable, without a lock.
 """
 
@@ -48,7 +48,7 @@ class SqlConfig(ToolConfig):
     max_rows: int = Field(default=50, ge=1)
     max_cell_chars: int = Field(default=200, ge=10)
     max_chars: int = Field(default=8000, ge=200)
-    """Maximum characters of the whole result."""
+    """Maximum number of characters in the whole result."""
     timeout_s: float = Field(default=10.0, ge=0.1)
     memory_mb: int = Field(default=512, ge=64)
     """Memory limit of a query, in MiB."""
@@ -85,7 +85,7 @@ class Sql(Tool):
         """Raise ConfigError for unknown keys, unusable values, and a missing database."""
         settings = validated(SqlConfig, config)
         if settings.root is not None and not Path(settings.root).is_dir():
-            raise ConfigError("root", f"{settings.root!r} is not a folder", "Name the folder of the databases")
+            raise ConfigError("root", f"{settings.root!r} is not a folder", "Set it to the folder with the databases")
         if settings.database is not None:
             _locate(settings.database, settings.root)
 
@@ -107,7 +107,7 @@ class Sql(Tool):
         if len(query) > MAX_QUERY_CHARS:
             raise ToolError(f"the query has {len(query)} characters; at most {MAX_QUERY_CHARS} are read")
         if any("\ud800" <= character <= "\udfff" for character in query):
-            raise ToolError("the query holds half a character (a lone surrogate); write it again")
+            raise ToolError("the query contains half a character (a lone surrogate); send it again without it")
         listing = _LISTING.fullmatch(query.strip(" \t\r\n;"))
         request = {
             "database": str(self._path),
@@ -122,20 +122,20 @@ def _locate(name: str, root: str | None) -> Path:
     """Return the database's path, with links resolved.
 
     Raises:
-        ConfigError: it does not exist, is not below `root`, or is not an SQLite file.
+        ConfigError: it does not exist, is not under `root`, or is not an SQLite file.
     """
     try:
         path = (Path(root or ".") / name).resolve()
         if root is not None and not path.is_relative_to(Path(root).resolve()):
-            raise ConfigError("database", f"{name!r} is not below root {root!r}", "Move it there, or change root")
+            raise ConfigError("database", f"{name!r} is not under root {root!r}", "Move it there, or change root")
         if not path.is_file():
-            raise ConfigError("database", f"{name!r} is not a file (looked for {path})", "Name an existing database")
+            raise ConfigError("database", f"{name!r} is not a file (looked for {path})", "Use an existing database")
         with path.open("rb") as file:
             start = file.read(16)
     except (OSError, ValueError) as error:  # ValueError: a NUL character
-        raise ConfigError("database", f"{name!r} cannot be read: {error}", "Name a readable file") from error
+        raise ConfigError("database", f"{name!r} cannot be read: {error}", "Use a readable file") from error
     if start != _HEADER:
-        raise ConfigError("database", f"{name!r} is not an SQLite file", "Name an SQLite file")
+        raise ConfigError("database", f"{name!r} is not an SQLite file", "Use an SQLite file")
     if pool.has_unwritten_changes(path):
         raise ConfigError("database", f"{name!r} has unwritten changes (-wal or -journal)", "Open and close it once")
     return path

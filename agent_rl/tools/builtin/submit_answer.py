@@ -7,7 +7,7 @@
           properties: {city: {type: string}, temperature: {type: number}}
           required: [city, temperature]
 
-The answer is the text of the argument `answer` or, with another schema, the arguments as JSON with sorted keys.
+The answer is the text of the `answer` argument or, with another schema, the arguments as JSON with sorted keys.
 """
 
 from __future__ import annotations

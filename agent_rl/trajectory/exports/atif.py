@@ -28,7 +28,7 @@ def to_atif(trajectory: Trajectory, model: str | None = None) -> dict[str, Any]:
     """Convert a trajectory to an ATIF document.
 
     Args:
-        trajectory: a trajectory of a trace; its tokens are left out.
+        trajectory: a trajectory from a trace; its tokens are left out.
         model: name of the policy.
     """
     data = trajectory.to_dict()

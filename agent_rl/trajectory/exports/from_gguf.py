@@ -1,8 +1,8 @@
-"""`model_from_gguf` converts a GGUF file of llama.cpp to a model folder that trainer and engine can load.
+"""`model_from_gguf` converts a llama.cpp GGUF file to a model folder that the trainer and the engine can load.
 
 transformers reads the weights, quantised or not, as float32, and the tokenizer's vocabulary and merges. This module
 reads the special tokens (begin, end, padding, unknown) from the file, because transformers may choose others: for
-SmolLM2, it uses the token that begins a message as the end token.
+SmolLM2, it uses the token that starts a message as the end token.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
         of each type), `parameters`.
 
     Raises:
-        ConfigError: the package `gguf` is missing, the folder is not empty, or the file is not GGUF, has no chat
+        ConfigError: the `gguf` package is missing, the folder is not empty, or the file is not GGUF, has no chat
             template, or has an architecture that transformers does not read.
     """
     if out.exists() and any(out.iterdir()):
-        raise ConfigError("OUT", f"{out} is not empty", "Give another folder")
+        raise ConfigError("OUT", f"{out} is not empty", "Choose another folder")
     fields, facts = _read(file)
     if TEMPLATE not in fields:
         raise ConfigError("FILE", f"{file} has no chat template", "Use the GGUF file of a chat model")
@@ -48,8 +48,8 @@ def model_from_gguf(file: Path, out: Path) -> dict[str, Any]:
         tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         model: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
     except ValueError as error:
-        problem = f"transformers cannot read the architecture {facts['architecture']}: {error}"
-        raise ConfigError("FILE", problem, "Use the model folder that the model's owners publish") from error
+        problem = f"transformers cannot read the {facts['architecture']} architecture: {error}"
+        raise ConfigError("FILE", problem, "Use the model folder published by the model's owners") from error
     numbers = {ours: fields.get(f"tokenizer.ggml.{name}_token_id") for name, ours in SPECIAL.items()}
     special = {
         ours: tokenizer.convert_ids_to_tokens(int(number)) for ours, number in numbers.items() if number is not None
@@ -75,12 +75,12 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         import gguf
     except ImportError as error:
-        raise ConfigError("FILE", "the package gguf is not installed", "pip install gguf") from error
+        raise ConfigError("FILE", "the gguf package is not installed", "pip install gguf") from error
     if not file.is_file():
-        raise ConfigError("FILE", f"there is no file {file}", "Give an existing file")
+        raise ConfigError("FILE", f"there is no file {file}", "Pass an existing file")
     with open(file, "rb") as stream:
         if stream.read(len(MAGIC)) != MAGIC:
-            raise ConfigError("FILE", f"{file} is not a GGUF file", "Give a file that llama.cpp reads")
+            raise ConfigError("FILE", f"{file} is not a GGUF file", "Pass a file that llama.cpp can read")
     reader = gguf.GGUFReader(file)
     names = (
         "general.architecture",

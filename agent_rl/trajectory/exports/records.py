@@ -16,11 +16,11 @@ from agent_rl.trajectory.trace.tables import split_of
 __all__ = ["flat_record", "write_csv", "write_jsonl"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters for which a spreadsheet evaluates a cell as a formula."""
+"""First characters that make a spreadsheet evaluate a cell as a formula."""
 
 
 def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict[str, Any]:
-    """Return the columns of a trajectory; components are `reward.<name>`, images are names in the folder of images.
+    """Return the columns of a trajectory; components are `reward.<name>`, images are names in the image folder.
 
     Args:
         trajectory: a trajectory of a trace.
@@ -72,7 +72,7 @@ def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:
 def write_csv(path: Path, records: Iterable[dict[str, Any]]) -> int:
     """Write the records as CSV, with the columns of all records; return their number.
 
-    A text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe.
+    Text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe.
     """
     rows = list(records)
     columns = list(dict.fromkeys(name for record in rows for name in record))

@@ -42,4 +42,4 @@ def select(
     try:
         yield from islice(filter(matches, trace.read(path, torn="skip")), limit)
     except ValueError as error:
-        raise ConfigError(str(path), str(error), "Name the trace of a run or an evaluation") from error
+        raise ConfigError(str(path), str(error), "Pass the trace of a run or an evaluation") from error

@@ -99,7 +99,7 @@ def sft_rows(
         if tokens is None:
             choice.left_out["without tokens"] += 1
         elif not tokens["messages"] or any(sequence["images"] for sequence in tokens["sequences"]):
-            choice.left_out["with images, videos or audios"] += 1
+            choice.left_out["with images, videos or audio"] += 1
         else:
             about = {
                 "id": trajectory.id,
@@ -115,7 +115,7 @@ def sft_rows(
             ]
     if selected and not any_tokens:
         remedy = "Run with agent_rl.trace.tokens=true, as every recipe does"
-        raise ConfigError("sft", "the trace has no tokens, from which the rows are made", remedy)
+        raise ConfigError("sft", "the trace has no tokens to make the rows from", remedy)
 
 
 def write_sft(path: Path, trajectories: Iterable[list[dict[str, Any]]]) -> int:

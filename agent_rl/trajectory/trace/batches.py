@@ -29,7 +29,7 @@ class TrainedBatch:
     step: int
     """The training step."""
     update: int
-    """Number of the update within the step, from 0."""
+    """Number of the update within the step, starting at 0."""
     names: list[str]
     """Name of each row: `<id of the trajectory>_<number of its training sequence>`."""
     advantages: list[Advantage]

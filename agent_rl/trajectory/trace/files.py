@@ -56,7 +56,7 @@ def append(
 def read(
     path: str | os.PathLike[str], *, torn: Literal["raise", "skip"] = "raise", tokens: bool = False
 ) -> Iterator[Trajectory]:
-    """Read the trajectories of a trace in the order in which they were written, through all its parts.
+    """Read a trace's trajectories in the order they were written in, through all its parts.
 
     Args:
         path: the trace.
@@ -92,7 +92,7 @@ def trace_of(place: str | os.PathLike[str]) -> Path:
         if candidate.is_file():
             return candidate
     problem = f"the folder has no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
-    raise ConfigError(str(place), problem, "Name the folder of a run or an evaluation, or a trace")
+    raise ConfigError(str(place), problem, "Pass the folder of a run or an evaluation, or a trace")
 
 
 def _is_json(line: bytes) -> bool:

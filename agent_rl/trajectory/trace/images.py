@@ -1,4 +1,4 @@
-"""The images of trajectories, in the folder `trace.images` next to a trace: PNG files, named by content hash.
+"""Trajectories' images, in the `trace.images` folder next to a trace: PNG files, named by content hash.
 
 In the JSON of a trajectory an image is the name of its file. An image shared by many trajectories (the prompt of a
 group, the rows of every epoch) is stored once. Files are written atomically, by renaming, so a killed run leaves no
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["find_image", "has_images", "image_folder", "image_names", "store_images"]
 
 MOST_PIXELS = 4 << 20
-"""Pixels above which an image is scaled down."""
+"""Number of pixels above which an image is scaled down."""
 LEVEL = 1
 """zlib compression level."""
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
@@ -51,7 +51,7 @@ def find_image(folder: Path, name: str) -> Path | None:
 
 
 def image_names(trajectory: Trajectory) -> list[str]:
-    """Return the names of a trajectory's images, in the order in which the policy saw them."""
+    """Return the names of a trajectory's images, in the order the policy saw them in."""
     return [image for holder in _holders(trajectory) for image in holder.images if isinstance(image, str)]
 
 
@@ -130,7 +130,7 @@ def _small(image: Image) -> Image:
 
 
 def _has_room(folder: Path, most_bytes: int | None) -> bool:
-    """Whether the folder is below its limit; it is measured regularly, because other processes write to it, too."""
+    """Whether the folder is below its limit; it is measured regularly, because other processes write to it too."""
     size, count = _sizes.get(folder, (0, _WRITES))
     if count >= _WRITES:
         size = sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0

@@ -1,11 +1,11 @@
 """Reads and writes `trace.tokens.jsonl` next to a trace: the token ids, masks and log-probs used in training.
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
-comma that follows it, from which a reader recognizes a torn line. `data` is a line of JSON followed by binary numbers,
-all compressed by zlib, in base64. The JSON has the messages, the tools, and for each sequence the numbers of prompt and
-response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all sequences (prompt,
-response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit floats. 32-bit
-numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
+comma that follows it, which a reader uses to recognize a torn line. `data` is a line of JSON followed by binary
+numbers, all compressed by zlib, in base64. The JSON has the messages, the tools, and for each sequence the numbers of
+prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all sequences
+(prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit floats.
+32-bit numbers are little-endian and stored by byte: all first bytes, then all second bytes, and so on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Tokens(TypedDict):
     """The conversation of a trajectory as its chat template received it, and its training sequences."""
 
     messages: list[Any]
-    """Messages, in which an image is the part `{"type": "image"}`; empty if there are videos or audios."""
+    """Messages, in which an image is the part `{"type": "image"}`; empty if there are videos or audio."""
     tools: list[Any]
     sequences: list[TokenSequence]
 
@@ -80,7 +80,7 @@ class TokenReader:
     """Finds tokens by the id of their trajectory, even while a run writes them.
 
     Args:
-        trace: the trace, with or without a file of tokens next to it.
+        trace: the trace, with or without a token file next to it.
     """
 
     def __init__(self, trace: str | os.PathLike[str]) -> None:

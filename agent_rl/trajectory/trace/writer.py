@@ -32,7 +32,7 @@ class TraceWriter:
         path: the trace.
         part_bytes: size at which a file continues in another part; None: never.
         image_bytes: maximum size of all images; None: no limit.
-        patience_s: maximum seconds to wait for a record; after that, records are lost until it is written.
+        patience_s: maximum number of seconds to wait for a record; after that, records are lost until it is written.
     """
 
     def __init__(

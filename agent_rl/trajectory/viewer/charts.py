@@ -18,11 +18,11 @@ from agent_rl.work.text import one_line
 __all__ = ["COLOURS", "Chart", "Point"]
 
 COLOURS = ("#2f6fb5", "#c4622d", "#2e8b57", "#8b4fb3", "#b8860b", "#c43b6b", "#4b8f9e", "#777777")
-"""Colours of the lines in their order; the contrast with white and with black is at least 3."""
+"""Colours of the lines, in order; the contrast with white and with black is at least 3."""
 WIDTH, HEIGHT = 440, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 8, 24
 _LONGEST = 60
-"""Maximum characters of a name in a PNG or of a file name."""
+"""Maximum number of characters in a name in a PNG or in a file name."""
 _FEW = 40
 """A line with fewer points than this shows a dot at each point."""
 _SHIFT = 0.012
@@ -58,7 +58,7 @@ class Chart:
         lines: points (step, value) by the name of the line; values that are not finite are not drawn.
         bands: intervals (step, low, high) around lines, by the name of the line.
         marks: values measured only at some steps (step, value, low, high), by name; drawn as dots with their interval
-            (none if low and high are None), in the colour of the line with the same name or in a colour of their own.
+            (none if low and high are None), in the colour of the line with the same name or in their own colour.
         levels: values that are the same at every step, by name; a PNG shows them as dashed lines.
     """
 
@@ -77,10 +77,10 @@ class Chart:
         return re.sub(r"[^a-z0-9]+", "_", self.title.lower()).strip("_")[:_LONGEST] or "chart"
 
     def svg(self, link: str = "") -> str:
-        """Return the figure as HTML with an inline SVG, or an empty text if the chart has no point.
+        """Return the figure as HTML with an inline SVG, or an empty string if the chart has no points.
 
         Args:
-            link: URL to which a click on a step leads, without the step's number at its end; empty: no links.
+            link: URL that a click on a step leads to, without the step's number at its end; empty: no links.
         """
         if not self:
             return ""

@@ -1,7 +1,7 @@
 """Finds and checks the images of a trajectory, which a page requests by number.
 
 Only files in the image folder next to the trace are shown, and only if Pillow reads them as PNG, JPEG, GIF or WebP and
-they are not huge. The content decides the media type, not the name. SVG and URLs of other hosts are never shown.
+they are not huge. The content decides the media type, not the name. SVG and URLs on other hosts are never shown.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "
 MOST_BYTES = 20 << 20
 MOST_PIXELS = 32 << 20
 _MOST = 500
-"""Maximum number of images that are shown of a trajectory."""
+"""Maximum number of images to show per trajectory."""
 _SIDE = 360
-"""Maximum pixels of the longer side of an image in a report."""
+"""Maximum number of pixels on the longer side of an image in a report."""
 
 
 def names_of(record: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], list[str]]]:

@@ -2,8 +2,8 @@
 
 It is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter. It never
 writes to the files and takes no locks in their folders.
-Each set of files has a database in the user's cache folder, which can be deleted at any time. If that folder cannot
-hold it, the database is in a temporary folder.
+Each set of files has a database in the user's cache folder, which can be deleted at any time. If the database cannot be
+kept in that folder, it is in a temporary folder.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TraceIndex:
             self._open_in(folder)
         except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
-            logger.warning("%s cannot hold the index (%s): it is rebuilt at each start", folder, error)
+            logger.warning("the index cannot be kept in %s (%s): it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
 
     def close(self) -> None:
@@ -216,7 +216,7 @@ class TraceIndex:
         return rows[:MOST_COMPARED], changes
 
     def skipped(self) -> int:
-        """Return the number of lines that are not a trajectory."""
+        """Return the number of lines that are not trajectories."""
         return int(self._rows("SELECT coalesce(sum(skipped), 0) AS number FROM files")[0]["number"])
 
     def _connect(self) -> sqlite3.Connection:

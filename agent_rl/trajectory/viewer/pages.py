@@ -116,7 +116,7 @@ class Pages:
         return self._page("group.html", sides=sides, full=False, up=up)
 
     def compare(self, request: Request) -> HTMLResponse:
-        """Compare two files or two steps on the prompts that they share."""
+        """Compare two files or two steps on the prompts they share."""
         given, (_, choices) = _given(request), self._choices()
         files = [name for name, _ in choices["file"]]
         sides = [(given.get(f"{side}_file", ""), read_int(given.get(f"{side}_step"))) for side in "ab"]
@@ -175,7 +175,7 @@ class Pages:
         return {"before": before, "after": after, "back": _back(given)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
-        """Replace the names of images by their URLs, or by the reason why an image is not shown."""
+        """Replace the names of images with their URLs, or with the reason why an image is not shown."""
         folder, number = image_folder(self.index.path_of(columns)), 0
         for holder, names in names_of(record):
             pictures = []

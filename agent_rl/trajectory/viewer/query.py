@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["FACETS", "NUMBERS", "Query", "read_float", "read_int"]
 
 FACETS = ("file", "step", "split", "data_source", "agent", "stop_reason")
-"""Columns with few distinct values, for which a page offers a choice."""
+"""Columns with few distinct values, which a page offers as choices."""
 NUMBERS = ("reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds")
 """Numeric columns, which a query can sort by and limit to a range."""
 
@@ -18,8 +18,8 @@ class Query:
     """The filters, the order (`sort`, `descending`) and the page (from 0) of a list of trajectories.
 
     Args:
-        parameters: the parameters of a URL; invalid values are ignored. A name of `FACETS` has the value to match; a
-            name of `NUMBERS` with `_min` or `_max` has a limit; `tool` was called; `component` has a value from
+        parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` has the value to match; a
+            name in `NUMBERS` with `_min` or `_max` has a limit; `tool` was called; `component` has a value from
             `component_min` to `component_max`; `error` is yes or no; all words of `text` occur; `sort` is a name of
             `NUMBERS` or `step`; `order` is desc or asc; `page` is a number.
     """

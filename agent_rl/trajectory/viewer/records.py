@@ -51,13 +51,13 @@ def find_sources(places: Sequence[str]) -> list[Source]:
         if path.is_dir():
             records = _in_folder(path)
             if not records:
-                remedy = f"Name the folder of a run or an evaluation, or files; looked for {', '.join(_IN_A_RUN)}"
+                remedy = f"Pass the folder of a run or an evaluation, or files; looked for {', '.join(_IN_A_RUN)}"
                 raise ConfigError(text, "the folder has no trajectories", remedy)
             files |= dict.fromkeys(file.resolve() for file in records)
         elif path.is_file():
             files[path.resolve()] = None
         else:
-            raise ConfigError(text, "there is no such file or folder", "Name a run's folder or a file of trajectories")
+            raise ConfigError(text, "there is no such file or folder", "Pass a run's folder or a file of trajectories")
     return [Source(path, _name(path, list(files))) for path in files]
 
 
@@ -72,8 +72,8 @@ def newest_run(folder: Path) -> str:
     """
     runs = sorted(folder.glob("*/run.json"), key=lambda file: file.stat().st_mtime)
     if not runs:
-        remedy = "Name a run's folder or a file of trajectories, or train first: agent-rl train RECIPE"
-        raise ConfigError("RUN", f"no run was given, and there is no run below {folder.absolute()}", remedy)
+        remedy = "Pass a run's folder or a file of trajectories, or train first: agent-rl train RECIPE"
+        raise ConfigError("RUN", f"no run was given, and there is no run under {folder.absolute()}", remedy)
     return str(runs[-1].parent)
 
 
@@ -108,11 +108,11 @@ def in_our_form(record: Any) -> dict[str, Any]:
             return _of_dump(record)
         if "steps" in record and str(record.get("schema_version", "")).startswith("ATIF"):
             return from_atif(record)
-    raise ValueError("the record is not a trajectory of agent_rl, a line of verl's dumps, or ATIF")
+    raise ValueError("the record is not a trajectory in agent_rl's form, a line of verl's dumps, or ATIF")
 
 
 def _of_dump(record: dict[str, Any]) -> dict[str, Any]:
-    """Convert a line of `trainer.rollout_data_dir`, in which a line with a role begins each message."""
+    """Convert a line of `trainer.rollout_data_dir`, in which each message starts with a line that has its role."""
     prompt = [{"role": role, "content": text} for role, text in trace.segments(str(record["input"])) if text]
     turns: list[dict[str, Any]] = []
     for role, text in trace.segments(str(record["output"]), "assistant"):

@@ -1,4 +1,4 @@
-"""Jinja templates of all pages: they escape HTML, and the filter `visible` shows control characters by name."""
+"""Jinja templates of all pages: they escape HTML, and the `visible` filter shows control characters by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_rl.work.text import named
 __all__ = ["MOST_CHARACTERS", "environment", "visible"]
 
 MOST_CHARACTERS = 20_000
-"""Maximum characters of one text on a page; `?full=1` shows the whole text."""
+"""Maximum number of characters per text on a page; `?full=1` shows the whole text."""
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _STATUS = {"trained": "good", "failed": "bad", "killed": "bad", "aborted": "warn", "stopped": "warn"}
 _TONES = {"answered": "", "stopped": "", "": ""}

@@ -82,7 +82,7 @@ _MOST_DIFFERENCES = 100
 
 
 class Success(NamedTuple):
-    """The mean correctness in a step, with its 95 % interval."""
+    """The mean correctness in a step, with its 95% interval."""
 
     step: int
     prompts: int
@@ -123,7 +123,7 @@ class Run:
 
     @property
     def training(self) -> list[Mapping[str, Any]]:
-        """The steps of training, without the validation before the first step."""
+        """The training steps, without the validation before the first step."""
         return [metrics for metrics in self.steps if "critic/score/mean" in metrics]
 
     @cached_property
@@ -149,7 +149,7 @@ def read_run(folder: str) -> Run:
         steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not about.is_file() else []
     except (OSError, ValueError, KeyError) as error:
         problem = f"the folder has no readable metrics ({error})"
-        raise ConfigError(folder, problem, "Name a run's folder, outputs/<experiment>, with metrics.jsonl") from error
+        raise ConfigError(folder, problem, "Pass a run's folder, outputs/<experiment>, with metrics.jsonl") from error
     return Run(path.resolve().name, path, steps, description)
 
 
@@ -241,7 +241,7 @@ def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
         band = [(each.step, each.low, each.high) for each in success if each.low is not None and each.high is not None]
         marks = [(each.step, each.value, each.low, each.high) for each in trajectories.held_out]
         held_out = {"held-out rows": marks} if marks else {}
-        figures[2] = Chart("Success, with its 95 % interval", {"training": points}, {"training": band}, held_out)
+        figures[2] = Chart("Success, with its 95% interval", {"training": points}, {"training": band}, held_out)
     return [chart for chart in figures if chart]
 
 
@@ -343,7 +343,7 @@ def _trajectories(run: Run, cache: Path | None) -> Trajectories:
             for query in (Query({**by_reward, "order": order}) for order in ("desc", "asc"))
         )
         held_out = list(_successes(index, run.steps, {"split": "test"}))
-        # compare two validations if possible: they have the same prompts, which steps of training rarely do
+        # compare two validations if possible: they have the same prompts, which training steps rarely do
         training_steps = [int(metrics["step"]) for metrics in run.training]
         steps = [success.step for success in held_out] if len(held_out) > 1 else training_steps
         between = steps[0], steps[-1]

@@ -1,4 +1,4 @@
-"""Splits the reward of a trajectory into its parts, and reads the samples of its prompt with their advantages.
+"""Splits a trajectory's reward into its parts, and reads its prompt's samples with their advantages.
 
 A part has a component's value, weight and contribution, and the verdicts of judges. Advantages are those used in
 training if the trace has them.
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 TRAINED = "as used in training"
-COMPUTED = "computed from the rewards of the group as in GRPO, because the trace has no advantages"
+COMPUTED = "computed from the group's rewards as in GRPO, because the trace has no advantages"
 
 
 def read_breakdown(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class SampleGroup:
 
     @property
     def names(self) -> list[str]:
-        """Names of the components, in their order."""
+        """Names of the components, in order."""
         return list(dict.fromkeys(name for sample in self.samples for name in components(sample.record)))
 
     @property
@@ -121,7 +121,7 @@ class SampleGroup:
 
 
 def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
-    """Read the group of a trajectory of the index."""
+    """Read the group that an indexed trajectory belongs to."""
     members = [(row, index.record(row)) for row in index.group(columns)]
     trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in members])
     if trained:

@@ -15,9 +15,9 @@ from agent_rl.work.parts import whole_lines
 __all__ = ["SCHEMA", "RowBatch", "lines"]
 
 _SHOWN = 160
-"""Maximum characters of a question and of an answer in the table."""
+"""Maximum number of characters in a question and in an answer in the table."""
 _MOST_TEXT = 200_000
-"""Maximum characters of a trajectory that the search index contains."""
+"""Maximum number of characters of a trajectory in the search index."""
 SCHEMA = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, name TEXT, inode INTEGER, offset INTEGER, skipped INTEGER);

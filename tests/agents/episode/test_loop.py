@@ -55,7 +55,7 @@ def test_a_row_chooses_its_tools_and_their_arguments():
     session, results = call([("echo", "you")], row)
     assert [spec.name for spec in session.specs] == ["echo"]
     assert results[0].text == "hi you"
-    with pytest.raises(UnscoredError, match=r"tool_selection names \['exho'\].*echo"):
+    with pytest.raises(UnscoredError, match=r"tool_selection has \['exho'\].*echo"):
         call([], {"extra_info": {"tool_selection": ["exho"]}})
 
 
@@ -96,7 +96,7 @@ def test_a_trajectory_is_described_by_its_row():
 
 def test_a_row_with_unopenable_tools_is_unscored_and_described():
     done = ran(made(), row={**ROW, "extra_info": {"tool_selection": ["exho"]}})
-    assert "tool_selection names" in done.error
+    assert "tool_selection has" in done.error
     assert (done.id, done.prompt[0].content) == ("u_2", "?")
 
 

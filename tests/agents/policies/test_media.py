@@ -228,7 +228,7 @@ def test_each_sequence_has_the_images_whose_places_it_keeps():
 
 
 def test_model_without_vision_is_refused(run):
-    with pytest.raises(ConfigError, match="which this model does not take") as caught:
+    with pytest.raises(ConfigError, match="which this model does not accept") as caught:
         run("tool_call_agent", CALL % '["red"]', "Colours.", vision=False)
     assert caught.value.key == "actor_rollout_ref.model.path"
 

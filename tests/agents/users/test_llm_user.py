@@ -108,6 +108,6 @@ def test_wrong_config_is_refused(config, problem, monkeypatch):
 
 @pytest.mark.parametrize("row", [{}, {"goal": None}, {"goal": " "}])
 def test_row_without_a_goal_is_refused(row):
-    with pytest.raises(ConfigError, match="expected a text") as caught:
+    with pytest.raises(ConfigError, match="expected text") as caught:
         LLMUser({"url": "http://x", "model": "m"}, row)
     assert caught.value.key == "extra_info.user.goal"

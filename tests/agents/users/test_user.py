@@ -147,7 +147,7 @@ def test_script_is_played_and_then_the_conversation_is_over():
 
 @pytest.mark.parametrize("row", [{}, {"replies": None}, {"replies": "one"}])
 def test_row_without_replies_is_refused(row):
-    with pytest.raises(ConfigError, match="expected a list of texts") as caught:
+    with pytest.raises(ConfigError, match="expected a list of strings") as caught:
         ScriptedUser({}, row)
     assert caught.value.key == "extra_info.user.replies"
 

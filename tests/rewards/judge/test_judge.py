@@ -137,7 +137,7 @@ def test_an_invalid_judge_config_is_refused(config: dict[str, Any]) -> None:
         ([{"name": "a"}], "0.description: Field required"),
         ([{"name": "a", "description": "d", "weight": 0}], "greater than 0"),
         ([{"name": "a", "description": "d", "wieght": 1}], "0.wieght: Extra"),
-        ([{"name": "a", "description": "d"}] * 2, "'a' occurs twice"),
+        ([{"name": "a", "description": "d"}] * 2, "'a' criterion occurs twice"),
     ],
 )
 def test_an_invalid_rubric_is_refused(data: object, message: str) -> None:

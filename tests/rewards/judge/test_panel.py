@@ -92,7 +92,7 @@ def test_a_reply_without_a_verdict_is_requested_again_with_another_seed() -> Non
 def test_without_a_verdict_it_is_unscored() -> None:
     with FaultyServer(default=says('{"score": 11}')[0]) as server:
         with pytest.raises(
-            UnscoredError, match=r"0 of 1 votes succeeded, 1 are needed: no verdict in 3 replies.*less than or eq"
+            UnscoredError, match=r"0 of 1 votes succeeded, but 1 are needed: no verdict in 3 replies.*less than or eq"
         ):
             ask(panel(server))
     assert len(server.requests) == 3

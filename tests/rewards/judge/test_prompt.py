@@ -50,7 +50,7 @@ def test_other_braces_stay_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{answr}", r"a\.template: .*own\.txt has the unknown placeholder \{answr\}\. Did you mean 'answer'"),
+        ("{answr}", r"a\.template: .*own\.txt has an unknown placeholder, \{answr\}\. Did you mean 'answer'"),
         ("{question}", r"a\.template: .*own\.txt has no \{answer\}"),
     ],
 )

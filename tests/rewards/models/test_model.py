@@ -199,7 +199,10 @@ def test_a_file_without_hooks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("config", "problem"),
-    [({"range": (1, 0)}, "below"), ({"url": "http://h", "prompt_length": 5}, "counted by the model's tokenizer")],
+    [
+        ({"range": (1, 0)}, "less than the second"),
+        ({"url": "http://h", "prompt_length": 5}, "counted by the model's tokenizer"),
+    ],
 )
 def test_settings_that_do_not_go_together_are_refused(config: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

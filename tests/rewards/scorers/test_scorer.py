@@ -52,7 +52,7 @@ def test_what_is_no_score_is_the_authors_mistake(result: Any) -> None:
 
 @pytest.mark.parametrize("result", [float("nan"), {"score": float("inf")}])
 def test_what_is_no_number_is_unscored(result: Any) -> None:
-    with pytest.raises(UnscoredError, match="the scorer mine returned"):
+    with pytest.raises(UnscoredError, match="the mine scorer returned"):
         score_now(Scorer("mine", lambda *_: result), "", "")
 
 

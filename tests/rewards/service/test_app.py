@@ -83,7 +83,7 @@ def test_a_bad_request_is_answered_with_its_field(service: Service, body: Any, f
 def test_an_endpoint_without_a_section_says_which(service: Service) -> None:
     response = post(service, RIGHT, "/get_reward2")
     assert response.status_code == 404
-    assert "no section 'judge'" in response.json()["error"]
+    assert "no 'judge' section" in response.json()["error"]
 
 
 def test_health_metrics_and_documentation(service: Service) -> None:

@@ -140,7 +140,7 @@ def test_the_first_failure_ends_it_at_the_same_case_always(run):
     tests = [FunctionCase("f", [number], 1) for number in (1, 0, 1, 1)]
     report = run("def f(x):\n    return x", tests, stop_at_first_failure=True)
     assert [case.passed for case in report.cases] == [True, False, False, False]
-    assert report.cases[2].reason == "not run: a case before was not passed"
+    assert report.cases[2].reason == "not run: an earlier case was not passed"
     assert run("def f(x):\n    return 1", tests, stop_at_first_failure=True).fraction == 1
 
 
@@ -191,7 +191,7 @@ def test_a_timeout_that_proves_nothing_is_repeated_once(own_s, runs, status):
     assert asyncio.run(repeated_if_busy(run, 1.0)).status == status
     assert len(own_s) - len(left) == runs
     left = [0.2, 0.3]
-    with pytest.raises(UnscoredError, match=r"a program had 0.3 s of its 1 s, twice"):
+    with pytest.raises(UnscoredError, match=r"a program got 0.3 s of its 1 s, twice"):
         asyncio.run(repeated_if_busy(run, 1.0))
 
 

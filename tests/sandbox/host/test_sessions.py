@@ -66,7 +66,7 @@ def test_errors_keep_the_state(box):
 def test_a_run_that_is_ended_takes_the_state_with_it(box, code, status):
     _, ended, after, last = box.cells("x = 1", code, "x", "print(2)", timeout_s=1.0)
     assert ended.status == status
-    assert after.stderr.startswith("sandbox: the previous state was lost: the run before ended with status")
+    assert after.stderr.startswith("sandbox: the previous state was lost: the previous run ended with status")
     assert "NameError" in after.stderr
     assert (last.stdout, last.stderr) == ("2\n", "")
 

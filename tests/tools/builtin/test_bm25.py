@@ -124,8 +124,8 @@ print([hit.id for hit in open_index(sys.argv[1]).search("word1234 faust", 3)])
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "no document with a word"),
-        (b'{"id": "1", "contents": "--"}\n', "no document with a word"),
+        (b"", "no document that contains a word"),
+        (b'{"id": "1", "contents": "--"}\n', "no document that contains a word"),
         (b'{"id": "1", "contents": "a"}\n\n{"id":\n', "corpus.jsonl, line 3: Expecting value"),
         (b'{"id": "1"}\n', "line 1: expected {"),
         (b'{"id": "1", "contents": 5}\n', "line 1: expected {"),

@@ -51,7 +51,7 @@ def test_the_number_of_checks_is_bounded(tmp_path):
 def test_a_row_that_cannot_be_judged(tmp_path):
     with pytest.raises(FatalError, match=r"tools_kwargs\.check_answer\.create_kwargs\.ground_truth"):
         check(configured(tmp_path), "1", create_kwargs={})
-    with pytest.raises(UnscoredError, match="cannot judge by this row's ground truth"):
+    with pytest.raises(UnscoredError, match="cannot judge with this row's ground truth"):
         check(configured(tmp_path), "1", ground_truth="no number")
 
 

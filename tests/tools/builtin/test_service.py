@@ -191,13 +191,13 @@ def test_delivered_orders_are_returned_or_exchanged(desk):
     ("name", "arguments", "problem"),
     [
         ("exchange_delivered_order_items", ("#D", ["1"], ["3"], "card"), "not available"),
-        ("exchange_delivered_order_items", ("#D", ["1"], ["9"], "card"), "or no Lamp"),
+        ("exchange_delivered_order_items", ("#D", ["1"], ["9"], "card"), "or is not a Lamp"),
         ("exchange_delivered_order_items", ("#D", ["1", "1"], ["2", "2"], "card"), "not in the order: 1"),
-        ("exchange_delivered_order_items", ("#D", ["1"], [], "card"), "as many new items"),
+        ("exchange_delivered_order_items", ("#D", ["1"], [], "card"), "the same number of new items"),
         ("exchange_delivered_order_items", ("#D", ["1"], ["2"], "cash"), "no payment method 'cash'"),
         ("return_delivered_order_items", ("#D", ["1"], "card"), "where it came from"),
         ("return_delivered_order_items", ("#D", [], "gift"), "no items"),
-        ("modify_pending_order_payment", ("#P", "gift"), "in this way already"),
+        ("modify_pending_order_payment", ("#P", "gift"), "already paid this way"),
         ("get_order_details", ("P",), "there is no 'P' among the orders"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_row_that_cannot_be_used_stops_the_run(create_kwargs, message):
         ({"max_row": 5}, "max_row: unknown key .value 5.. Did you mean 'max_rows'"),
         ({"max_rows": 0}, "max_rows: expected a number of at least 1, got 0"),
         ({"root": "/no/such/folder"}, "root: '/no/such/folder' is not a folder"),
-        ({"database": "/no/such/file"}, "Name an existing database"),
+        ({"database": "/no/such/file"}, "Use an existing database"),
         ({"database": __file__}, "is not an SQLite file"),
     ],
 )

@@ -50,7 +50,7 @@ def test_rows_are_the_training_sequences_and_what_has_images_is_left_out(tmp_pat
     assert export(tmp_path, "sft", "--limit", 1)["trajectories"] == 1
     written = export(tmp_path, "sft")
     assert (written["trajectories"], written["left_out"]) == (
-        1, {"not in the split train": 1, "with images, videos or audios": 1, "without tokens": 1},
+        1, {"not in the split train": 1, "with images, videos or audio": 1, "without tokens": 1},
     )  # fmt: skip
     first, second = parquet.read_table(tmp_path / "trace.sft.parquet").to_pylist()
     assert (first["prompt_ids"], first["response_ids"], first["mask"], second["mask"]) == (

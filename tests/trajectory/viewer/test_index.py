@@ -126,7 +126,7 @@ def test_where_none_can_be_kept_an_index_is_temporary(
         (folder / index.path.name).mkdir(parents=True)
     own = TraceIndex(find_sources([str(run)]), folder)
     assert own.refresh() == own.count() == 25
-    assert f"{folder} cannot hold the index (" in caplog.text
+    assert f"the index cannot be kept in {folder} (" in caplog.text
     assert own.path.exists()
     own.close()
     assert not own.path.parent.exists()

@@ -61,7 +61,7 @@ def test_the_printed_address_shows_the_trajectories(tmp_path: Path, host: str) -
 
 
 def test_where_there_is_no_run_a_name_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no run below .*nothing"):
+    with pytest.raises(ConfigError, match=r"there is no run under .*nothing"):
         newest_run(tmp_path / "nothing")
 
 

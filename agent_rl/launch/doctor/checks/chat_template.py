@@ -1,8 +1,8 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
 In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. So a template
-that rewrites earlier turns does not break training, but the model is then trained on other prompts than it gets from a
-server, which renders the whole conversation again for every turn.
+that rewrites earlier turns does not break training, but the model is then trained on different prompts than a server
+gives it, because a server renders the whole conversation again for every turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARAMETERS = {"type": "object", "properties": {"expression": {"type": "string"}}
 TOOL = {"type": "function", "function": {"name": NAME, "description": "Compute.", "parameters": PARAMETERS}}
 THOUGHT = "<think>\nI should compute that.\n</think>\n\n"
 AROUND = 40
-"""Characters of a difference that are shown."""
+"""Number of characters of a difference to show."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class UsedTemplate:
 
     Attributes:
         chat: the chat template, which renders the conversation.
-        ends: the token ids at which the engine stops.
+        ends: the token ids the engine stops at.
         native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
         syntax: the syntax in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
@@ -94,8 +94,8 @@ def chat_template(case: Case) -> Iterator[Finding]:
     if template.chat.tokenizer.chat_template:
         yield from examine(template)
     else:
-        text = f"the tokenizer in {case.shown(case.model.folder)} has none"
-        yield problem(text, f"Take the -Instruct model, or set {TEMPLATE_KEY}")
+        text = f"the tokenizer in {case.shown(case.model.folder)} has no chat template"
+        yield problem(text, f"Use the -Instruct model, or set {TEMPLATE_KEY}")
 
 
 def load_template(case: Case) -> UsedTemplate:
@@ -129,7 +129,7 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
         rewritten = _rewritten(template, template.conversation())
     except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table
         text = f"it does not render system, user, assistant, {template.observation_role}: {reason(error)}"
-        remedy = f"Set {TEMPLATE_KEY}, or take react_agent" if template.native else f"Set {TEMPLATE_KEY}"
+        remedy = f"Set {TEMPLATE_KEY}, or use react_agent" if template.native else f"Set {TEMPLATE_KEY}"
         if template.observation_role == "tool" and not template.native:
             remedy += ", or agent_rl.react.observation_role=user"
         yield problem(text, remedy, "chat template")
@@ -158,30 +158,30 @@ def _tools(template: UsedTemplate) -> Finding:
     """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
-        text = "it has no place for tools: they stand in the first message here, and nowhere on a server"
+        text = "it has no place for tools: they appear in the first message here, and nowhere on a server"
         return warning(text, f"{remedy} for the server as well", subject)
     if NAME in template.text(template.conversation()[:2]):
-        return ok("it shows the tools that it is given", subject)
+        return ok("it shows the tools it is given", subject)
     if template.taught:
         return ok("none: the model knows them from its cold start", subject)
-    return problem("it ignores the tools that it is given: the policy never sees them", remedy, subject)
+    return problem("it ignores the tools it is given: the policy never sees them", remedy, subject)
 
 
 def _calls(template: UsedTemplate) -> Finding:
-    """The template writes calls in the syntax in which the run reads them."""
+    """The template writes calls in the syntax that the run reads them in."""
     subject, syntax = "calls", template.chat.syntax
     if syntax is None:
         text = f"{NO_SYNTAX}; they are read as {template.syntax}"
         remedy = f"Set {FORMAT_KEY} to what the model was trained to write, or use react_agent"
         return warning(text, remedy, subject)
     if template.syntax in (syntax, AUTO):
-        return ok(f"it writes calls as {syntax}, and so they are read", subject)
+        return ok(f"it writes calls as {syntax}, which is how they are read", subject)
     text = f"it writes calls as {syntax}, but they are read as {template.syntax}"
     return problem(text, f"Set {FORMAT_KEY}={syntax}, or {AUTO}", subject)
 
 
 def _end(template: UsedTemplate) -> Finding:
-    """The token after a turn is one at which the engine stops."""
+    """The token after a turn is one that the engine stops at."""
     subject, chat = "end of a turn", template.chat
     ends = [chat.end_id] if chat.end_id is not None else sorted(chat.start_ids)
     names = " or ".join(repr(chat.decode([end])) for end in ends)
@@ -189,9 +189,9 @@ def _end(template: UsedTemplate) -> Finding:
         remedy = f"Set {TEMPLATE_KEY} to one that writes the eos token after each assistant turn"
         return problem("nothing marks the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
-        return ok(f"{names}, at which the engine stops", subject)
+        return ok(f"{names}, which the engine stops at", subject)
     stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
-    remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or take the "
+    remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or use the "
     return warning(f"it ends turns with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
 
 
@@ -202,7 +202,7 @@ def _stability(template: UsedTemplate, rewritten: str) -> Finding:
         return ok(rewritten, subject)
     if rewritten:
         remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
-        return warning(f"{rewritten}. A server shows the policy other prompts than training", remedy, subject)
+        return warning(f"{rewritten}. A server shows the policy different prompts than training does", remedy, subject)
     rewritten = _rewritten(template, template.conversation(THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
         return ok("they stay as they were generated, thinking included", subject)

@@ -1,4 +1,4 @@
-"""Checks of the configuration: values, verl's own validation, batches, the model's folder, places to write to."""
+"""Checks of the configuration: values, verl's own validation, batches, the model's folder, folders to write to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 ENGINE_RESERVE = 6
-"""Positions of the context that SGLang does not let a request use."""
+"""Context positions that SGLang does not let a request use."""
 AGAIN = "Copy or download the model again"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -47,7 +47,7 @@ def validation(case: Case) -> Iterator[Finding]:
         except Exception as error:  # noqa: BLE001 - verl may raise anything: it goes into the table
             complaints.setdefault(reason(error), section)
     for complaint, section in complaints.items():
-        yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values that it names")
+        yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values it mentions")
     if not complaints:
         yield ok("verl's own checks have passed")
 
@@ -61,7 +61,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
     shards = max(1, case.world_size // case.number(f"{own}.actor.ulysses_sequence_parallel_size", 1))
     if mini * n % shards:
         sizes = f"{mini} prompts x rollout.n={n} are {mini * n} trajectories"
-        remedy = f"Choose {MINI} so that it times {n} is a multiple of {shards}"
+        remedy = f"Choose {MINI} so that {MINI} x {n} is a multiple of {shards}"
         yield problem(f"{sizes}, which {shards} trainer processes cannot share", remedy, "mini-batch")
         return
     asynchronous = case.get("trainer.v1.trainer_mode") == "separate_async"
@@ -79,11 +79,11 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """Problems of micro-batches of a fixed size that do not divide the trajectories, or that the longest exceeds."""
+    """Problems with micro-batches of a fixed size: they do not divide the trajectories, or the longest exceeds them."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):
-            text = f"{trajectories} trajectories of a process are not a multiple of {micro}"
+            text = f"{trajectories} trajectories per process are not a multiple of {micro}"
             yield problem(text, f"Set {key} to a divisor of {trajectories}", "micro-batch")
     elif case.longest > case.number(key := f"{section}.{name.format('max_token_len')}", case.longest):
         text = f"{key} is less than the longest prompt and response together, {case.longest}"
@@ -120,16 +120,16 @@ def _absent(case: Case, name: str) -> Finding | None:
     if names_a_folder(name):
         return None
     if (case.folder / name.partition("/")[0]).is_dir():
-        text = f"there is no folder {name} in {case.folder}, only its beginning"
-        return problem(text, "Correct the path, or name a model on the hub")
+        text = f"there is no folder {name} in {case.folder}, only its first part"
+        return problem(text, "Correct the path, or use a model on the Hub")
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):
             text = f"{name} is not on this machine, and {key} forbids its download"
-            return problem(text, f"Unset {key}, or give a folder")
+            return problem(text, f"Unset {key}, or use a folder")
     if not case.is_elsewhere and not case.machine.hub_answers:
-        remedy = f"Run hf download {name} where it answers, with HF_HOME on a disk that this machine shares"
-        return problem(f"{name} is not on this machine, and the hub does not answer", remedy)
-    text = f"{name} is not on this machine; it will be downloaded from the hub on each node"
+        remedy = f"Run hf download {name} where the Hub answers, with HF_HOME on a disk that this machine shares"
+        return problem(f"{name} is not on this machine, and the Hub does not answer", remedy)
+    text = f"{name} is not on this machine; it will be downloaded from the Hub on each node"
     return skipped(text, f"To check it, run hf download {name}")
 
 
@@ -142,21 +142,21 @@ def context(case: Case) -> Finding:
     if not longest:
         return skipped(f"{lengths}; the model's limit is not known here")
     if prompt + response > longest:
-        remedy = "Lower one of them, or take a model with a longer context"
+        remedy = "Lower one of them, or use a model with a longer context"
         return problem(f"{lengths} is more than the model's {longest} positions", remedy)
     if prompt + response > longest - ENGINE_RESERVE:
-        text = f"{lengths}: the engine refuses the last {ENGINE_RESERVE} of the model's {longest} positions"
+        text = f"{lengths}: the engine does not use the last {ENGINE_RESERVE} of the model's {longest} positions"
         return warning(text, f"Set data.max_response_length={longest - ENGINE_RESERVE - prompt} or less")
     return ok(f"{prompt} + {response} of {longest} tokens")
 
 
 @check("configuration", "run folder")
 def run_folder(case: Case) -> Finding | None:
-    """The run's folder is writable, and does not hold a run with another configuration."""
+    """The run's folder is writable, and does not contain a run with another configuration."""
     run = RunFolder(case.config, script=None if case.script is None else str(case.script))
     parent = next(path for path in (run.path, *run.path.parents) if path.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
         text = f"{run.path} cannot be written ({parent} is in the way)"
-        return problem(text, "Set agent_rl.run.folder to a folder that you may write to")
+        return problem(text, "Set agent_rl.run.folder to a folder you can write to")
     run.require_same()
     return None

@@ -1,4 +1,4 @@
-"""Checks of the rows: the row contract, their number, the agents that they name, and the lengths of their prompts."""
+"""Checks of the rows: the row contract, their number, the agents they name, and their prompt lengths."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 
 SAMPLE = 200
-"""Rows whose ground truths are scored, and longest rows whose prompts are tokenized."""
+"""Number of rows whose ground truths are scored, and of longest rows whose prompts are tokenized."""
 PROMPT_TOKENS = "data.max_prompt_length"
 
 
 @check("data")
 def files(case: Case) -> Iterator[Finding]:
-    """Each file holds rows of the contract of `agent_rl.data.rows`, and verl can join the files."""
+    """Each file contains rows that follow the contract of `agent_rl.data.rows`, and verl can join the files."""
     for key, row_files in (("data.train_files", case.train), ("data.val_files", case.val)):
         existing = [file for file in row_files if Path(file.path).exists()]  # the launcher's check reports the others
         for file in existing:
@@ -60,7 +60,7 @@ def row_count(case: Case) -> Iterator[Finding]:
         yield skipped("the training rows cannot be counted")
         return
     if rows < batch:
-        text = f"{rows} rows are fewer than data.train_batch_size={batch}: the run makes no step"
+        text = f"{rows} rows are fewer than data.train_batch_size={batch}: the run cannot take a single step"
         yield problem(text, f"Set data.train_batch_size to {rows} or less, or add rows")
     else:
         counted = f"{rows} rows // {batch} in a batch * {case.number('trainer.total_epochs', 1)} epochs"
@@ -72,7 +72,7 @@ def row_count(case: Case) -> Iterator[Finding]:
 
 @check("data", "rows")
 def rows_of_files(case: Case) -> Iterator[Finding]:
-    """Rows keep the contract, name existing agents and tools, differ, and have ground truths that score."""
+    """Rows follow the contract, name existing agents and tools, differ, and have ground truths that score."""
     scored = case.scored_by_ours and not case.get(f"{CUSTOM_FUNCTION}.path")
     known = known_rows(
         EpisodeSetup(case.settings, tools=tool_specs(case) or ()),
@@ -91,7 +91,7 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
         yield ok(f"{sum(report.rows)}, and {report.graded} of their ground truths were scored")
     agents = {str(row.get("agent_name") or case.default_agent) for row in case.rows}
     if "single_turn_agent" in agents and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
-        text = "single_turn_agent runs, which never calls the tools that are configured"
+        text = "the agent is single_turn_agent, which never calls the configured tools"
         yield warning(text, "Set actor_rollout_ref.rollout.agent.default_agent_loop=react_agent")
 
 
@@ -111,7 +111,7 @@ def lengths(case: Case) -> Finding | None:
     if not case.has_rows_of_ours:
         return skipped("the run's own data set builds them (data.custom_cls)")
     if case.model.folder is None or not rows or specs is None:
-        return skipped("they need rows, a tool file that can be read, and the model's tokenizer on this machine")
+        return skipped("checking them needs rows, a readable tool file, and the model's tokenizer on this machine")
     tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
     limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
     known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
@@ -119,7 +119,7 @@ def lengths(case: Case) -> Finding | None:
     counts = [known.length({"agent_name": case.default_agent, **row}) for row in rows]
     over, longest = sum(count > most for count in counts), max(counts)
     if not over:
-        return ok(f"at most {longest} of {most} tokens, instructions and tools included")
+        return ok(f"at most {longest} of {most} tokens, including instructions and tools")
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
         f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",

@@ -51,7 +51,7 @@ def plugin(case: Case) -> Finding:
     points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
     policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), case.machine.version("agent-rl")
     if not points or version is None:
-        text = "agent_rl is on the path but not installed: verl does not load it, so no loop or reward of ours exists"
+        text = "agent_rl is on the path but not installed: verl does not load it, so its loops and rewards do not exist"
         return problem(text, "Run pip install -e . in its folder")
     if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:
         text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"

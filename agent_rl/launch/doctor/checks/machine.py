@@ -1,4 +1,4 @@
-"""Checks of a machine: its GPUs and how they are divided, a CPU's cores, and the stack's requirements on a GPU node.
+"""Checks of a machine: its GPUs and how they are divided, a CPU's cores, and the stack's requirements for a GPU node.
 
 `STACK` lists what torch for CUDA 13, SGLang 0.5.13 and verl 0.9.1 require of a node but do not check themselves, with
 the consequence and the source of each. Other requirements are calculated from the
@@ -27,7 +27,7 @@ BUSY = 0.05
 
 @dataclass(frozen=True)
 class NodeRequirement:
-    """A requirement on a GPU node.
+    """A requirement for a GPU node.
 
     Attributes:
         subject: the finding's subject.
@@ -124,8 +124,8 @@ STACK = (
     NodeRequirement(
         "glibc",
         "2.34 or newer",
-        "libraries of the wheels do not load: version `GLIBC_2.34' not found",
-        "symbols of CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself needs 2.28",
+        "libraries in the wheels do not load: version `GLIBC_2.34' not found",
+        "symbols in CUDA extensions (https://github.com/vllm-project/vllm/issues/41103); torch 2.11 itself needs 2.28",
         lambda case: _at_least(case.machine.glibc or "another C library", "2.34"),
         "Use a container or distribution with it: Ubuntu 22.04, Debian 12, RHEL 9",
     ),
@@ -148,25 +148,25 @@ STACK = (
     NodeRequirement(
         "CUDA toolkit",
         f"nvcc, lib64/libcudart.so and headers of CUDA {CUDA}",
-        "the engine ends at its first kernel: SGLang 0.5.13 compiles some with any backend",
+        "the engine exits at its first kernel: SGLang 0.5.13 compiles some with any backend",
         "sglang 0.5.13's jit_kernel (rope, silu_and_mul), with tvm_ffi; https://github.com/flashinfer-ai/flashinfer/issues/5064",
         _toolkit,
-        "Install cuda-toolkit-13-0 (of it, cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
+        "Install cuda-toolkit-13-0 (at least cuda-nvcc-13-0, cuda-cudart-dev-13-0 and cuda-cccl-13-0), and unset "
         "CUDA_HOME or set it to the toolkit's folder",
     ),
     NodeRequirement(
         "compiling",
         "ninja, and a compiler that builds three lines with CUDA and three with Python.h",
-        "the engine ends at its first kernel, or Triton cannot build its launcher",
+        "the engine exits at its first kernel, or Triton cannot build its launcher",
         "flashinfer 0.6.12 and tvm_ffi 0.1.9 build kernels this way; triton/runtime/build.py",
         _compiling,
         "Install Python's headers and a C++ compiler that this nvcc accepts (apt-get install g++ python3-dev, for this "
         "Python's version)",
     ),
     NodeRequirement(
-        "size of a head",
+        "head size",
         "64, 128 or 256, with flashinfer's attention",
-        "the engine ends at its first batch",
+        "the engine exits at its first batch",
         "https://docs.flashinfer.ai/api/attention.html (head_dim)",
         _head_size,
         f"Add ++{ROLLOUT}.engine_kwargs.sglang.attention_backend=triton",
@@ -188,7 +188,7 @@ STACK = (
         "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
     ),
 )
-"""The requirements on every run on NVIDIA GPUs; `look` returns None where one does not apply."""
+"""The requirements for every run on NVIDIA GPUs; `look` returns None where one does not apply."""
 
 
 @check("machine", needs=Needs.MACHINE)
@@ -205,10 +205,10 @@ def node(case: Case) -> Iterator[Finding]:
 
 @check("machine", needs=Needs.MACHINE)
 def accelerator(case: Case) -> Finding:
-    """There is an accelerator, or the CPU was chosen, as the configuration says."""
+    """There is an accelerator, or the CPU was chosen, in agreement with the configuration."""
     device, visible = case.get("trainer.device"), case.environ.get("CUDA_VISIBLE_DEVICES")
     if case.on_cpu and device not in (None, "cpu"):
-        remedy = "Let the recipe's config.yaml search pkg://agent_rl.config, or set trainer.device=cpu"
+        remedy = "Add pkg://agent_rl.config to the search path in the recipe's config.yaml, or set trainer.device=cpu"
         return problem(f"VERL_PLATFORM=cpu, but trainer.device is {device}", remedy)
     if case.on_cpu:
         unused = f"; {_listed(case)} not used" if case.gpus else ""
@@ -216,9 +216,9 @@ def accelerator(case: Case) -> Finding:
     if case.gpus:
         return ok(f"{_listed(case)}, driver {case.gpus[0].driver}")
     if case.machine.device_file and visible is not None:
-        return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or name GPUs that are there")
+        return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or list GPUs that exist")
     if case.machine.device_file:
-        remedy = "Fix the driver, unless it is not an NVIDIA device: then the GPU checks do not apply"
+        remedy = "Fix the driver; if it is not an NVIDIA device, the GPU checks do not apply"
         return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
     if case.joins:
         return skipped("none here; the Ray cluster's machines are not checked")
@@ -232,25 +232,25 @@ def gpus_in_use(case: Case) -> Finding | None:
     if not busy or case.on_cpu:
         return None
     used = [f"GPU {gpu.index}: {gpu.used_mib / 1024:.1f} of {gpu.memory_mib / 1024:.0f} GiB" for gpu in busy]
-    remedy = "End what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
+    remedy = "Stop what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
     return warning(f"others use {', '.join(used)}", remedy)
 
 
 @check("machine", "GPUs per node")
 def gpus_per_node(case: Case) -> Finding:
-    """The machine has as many GPUs as the recipe needs on each node."""
+    """The machine has the number of GPUs that the recipe needs on each node."""
     needed, here = case.gpus_wanted, len(case.gpus)
     if case.on_cpu:
         logical = case.number("ray_kwargs.ray_init.num_gpus", needed)
         if needed > logical and not case.joins:
-            text = f"{needed} wanted, Ray gets {logical}: the run would wait forever"
+            text = f"{needed} needed, but Ray gets {logical}: the run would hang"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
         return ok(f"{needed}, a logical resource on a CPU")
     if case.joins or not here:
         return skipped(f"{needed}; the run's GPUs cannot be counted here")
     if needed > here:
-        remedy = f"Set trainer.n_gpus_per_node to {here} or less (with engines on GPUs of their own: half)"
-        return problem(f"{needed} wanted, {here} here: the run would wait forever", remedy)
+        remedy = f"Set trainer.n_gpus_per_node to {here} or less (half of that if the engines have their own GPUs)"
+        return problem(f"{needed} needed, but only {here} here: the run would hang", remedy)
     return ok(f"{needed} of the {here} here" if needed < here else f"{needed}, all that are here")
 
 
@@ -275,7 +275,7 @@ def folders(case: Case) -> None:
 
 @check("machine", "CPU profile", Needs.MACHINE)
 def profile(case: Case) -> Iterator[Finding]:
-    """A run on a CPU uses a number of threads that suits chosen model."""
+    """A run on a CPU uses a number of threads that suits the model."""
     if not case.on_cpu:
         return
     count, threads = case.machine.cores, case.environ.get("OMP_NUM_THREADS")

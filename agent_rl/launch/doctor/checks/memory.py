@@ -1,8 +1,8 @@
 """Checks of memory and disk, from the number of parameters. They are estimates, and each finding lists its assumptions.
 
 docs/reference/gpu_node.md has the formulas, and compares them with verl's and SGLang's output. The engine takes
-`gpu_memory_utilization` of the memory free at its start. The reference policy is in the host's memory. An adapter of
-LoRA is not counted; a critic counts as a second model.
+`gpu_memory_utilization` of the memory that is free when it starts. The reference policy is in the host's memory. A LoRA
+adapter is not counted; a critic counts as a second model.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ STATE = 4
 CHECKPOINT_BYTES = 12
 """Bytes per trained parameter: the parameter and Adam's two moments, fp32."""
 CPU_BASE = 6 * GIB
-"""Bytes of the processes of a run on a CPU, measured with a tiny model."""
+"""Bytes used by the processes of a run on a CPU, measured with a tiny model."""
 PROCESS = 2 * GIB
 """Host memory for each GPU's trainer and engine processes; a guess."""
 CONTEXTS = 1.5 * GIB
-"""Bytes on each GPU for the CUDA contexts of trainer and engine, and NCCL."""
+"""Bytes on each GPU for the CUDA contexts of the trainer and the engine, and for NCCL."""
 GRAPHS = 1.5 * GIB
-"""Bytes of the engine's CUDA graphs, which stay during the update; a guess."""
+"""Bytes used by the engine's CUDA graphs, which stay during the update; a guess."""
 TIGHT = 0.9
 """Share of the available memory above which an estimate is reported as tight."""
 OWN = "actor_rollout_ref"
@@ -64,7 +64,7 @@ class GpuNeed:
 
 
 def gpu_need(case: Case, card: float) -> GpuNeed:
-    """Estimate the need on a GPU of `card` bytes; the model's number of parameters must be known."""
+    """Estimate the memory needed on a GPU of `card` bytes; the model's number of parameters must be known."""
     parameters = float(case.model.parameters or 0)
     one = _number_bytes(case) * parameters / case.world_size
     lora, separate = _is_lora(case), not case.get(f"{OWN}.hybrid_engine", True)
@@ -94,7 +94,7 @@ def gpu_need(case: Case, card: float) -> GpuNeed:
 
 @check("machine", "GPU memory")
 def gpu(case: Case) -> Iterator[Finding]:
-    """The training state fits, and the engine with a KV cache for at least one trajectory."""
+    """The training state fits, and so does the engine with a KV cache for at least one trajectory."""
     if case.on_cpu:
         return
     if not case.model.parameters:
@@ -125,7 +125,7 @@ def _generating(case: Case, need: GpuNeed, total: int) -> Finding:
     cache = need.pool - need.engine_weights
     slots = int(max(0, cache) / need.kv_per_token) if need.kv_per_token else 0
     if cache <= 0 or (need.kv_per_token and slots < case.longest):
-        text = f"a pool of {_gib(need.pool)} holds the weights ({_gib(need.engine_weights)}) and {slots:,} tokens"
+        text = f"a pool of {_gib(need.pool)} fits the weights ({_gib(need.engine_weights)}) and {slots:,} tokens"
         return problem(text, f"Raise {key} or {OWN}.rollout.tensor_model_parallel_size", subject)
     cached = f", cache for {slots:,} tokens or {slots // max(1, case.longest)} whole trajectories" if slots else ""
     detail = f"engine {_gib(need.pool)} (weights {_gib(need.engine_weights)}{cached}), states {_gib(need.resting)}"
@@ -166,23 +166,23 @@ def _host_need_gpu(case: Case, parameters: int) -> tuple[float, str]:
 
 @check("machine", "/dev/shm", Needs.MACHINE)
 def shared_memory(case: Case) -> Finding | None:
-    """`/dev/shm` holds Ray's object store; containers often have 64 MiB."""
+    """`/dev/shm` has room for Ray's object store; containers often have only 64 MiB."""
     free = case.machine.shared_memory
     if free is None:
         return None
     store = case.get("ray_kwargs.ray_init.object_store_memory") or min(0.3 * case.machine.memory, 200e9)
     if free < (1 << 29):
         remedy = "Start the container with --shm-size=16g (or more), or with --ipc=host"
-        return problem(f"{_gib(free)} free: NCCL and torch fail, Ray is slow", remedy)
+        return problem(f"{_gib(free)} free: NCCL and torch will fail, and Ray will be slow", remedy)
     if free < store:
-        remedy = "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory (bytes) below it"
+        remedy = "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory to fewer bytes"
         return warning(f"{_gib(free)} free, Ray's object store takes {_gib(store)}: Ray falls back to the disk", remedy)
     return ok(f"{_gib(free)} free, Ray's object store takes at most {_gib(store)}")
 
 
 @check("machine")
 def disk(case: Case) -> Finding:
-    """The checkpoints of the whole run fit."""
+    """The disk has room for all of the run's checkpoints."""
     every, parameters = case.number("trainer.save_freq", -1), case.model.parameters
     target = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
     folder = next(parent for parent in (target, *target.parents) if parent.exists())

@@ -18,12 +18,12 @@ CPUS_PER_GPU = 3
 CPUS_PER_ENGINE_GPU = 2
 """Logical CPUs per GPU of engines and served models on their own GPUs."""
 FIXED_CPUS = 2
-"""One for TransferQueue's controller, and one that must be free while actors without a reservation are placed."""
+"""One for TransferQueue's controller, and one that must be free while actors without a reservation are scheduled."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
 def ray_cluster(case: Case) -> Finding:
-    """The Ray cluster of the run answers: that of RAY_ADDRESS, one that runs here already, or the run's own."""
+    """The run's Ray cluster answers: the one at RAY_ADDRESS, one already running here, or the run's own."""
     configured, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
     if case.joins and configured != "auto" and not answers(configured):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
@@ -38,26 +38,26 @@ def ray_cluster(case: Case) -> Finding:
     if not address:
         return ok("none runs here; the run starts its own")
     if not answers(address):
-        text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would wait forever"
+        text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     ray_init = case.get("ray_kwargs.ray_init", {})
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
-        text = f"one runs here ({address}); the run would join it, and Ray refuses {', '.join(refused)} then"
+        text = f"one runs here ({address}); the run would join it, and Ray would then reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
     return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
 
 
 @check("Ray")
 def nodes(case: Case) -> Finding:
-    """The number of nodes agrees with the environment, which gives this machine its rank."""
+    """The number of nodes matches the environment, which gives this machine its rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
     started = several.count if several else count if case.joins else 1
     if started != count:
         text = f"trainer.nnodes={count}, but {started} node(s) start the run: "
         remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and leave trainer.nnodes to the launcher"
         if started < count:
-            return problem(f"{text}it would wait forever", remedy)
-        return warning(f"{text}nodes would stand idle", remedy)
+            return problem(f"{text}it would hang", remedy)
+        return warning(f"{text}some nodes would be idle", remedy)
     if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
         sentence, _, remedy = unclear.rpartition(": ")
         return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
@@ -86,8 +86,8 @@ def logical_cpus(case: Case) -> Finding:
         more = FIXED_CPUS + CPUS_PER_ENGINE_GPU * own
         detail = f"{units} storage units, {per_gpu} for each of {case.world_size} GPU(s), {more} more"
         return problem(
-            f"{available} ({source}), {need} needed ({detail}): the run would wait forever",
-            f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, cores may be fewer",
+            f"{available} ({source}), {need} needed ({detail}): the run would hang",
+            f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, there may be fewer cores",
         )
     return ok(f"{available} ({source}), {need} needed")
 

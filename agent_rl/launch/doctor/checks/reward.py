@@ -22,7 +22,7 @@ CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that return a score."""
 TIGHT = 0.9
 REACH_S = 10.0
-"""Seconds within which a judge or a service must answer a first request."""
+"""Seconds within which a judge or a service must answer the first request."""
 
 
 @check("reward", "reward weights")
@@ -51,13 +51,13 @@ def giving_up(case: Case) -> Finding | None:
         if given_up > worked + 1e-9:
             where = "" if pattern == "*" else f" (data sources {pattern})"
             text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
-            return warning(text, f"Write {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
+            return warning(text, f"Set {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
     return ok("giving up at once pays no more than honest work")
 
 
 @check("reward", "endpoints")
 def endpoints(case: Case) -> list[Finding]:
-    """The judges and services of the components answer now."""
+    """The components' judges and services answer now."""
     if not case.scored_by_ours or case.given is not None:
         return []
     remote = [each for each in case.reward.components if type(each).reach is not Component.reach]
@@ -85,7 +85,7 @@ def shares(case: Case) -> Finding | None:
         return None
     total = sum(shared.values())
     text = f"{', '.join(f'{name} {share:g}' for name, share in shared.items())} of each of the trainer's GPUs"
-    remedy = f"Lower gpu_memory_utilization below {MODELS}, or give a model GPUs of its own (placement: own)"
+    remedy = f"Lower gpu_memory_utilization below {MODELS}, or give a model its own GPUs (placement: own)"
     if total >= 1:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
@@ -118,5 +118,5 @@ def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
     scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
     if not scores and finding is not None and finding.status is Status.OK:
         text = f"{path} is a {architecture}, which returns a hidden state instead of a score"
-        finding = warning(text, f"Name a classifier, or set {MODELS}.{name}.kind=generative")
+        finding = warning(text, f"Use a classifier, or set {MODELS}.{name}.kind=generative")
     return finding and replace(finding, subject=f"reward model {name}".rstrip())

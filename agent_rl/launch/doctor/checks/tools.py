@@ -64,7 +64,7 @@ def sandbox(case: Case) -> Finding | None:
         return None
     names, report = ", ".join(spec.name for spec in users), asyncio.run(_probe())
     if report.isolated:
-        return ok(f"for {names}: {', '.join(report.layers)} hold")
+        return ok(f"for {names}: {', '.join(report.layers)} work")
     missing = "; ".join(f"{layer}: {why}" for layer, why in report.missing.items())
     if all(spec.config.get("unsafe") for spec in users):
         return warning(f"{names} run the policy's code without isolation (unsafe: true)", missing)

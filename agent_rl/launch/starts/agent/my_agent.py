@@ -1,4 +1,4 @@
-"""The agent `my_agent`: a sum stands between <sum> and </sum>, the answer between <answer> and </answer>."""
+"""The `my_agent` agent: writes a sum between <sum> and </sum>, and the answer between <answer> and </answer>."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reward of trajectories that are written down: `pytest my_reward`."""
+"""The reward of hand-written trajectories: `pytest my_reward`."""
 
 import asyncio
 from pathlib import Path

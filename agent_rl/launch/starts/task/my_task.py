@@ -8,17 +8,17 @@ from agent_rl import Environment
 
 
 class MyTask(Environment):
-    """Fetch the parcel that you are asked for: look up its shelf, then fetch it from there."""
+    """Fetch the requested parcel: look up its shelf, then fetch it from there."""
 
     def rows(self, split: str, seed: int) -> Iterator[dict[str, Any]]:
         """What the agent is asked, and what `reset` gets."""
         draw = random.Random(f"{split}/{seed}")
         for _ in range(2000 if split == "train" else 256):
-            parcel = 2 * draw.randint(500, 4999) + (split == "test")  # no test question is in training
+            parcel = 2 * draw.randint(500, 4999) + (split == "test")  # no test question occurs in training
             yield {"prompt": f"Fetch parcel {parcel}.", "parcel": parcel, "shelf": draw.randint(100, 999)}
 
     def reset(self, parcel: int, shelf: int, **row: Any) -> None:
-        """Begin a trajectory: what is set on self is its state."""
+        """Start a trajectory: what is set on self is its state."""
         self.parcel, self.shelf, self.is_fetched = parcel, shelf, False
 
     def look_up(self, parcel: int) -> str:
@@ -35,7 +35,7 @@ class MyTask(Environment):
         return float(self.is_fetched)
 
     def solve(self) -> str:
-        """An expert, from which the tiny model of a CPU run learns: each call becomes a turn."""
+        """An expert that a CPU run's tiny model learns from: each call becomes a turn."""
         shelf = self.look_up(self.parcel).removesuffix(".").split()[-1]
         self.fetch(int(shelf))
         return "done"

@@ -1,4 +1,4 @@
-"""The tool `my_tool`: what the policy can do with it, in one sentence."""
+"""The `my_tool` tool: what the policy can do with it, in one sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MyTool(Tool):
     }
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Return the price; the arguments fit the schema, because other calls are refused before this method."""
+        """Return the price; the arguments match the schema, because other calls are rejected before they get here."""
         price = PRICES.get(arguments["item"].lower())
         if price is None:
             raise ToolError(f"No price is known. Items: {', '.join(PRICES)}.")  # the policy reads it, and continues

@@ -46,7 +46,7 @@ _CONSTANTS = {"π": "pi", "∞": "inf"}
 
 
 class Unreadable(Exception):
-    """Raised for a text that is not a supported expression."""
+    """Raised for text that is not a supported expression."""
 
 
 def parse(text: str) -> Node:
@@ -195,7 +195,7 @@ class _Parser(Reader[Node]):
         if name == "pi" or name.startswith("inf"):
             return self.made("const", name[:3])
         if name not in FUNCTIONS:
-            raise Unreadable(f"the command {name}")
+            raise Unreadable(f"the {name} command")
         if name == "sqrt":
             if self.take("["):
                 order = self.sum()

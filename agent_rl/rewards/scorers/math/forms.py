@@ -1,6 +1,6 @@
 """`Form`: a parsed mathematical answer: a value, tuple, interval, set, list, relation, or words.
 
-`read` never raises an exception: a text that it cannot parse has the kind `raw`.
+`read` never raises an exception: text that it cannot parse has kind `raw`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Form:
 
 @lru_cache(maxsize=8192)
 def read(text: str) -> Form:
-    """Parse a text; the form of a text with more than `MAX_CHARS` characters has the kind raw."""
+    """Parse a text; the form of a text with more than `MAX_CHARS` characters has kind `raw`."""
     if len(text) > MAX_CHARS:
         return Form("raw", text)
     cleaned = clean(text)
@@ -223,7 +223,7 @@ def _as_interval(sides: Sequence[Form], signs: Sequence[str]) -> Form | None:
 
 
 def _as_words(text: str) -> Form | None:
-    """Return the form of plain words such as "even" or "no solution"; None for a text that may be mathematics."""
+    """Return the form of plain words such as "even" or "no solution"; None for text that may be mathematics."""
     if _WORDS.search(text):
         only_words = not _WORDS.sub("", text).strip(" .,:;()")
         return Form("words", _word_key(text.replace(QUOTE, " "))) if only_words else None
@@ -289,7 +289,7 @@ def _closes(text: str) -> bool:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split a text at the separators that are outside of brackets."""
+    """Split a text at the separators that are outside brackets."""
     pieces, start = [], 0
     for index, depth in enumerate(_depths(text)):
         if depth == 0 and text[index] == separator:

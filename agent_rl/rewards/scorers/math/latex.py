@@ -47,7 +47,7 @@ _SYMBOLS = frozenset("eidxyzCPABD")
 _COMMAND = re.compile(r"\\(?:([a-zA-Z]+)|(.))", re.DOTALL)
 _DEGREES = re.compile(r"\^\s?(?:\\circ|\{\\circ\}|°|\{°\})")
 _GROUPS = re.compile(r"(?<![0-9.])([1-9][0-9]{0,2})((?:,[0-9]{3})+)(?![0-9])")
-_TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234, as the data set MATH writes it
+_TIGHT = re.compile(r"(?<=[0-9]),\s*\\!\s*(?=[0-9]{3})")  # 1,\!234, as the MATH data set writes it
 _SPACED = re.compile(r"(?<![0-9.])[1-9][0-9]{0,2}(?: [0-9]{3})+(?![0-9])")
 _MIXED = re.compile(
     r"(?<![0-9./^_{])([0-9]{1,6})(?:\s+|\s*-\s*(?=[0-9]+/[0-9]+\s+[a-z]))([0-9]{1,6})/([1-9][0-9]{0,5})(?![0-9.])"
@@ -136,7 +136,7 @@ def clean(text: str) -> str:
 
 
 def unit_of(text: str) -> str | None:
-    """Return the unit that the words after a number name ("square cm" is "cm^2"); None for an unknown unit."""
+    """Return the unit that the words after a number stand for ("square cm" is "cm^2"); None for an unknown unit."""
     words = text.lower().replace(QUOTE, " ").replace("²", "^2").strip(" .*")
     words = re.sub(r"\b(?:sq|square)\.?\s+(\w+)", r"\1^2", words)
     words = re.sub(r"\bcubic\s+(\w+)", r"\1^3", words).replace("{", "").replace("}", "").replace(" ^", "^")

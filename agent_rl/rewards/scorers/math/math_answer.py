@@ -1,15 +1,15 @@
-r"""Scores answers of MATH, AIME and similar data sets: 1.0 if the answer is equivalent to the ground truth, else 0.0.
+r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is equivalent to the ground truth, else 0.0.
 
     score_math("so \boxed{\frac{2}{4}}", "0.5", {}, strict=True)  # 1.0
 
-`math_strict` is the default of the data sources: only a marked answer counts. `math` also accepts an unmarked answer:
+`math_strict` is the default for the data sources: only a marked answer counts. `math` also accepts an unmarked answer:
 the text after "the answer is", a whole short text, or the last formula or number of a longer text.
 
 Both parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
 inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes separated only
-by "and", "or" or commas form a list. Most comparisons are made in this package, exactly; if an answer cannot be parsed,
+by "and", "or" or commas form a list. Most comparisons are made exactly, in this package; if an answer cannot be parsed,
 math-verify compares it in a separate process, and the result is an awaitable. A ratio has the value of its fraction:
-10:20 equals 5:10. Several values joined by a sign that the truth does not have (`5 \lor 6`, `x = 5 = 6`) never match.
+10:20 equals 5:10. Several values joined by a sign that the truth lacks (`5 \lor 6`, `x = 5 = 6`) never match.
 
 Conventions: `50\%` equals both 50 and 0.5. Units count only if both sides have one. `x=5` equals 5, but an equation in
 several unknowns does not equal its right side. A decimal with six decimals and six digits (in `math`, a truth with two)
@@ -53,7 +53,7 @@ agent_rl/math_python agent_rl/written_solutions */ReTool-SFT math_dapo math_dapo
 numina_aops_forum numina_synthetic_math numina_amc_aime numina_synthetic_amc numina_cn_k12 numina_olympiads
 """
 SOURCES = tuple(_DATA_SETS.split())
-_MAX_COMPARED = 300  # maximum characters of an answer that math-verify compares
+_MAX_COMPARED = 300  # maximum number of characters in an answer that math-verify compares
 _CHOICE = re.compile(r"\s*(?:\\text\w*\{)?\(?([A-J])\)?\}?\s*")
 _LETTER = re.compile(r"(?<![A-Za-z0-9])(?:\\text\w*\{)?\(?([A-J])\)?[.):}]+(?:\s*(?=[A-Za-z0-9\\$])|\s+(?=[^\s*/+=-]))")
 _BEYOND = re.compile(
@@ -72,7 +72,7 @@ _SEVERAL = re.compile(
 def score_math(
     solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, strict: bool = False
 ) -> float | Awaitable[float]:
-    """Whether the response's answer equals the ground truth, which is a text, a number, or a list of right answers.
+    """Whether the response's answer equals the ground truth, which is text, a number, or a list of right answers.
 
     With `strict` (`math_strict`), the answer must be marked: as the agent's final answer
     (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for DAPO's data sources,
@@ -98,7 +98,7 @@ def score_math(
 
 @lru_cache(maxsize=16_384)
 def _decide(answer: str, truth: str, strict: bool) -> bool | None:
-    """Whether an answer equals a truth; None if math-verify must decide."""
+    """Whether an answer equals a ground truth; None if math-verify must decide."""
     if answer == truth:
         return True
     if len(answer) > MAX_CHARS:

@@ -88,7 +88,7 @@ _LATEX_NOISE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A value, and the precision with which it was written."""
+    """A value, and the precision it was written with."""
 
     value: Fraction
     decimals: int | None = None
@@ -98,7 +98,7 @@ class _Number:
 
 
 def parse_number(text: str) -> Fraction | None:
-    """Return the number in a text that is one number, with an optional currency and unit; None for other texts."""
+    """Return the number in a text that is a single number, with an optional currency and unit; None for other texts."""
     number = _parse(text)
     return None if number is None else number.value
 
@@ -106,15 +106,15 @@ def parse_number(text: str) -> Fraction | None:
 def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> Fraction | None:
     r"""Return the number that a text gives as its answer.
 
-    The number is read from the first of these places that the text has: the last `<answer>`, or a box in it; the last
-    `####` (unless it is a heading above other text) or `\boxed{}`; after the last "answer is" or "answer:"; the last
-    number outside of thoughts. If a mark is not followed by exactly one number, the result is None.
+    The number is read from the first of these locations that the text has: the last `<answer>`, or a box in it; the
+    last `####` (unless it is a heading above other text) or `\boxed{}`; after the last "answer is" or "answer:"; the
+    last number outside thoughts. If a mark is not followed by exactly one number, the result is None.
 
     Args:
         text: the response.
         marked: whether a number counts only if `<answer>`, `####` or `\boxed{}` marks it after the thoughts; the later
             one of `####` and `\boxed{}` applies.
-        whole: with `marked`, whether the whole text is the answer, so that a number alone, the only number of a
+        whole: with `marked`, whether the whole text is the answer, so that a number alone, the only number in a
             sentence and a number after "answer is" count too.
     """
     number = _extract(text, marked, whole)
@@ -124,8 +124,8 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
 def numeric_match(answer: str | None, ground_truth: Any, *, marked: bool = False, whole: bool = False) -> bool:
     r"""Whether an answer's number equals the ground truth.
 
-    `extract_number` reads the answer. The ground truth is a number, a text that is one number, or a text that marks the
-    number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
+    `extract_number` reads the answer. The ground truth is a number, a text that is a single number, or a text that
+    marks the number with `####` or `\boxed{}`. Unequal numbers, unless both are integers, match in two cases:
 
     - Rounding: a decimal with at least two decimal places and two significant digits matches every value that rounds to
       it in its last place. `0.33` and `0.3333` match `1/3`; `0.3332` and `0.3` do not, and `0.00` does not match
@@ -189,7 +189,7 @@ def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
 
 
 def _answer_number(text: str) -> _Number | None:
-    """Return the number in a short answer: the whole text, the only number of a sentence, or the one after `=`."""
+    """Return the number in a short answer: the whole text, the only number in a sentence, or the one after `=`."""
     if _UNEQUAL.search(text) or contradicts_itself(text):
         return None
     text = text.rpartition("=")[2]

@@ -185,7 +185,7 @@ def _difference(relation: Form) -> ExpressionValue:
 
 
 def _names(equation: Form, *, computed: bool = False) -> bool:
-    """Whether an equation names its right side: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
+    """Whether an equation states its right side: `x = 5`, `y = 2x`, `AB = 3`, `f(x) = x + 1`.
 
     The right side of an equation in several unknowns, such as `4x - 5y = -50`, is not an answer on its own.
 

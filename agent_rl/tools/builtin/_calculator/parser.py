@@ -97,7 +97,7 @@ class _Calculation(Reader[Value]):
         if self.peek() == "(":
             return self._arguments(1)[0]
         if _HEXADECIMAL.match(self.text, self.at):
-            raise ToolError(f"hexadecimal numbers are not read (position {self.at + 1}); for a product write 0 * 1")
+            raise ToolError(f"hexadecimal is not supported (position {self.at + 1}); for a product write 0 * 1")
         number = (None if self.several else _GROUPED.match(self.text, self.at)) or _NUMBER.match(self.text, self.at)
         if number:
             return self._number(number)

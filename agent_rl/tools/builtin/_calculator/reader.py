@@ -28,12 +28,12 @@ SIGNS = str.maketrans(  # one character each, so that positions stay valid
 
 
 class Reader(ABC, Generic[T]):
-    """Reads one text once; `at` is the current position."""
+    """Reads a text once; `at` is the current position."""
 
     gap: ClassVar[str] = " "
     """Characters to skip between two signs."""
     operators: ClassVar[dict[str, str]]
-    """Sign -> kind of each operator of products."""
+    """Sign -> kind of each product operator."""
     marks: ClassVar[dict[str, str]]
     """Sign -> kind of each mark after a value; the percent sign has kind %."""
 
@@ -58,7 +58,7 @@ class Reader(ABC, Generic[T]):
         """Whether a factor follows without an operator."""
 
     def operator(self) -> str | None:
-        """Read an operator of products, and return its kind."""
+        """Read a product operator, and return its kind."""
         return self.operators.get(self.take(*self.operators))
 
     def mark(self) -> str | None:
@@ -86,7 +86,7 @@ class Reader(ABC, Generic[T]):
         return rest[:1]
 
     def behind(self) -> str:
-        """Return the last character before the gap; "" at the beginning."""
+        """Return the last character before the gap; "" at the start."""
         return self.text[: self.at].rstrip(self.gap)[-1:]
 
     def take(self, *signs: str) -> str:

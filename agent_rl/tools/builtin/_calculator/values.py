@@ -20,7 +20,7 @@ __all__ = ["CONSTANTS", "FUNCTIONS", "OPERATIONS", "Value", "checked", "too_larg
 Value = Fraction | float
 
 MAX_BITS = 10_000
-"""Maximum bits of a numerator or denominator in any step, about 3000 digits."""
+"""Maximum number of bits in a numerator or denominator in any step, about 3000 digits."""
 MAX_FACTORIAL = 1000
 MAX_ROUND_DIGITS = 50
 

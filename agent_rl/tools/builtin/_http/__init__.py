@@ -1,1 +1,1 @@
-"""Internals of the toolset `http`: building a request from arguments, and the connection that sends it."""
+"""Internals of the `http` toolset: building a request from arguments, and the connection that sends it."""

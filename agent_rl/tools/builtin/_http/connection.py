@@ -58,7 +58,7 @@ class Service:
     """The credential for the query, if it belongs there."""
     secrets: Secrets
     taken: frozenset[tuple[str, str]]
-    """(place, name) pairs that no argument may fill; header names in lower case."""
+    """(place, name) pairs that no argument may set; header names in lower case."""
     has_auth: bool
 
 
@@ -66,7 +66,7 @@ def connect(connection: HttpConnection) -> Service:
     """Return the service of this connection; equal connections in a process share it and its limits.
 
     Raises:
-        ConfigError: names the key, the value and the remedy.
+        ConfigError: a setting is wrong; the error names key, value and remedy.
     """
     value = "" if connection.auth is None else _credential(connection.auth)
     fields = connection.model_dump(include=set(HttpConnection.model_fields))
@@ -100,12 +100,12 @@ def _connected(fields: str, value: str) -> Service:
 def _credential(auth: Auth) -> str:
     value = secret(auth.env, key="auth.env")
     if len(value) < SHORTEST_SECRET:
-        raise ConfigError("auth.env", f"{auth.env} has fewer than {SHORTEST_SECRET} characters", "Set the whole key")
+        raise ConfigError("auth.env", f"{auth.env} has fewer than {SHORTEST_SECRET} characters", "Set the complete key")
     if auth.type == "basic" and ":" not in value:
         raise ConfigError("auth.env", f"{auth.env} has no colon", "Set it to user:password")
     if (auth.name is None) != (auth.type in ("bearer", "basic")):
-        remedy = "Remove it" if auth.name else f"Name the {auth.type}"
-        raise ConfigError("auth.name", f"{auth.name!r} does not fit type {auth.type!r}", remedy)
+        remedy = "Remove it" if auth.name else f"Set the name of the {auth.type}"
+        raise ConfigError("auth.name", f"{auth.name!r} does not match type {auth.type!r}", remedy)
     return value
 
 
@@ -114,7 +114,7 @@ def _auth_name(auth: Auth, headers: Mapping[str, str]) -> str:
     if auth.type == "query":
         return name
     if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS | set(headers):
-        raise ConfigError("auth.name", f"{name!r} cannot be the header of a key", "Write for example X-Api-Key")
+        raise ConfigError("auth.name", f"{name!r} cannot be a header for a key", "Use a name such as X-Api-Key")
     return name.lower()
 
 
@@ -141,5 +141,5 @@ def _hosts(connection: HttpConnection) -> list[str]:
         raise ConfigError("base_url", f"cannot be used (value {connection.base_url!r})", "Write https://host/path")
     hosts = [host.lower() for host in connection.allow_hosts] or [url.host]
     if not any(fnmatch(url.host, host) for host in hosts):
-        raise ConfigError("allow_hosts", f"{hosts} does not have the base_url's host", f"Add {url.host}")
+        raise ConfigError("allow_hosts", f"{hosts} does not include the base_url's host", f"Add {url.host}")
     return hosts

@@ -1,7 +1,7 @@
 """An endpoint of `http`: checks its declaration and builds requests from arguments; sends nothing.
 
 A call sets the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
-within its segment: a slash in it is refused, because many servers decode `%2F` before routing.
+within its segment: a slash in it is rejected, because many servers decode `%2F` before routing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ResponseRule(ToolConfig):
     select: str = ""
     """Dotted path into a JSON answer, such as `data.items` or `results.0`; without that path, the whole answer."""
     max_items: int | None = Field(default=None, ge=1)
-    """Maximum items if the selected value is a list; null: all."""
+    """Maximum number of items if the selected value is a list; null: all."""
 
 
 class HttpRequest(ToolConfig):
@@ -111,7 +111,7 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
         taken: (place, name) pairs that the connection fills; header names in lower case.
 
     Raises:
-        ConfigError: names the key, the value and the remedy.
+        ConfigError: the declaration is wrong; the error names key, value and remedy.
     """
     placeholders = _check_path(request.path)
     used = {**dict.fromkeys(taken, ""), **{("query", name): "" for name, _ in _fixed_query(request.path)}}
@@ -123,11 +123,11 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
             _check_header(key, name)
             name = name.lower()
         if other := used.get((place, name)):
-            raise ConfigError(key, f"{other!r} is sent as {place} {name!r} too", "Keep one")
+            raise ConfigError(key, f"{other!r} is also sent as {place} {name!r}", "Keep one")
         if (place, name) in used:
             raise ConfigError(key, f"the {place} {name!r} is set by the configuration", "Use another name")
         if place == "path" and name not in placeholders:
-            raise ConfigError(key, f"{request.path!r} has no {{{name}}}", "Write it into the path")
+            raise ConfigError(key, f"{request.path!r} has no {{{name}}}", "Add it to the path")
         used[place, name] = argument
     for name in placeholders:
         if ("path", name) not in used:
@@ -138,7 +138,7 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
         raise ConfigError(f"places.{bodies[0]}", f"{request.method} has no body", "Send it in the query")
     if len(bodies) > 1 and any(place == "whole_body" for place, _ in used):
         problem = f"{', '.join(bodies)} cannot be sent with a whole_body"
-        raise ConfigError("places", problem, "Keep the whole_body alone")
+        raise ConfigError("places", problem, "Keep only the whole_body")
 
 
 def build(request: HttpRequest, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -213,10 +213,10 @@ def _check_path(path: str) -> list[str]:
         raise ConfigError("path", f"cannot be sent (value {path!r})", remedy)
     place = path.partition("?")[0]
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
-        raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write it out")
+        raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write the full path")
     names = _PLACEHOLDER.findall(place)
     if len(set(names)) < len(names):
-        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each its own name")
+        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each one its own name")
     return names
 
 
@@ -224,4 +224,4 @@ def _check_header(key: str, name: str) -> None:
     if not HEADER_NAME.fullmatch(name):
         raise ConfigError(key, f"{name!r} cannot be a header's name", "Write header:X-My-Name")
     if name.lower() in FRAMING_HEADERS | CREDENTIAL_HEADERS:
-        raise ConfigError(key, f"the header {name!r} is not the policy's to set", "Remove the argument")
+        raise ConfigError(key, f"the {name!r} header is not the policy's to set", "Remove the argument")

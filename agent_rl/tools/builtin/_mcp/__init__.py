@@ -1,1 +1,1 @@
-"""Internals of the toolset `mcp`: the declared server, and its sessions."""
+"""Internals of the `mcp` toolset: the declared server, and its sessions."""

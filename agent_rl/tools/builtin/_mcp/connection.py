@@ -1,7 +1,7 @@
 """One MCP session over stdio or streamable HTTP, and the sessions that a worker process shares.
 
 The SDK's context managers must be entered and left in the same task, but a tool's calls come from many. So a separate
-task holds each session open; any task of the loop can make calls, and a cancelled call cancels only its request.
+task keeps each session open; any task of the loop can make calls, and a cancelled call cancels only its request.
 
 A session opens with the `initialize` handshake, so that the server can keep state in it; the stateless protocol of 2026
 is used only if the server accepts nothing else. The client offers nothing: it declines sampling, elicitation and roots,
@@ -50,7 +50,7 @@ __all__ = ["McpConnection", "list_tools", "shared"]
 
 CLOSE_TIMEOUT_S = 5.0
 """Time limit for closing a session of an HTTP server, in seconds."""
-_CAUSE_S = 1.0  # seconds that a failed call waits for the cause of a broken connection
+_CAUSE_S = 1.0  # seconds a failed call waits for the cause of a broken connection
 _MAX_PAGES = 1000
 _STDERR_BYTES = 2000  # bytes of stderr that an error quotes
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
@@ -84,8 +84,8 @@ class McpConnection:
         """Connect.
 
         Raises:
-            UnscoredError: the server did not answer, or not in time.
-            ConfigError: an environment variable that the config names is not set.
+            UnscoredError: the server did not answer in time.
+            ConfigError: an environment variable in the config is not set.
         """
         opened = self._session = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold(self._server.environment(), self._server.headers()))
@@ -122,7 +122,7 @@ class McpConnection:
         """Call one tool; a cancellation is forwarded to the server.
 
         Raises:
-            ToolError: the server refused the call.
+            ToolError: the server rejected the call.
             UnscoredError: the server could not be reached, or its answer is not MCP.
         """
         statuses: list[int] = []
@@ -137,7 +137,7 @@ class McpConnection:
         finally:
             _HTTP_ERRORS.reset(token)
         if isinstance(result, InputRequiredResult):
-            raise ToolError(f"{name} asks its client for input, which is not available here")
+            raise ToolError(f"{name} requests input from its client, which is not available here")
         return result
 
     async def _hold(self, env: dict[str, str], headers: dict[str, str]) -> None:
@@ -248,7 +248,7 @@ async def _handshake(session: ClientSession) -> None:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
-        await _pages(session)  # the SDK reads from it what it must send in headers
+        await _pages(session)  # the SDK reads what it must send in headers from it
 
 
 async def _pages(session: ClientSession) -> list[Tool]:

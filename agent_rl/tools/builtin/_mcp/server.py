@@ -34,7 +34,7 @@ class McpServer(ToolConfig):
 
     @property
     def key(self) -> str:
-        """Key of the session, equal for all tools that share it."""
+        """Key of the session, the same for all tools that share it."""
         return self.model_dump_json(include=set(McpServer.model_fields))
 
     @property
@@ -63,7 +63,7 @@ class McpServer(ToolConfig):
         """Check the fields against each other, and that all variables are set.
 
         Raises:
-            ConfigError: names the key, the value and the remedy.
+            ConfigError: a field is wrong; the error names key, value and remedy.
         """
         if bool(self.command) == (self.url is not None):
             problem = "both" if self.command else "neither"
@@ -79,6 +79,6 @@ class McpServer(ToolConfig):
                 raise ConfigError("url", f"not an HTTP address (value {self.url!r})", "Write http://host:port/path")
             if "@" in parts.netloc:
                 raise ConfigError(
-                    "url", "contains a password", "Put it in an environment variable, named in headers_from"
+                    "url", "contains a password", "Put it in an environment variable, and list that in headers_from"
                 )
         self.environment(), self.headers()

@@ -1,6 +1,6 @@
 """Services with a database: one file per domain, named after it.
 
-A domain is a class whose public methods are the agent's tools. The tool `service` runs them; the scorer `service_state`
+A domain is a class whose public methods are the agent's tools. The `service` tool runs them; the `service_state` scorer
 replays an episode's calls and the correct ones, and compares the databases.
 """
 
@@ -35,7 +35,7 @@ class Domain:
         """Run a method and return its result.
 
         Raises:
-            ToolError: the method does not exist, or refuses the arguments.
+            ToolError: the method does not exist, or rejects the arguments.
         """
         method = None if name.startswith("_") else vars(type(self)).get(name)
         if method is None:

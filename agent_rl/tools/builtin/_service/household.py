@@ -2,7 +2,7 @@
 
 {"rooms": {"kitchen": {"furniture": "drawer"}, "office": {}}, "things": {"cup": {"at": "kitchen"}}}
 
-The database contains only the places of things; the agent's place and open furniture are state of the episode.
+The database contains only where things are; the agent's location and the open furniture are state of the episode.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agent_rl.tools.builtin._service.records import Records
 __all__ = ["DOMAIN", "HAND"]
 
 HAND = "hand"
-"""Place of a thing that the agent has taken."""
+"""Location of a thing that the agent has taken."""
 
 
 class Household(Domain):

@@ -1,4 +1,4 @@
-"""`Records`: an in-memory database whose state each episode changes without copying all of it."""
+"""`Records`: an in-memory database that each episode changes without copying all of it."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def read_tables(path: str) -> Tables:
             raise ValueError("it is not an object of tables")
     except (OSError, ValueError) as error:
         problem = f"{path} cannot be read ({error})"
-        raise ConfigError("database", problem, "Name a JSON file {table: {key: record}}") from error
+        raise ConfigError("database", problem, "Use a JSON file of the form {table: {key: record}}") from error
     return tables

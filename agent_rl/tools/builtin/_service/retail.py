@@ -60,7 +60,7 @@ class Retail(Domain):
         """An order's items, status, address, deliveries and payments.
 
         Args:
-            order_id: with the # at its beginning, for example #W0000000
+            order_id: with the # at its start, for example #W0000000
         """
         return dict(self.records.get("orders", order_id))
 
@@ -98,11 +98,11 @@ class Retail(Domain):
     def cancel_pending_order(
         self, order_id: str, reason: Literal["no longer needed", "ordered by mistake"]
     ) -> dict[str, Any]:
-        """Cancel an order that is pending; what was paid goes back. The user has to agree first.
+        """Cancel a pending order; what was paid is refunded. The user has to agree first.
 
         Args:
             order_id: the order's id
-            reason: the user's
+            reason: the user's reason
         """
         self._order(order_id, "pending")
         order = self.records.edit("orders", order_id)
@@ -118,7 +118,7 @@ class Retail(Domain):
         Args:
             order_id: the order's id
             address1: street and number
-            address2: the second line, or an empty text
+            address2: the second line, or an empty string
             city: the city
             state: for example CA
             country: for example USA
@@ -129,18 +129,18 @@ class Retail(Domain):
                      address=_address(address1, address2, city, state, country, zip))  # fmt: skip
 
     def modify_pending_order_payment(self, order_id: str, payment_method_id: str) -> dict[str, Any]:
-        """Pay a pending order in another way; the first payment goes back. The user has to agree first.
+        """Pay for a pending order in another way; the first payment is refunded. The user has to agree first.
 
         Args:
             order_id: the order's id
-            payment_method_id: the new one, of the user's profile
+            payment_method_id: the new one, from the user's profile
         """
         order = self._order(order_id, "pending", MODIFIED)
         payments = order["payment_history"]
         if len(payments) != 1 or payments[0]["transaction_type"] != "payment":
             raise ToolError("the order has more than one payment")
         if payments[0]["payment_method_id"] == payment_method_id:
-            raise ToolError("the order is paid in this way already")
+            raise ToolError("the order is already paid this way")
         amount = payments[0]["amount"]
         self._check_payment(order, payment_method_id, amount)
         changed = self.records.edit("orders", order_id)
@@ -151,13 +151,13 @@ class Retail(Domain):
     def modify_pending_order_items(
         self, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
     ) -> dict[str, Any]:
-        """Replace items of a pending order by other variants of the same products, once. The user has to agree first.
+        """Replace items in a pending order with other variants of the same products, once. The user has to agree first.
 
         Args:
             order_id: the order's id
-            item_ids: those to be replaced; one that is there twice is named twice
+            item_ids: the items to replace; list one twice if the order has it twice
             new_item_ids: their replacements, in the same order
-            payment_method_id: that pays the difference, or gets it back
+            payment_method_id: the one that pays the difference, or gets it back
         """
         order = self._order(order_id, "pending")
         pairs, difference = self._replaced(order, item_ids, new_item_ids)
@@ -178,7 +178,7 @@ class Retail(Domain):
         Args:
             user_id: the user's id
             address1: street and number
-            address2: the second line, or an empty text
+            address2: the second line, or an empty string
             city: the city
             state: for example CA
             country: for example USA
@@ -190,12 +190,12 @@ class Retail(Domain):
     def return_delivered_order_items(
         self, order_id: str, item_ids: list[str], payment_method_id: str
     ) -> dict[str, Any]:
-        """Take items of a delivered order back. The user has to agree first.
+        """Take back items from a delivered order. The user has to agree first.
 
         Args:
             order_id: the order's id
-            item_ids: those to be returned; one that is there twice is named twice
-            payment_method_id: that gets the money: the one that has paid, or a gift card
+            item_ids: the items to return; list one twice if the order has it twice
+            payment_method_id: the one that gets the money: the one that was used to pay, or a gift card
         """
         order = self._order(order_id, "delivered")
         method = self._method(order, payment_method_id)
@@ -208,13 +208,13 @@ class Retail(Domain):
     def exchange_delivered_order_items(
         self, order_id: str, item_ids: list[str], new_item_ids: list[str], payment_method_id: str
     ) -> dict[str, Any]:
-        """Exchange items of a delivered order for other variants of the same products, once. The user must agree first.
+        """Exchange items in a delivered order for other variants of the same products, once. The user must agree first.
 
         Args:
             order_id: the order's id
-            item_ids: those to be exchanged; one that is there twice is named twice
+            item_ids: the items to exchange; list one twice if the order has it twice
             new_item_ids: their replacements, in the same order
-            payment_method_id: that pays the difference, or gets it back
+            payment_method_id: the one that pays the difference, or gets it back
         """
         order = self._order(order_id, "delivered")
         _, difference = self._replaced(order, item_ids, new_item_ids)
@@ -224,7 +224,7 @@ class Retail(Domain):
                      exchange_payment_method_id=payment_method_id, exchange_price_difference=difference)  # fmt: skip
 
     def transfer_to_human_agents(self, summary: str) -> str:
-        """Hand the conversation to a human, for what these tools cannot do.
+        """Hand the conversation over to a human, for what these tools cannot do.
 
         Args:
             summary: the user's request in a few words
@@ -252,7 +252,7 @@ class Retail(Domain):
     def _check_payment(self, order: Mapping[str, Any], payment_method_id: str, amount: float) -> None:
         method = self._method(order, payment_method_id)
         if method["source"] == "gift_card" and method["balance"] < amount:
-            raise ToolError("the gift card has not enough balance")
+            raise ToolError("the gift card's balance is too low")
 
     def _pay(self, order: dict[str, Any], payment_method_id: str, amount: float) -> None:
         """Add a payment to an order, or a refund if the amount is negative, and update a gift card's balance."""
@@ -270,13 +270,13 @@ class Retail(Domain):
         """Return the old ids with their new variants, and the price difference."""
         _require_items(order, item_ids)
         if len(item_ids) != len(new_item_ids):
-            raise ToolError("there must be as many new items as old ones")
+            raise ToolError("there must be the same number of new items as old ones")
         pairs, difference = [], 0.0
         for old, new in zip(item_ids, new_item_ids, strict=True):
             item = next(entry for entry in order["items"] if entry["item_id"] == old)
             variant = self.records.get("products", item["product_id"])["variants"].get(new)
             if variant is None or not variant["available"]:
-                raise ToolError(f"item {new!r} is not available, or no {item['name']}")
+                raise ToolError(f"item {new!r} is not available, or is not a {item['name']}")
             pairs.append((old, variant))
             difference += variant["price"] - item["price"]
         return pairs, round(difference, 2)

@@ -1,7 +1,7 @@
 """Sends queries to worker processes, with one kind of worker per memory limit.
 
-A worker ends at its time limit, when it crashes, when its pipe closes, and after some idle time, so the workers of a
-killed process soon end too.
+A worker exits at its time limit, when it crashes, when its pipe closes, and after some idle time, so a killed process's
+workers soon exit too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agent_rl.tools.builtin._sql.worker import BYTES, IDLE_S, SETUP_S, TOO_MUCH_
 __all__ = ["ask", "has_unwritten_changes", "rows", "workers"]
 
 _START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(int(sys.argv[2]))"
-_SLACK_S = 5.0  # until a worker that should have ended is killed
+_SLACK_S = 5.0  # until a worker that should have exited is killed
 
 
 @cache
@@ -51,12 +51,12 @@ def rows(
     Args:
         tables: name -> rows, an SQL script that creates the tables, or the path of a database.
         query: one SELECT statement.
-        timeout_s: time limit of the query, in processor seconds.
+        timeout_s: time limit of the query, in CPU seconds.
         memory_mb: memory limit of the tables and the query, in MiB.
         max_rows: maximum number of rows; more are an error.
 
     Raises:
-        ToolError: as for `ask`; also for too many rows, or too large ones.
+        ToolError: as for `ask`; also if there are too many rows, or rows that are too large.
         ValueError: the tables cannot be created, or the database cannot be opened.
         UnscoredError: no worker can be started, or the machine is too busy.
     """
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 
 def has_unwritten_changes(path: Path) -> bool:
-    """Whether unwritten changes lie next to an SQLite file, where a reader without locks does not see them."""
+    """Whether there are unwritten changes next to an SQLite file, where a reader without locks does not see them."""
     companions = [Path(f"{path}{end}") for end in ("-wal", "-journal")]
     return any(file.is_file() and file.stat().st_size for file in companions)
 
@@ -105,7 +105,7 @@ def _reply(memory_mb: int, request: Mapping[str, Any]) -> dict[str, Any]:
         if died.status < 0 and died.status != -SIGKILL:  # a crash, usually out of memory
             problem = f"the query made the engine crash; {TOO_MUCH_MEMORY}, or is nested too deeply"
             raise ToolError(problem) from None
-        raise UnscoredError(f"the process of the database engine ended with status {died.status}") from None
+        raise UnscoredError(f"the database engine process exited with status {died.status}") from None
     if "error" in reply:
         raise ToolError(reply["error"])
     return reply

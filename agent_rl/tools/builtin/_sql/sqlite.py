@@ -14,7 +14,7 @@ from .text import BYTES, READ_ONLY, QueryError, UnusableError, counted, nearest
 __all__ = ["Sqlite"]
 
 MAX_COUNTED = 100_000
-"""Maximum rows that a listing counts per table."""
+"""Maximum number of rows that a listing counts per table."""
 
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 _READING_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
@@ -45,7 +45,7 @@ class Sqlite:
         except sqlite3.Error as error:
             raise UnusableError(error) from error
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        if hasattr(self._connection, "setlimit"):  # Python 3.11 and later; before, only the process's limits apply
+        if hasattr(self._connection, "setlimit"):  # Python 3.11 and later; earlier, only the process's limits apply
             for name, value in (("LENGTH", memory_mb << 18), ("ATTACHED", 0), ("LIKE_PATTERN_LENGTH", 1000)):
                 self._connection.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{name}"), value)
 
@@ -75,7 +75,7 @@ class Sqlite:
             columns = list(dict.fromkeys(key for row in table for key in row))
             rows = [[row.get(column) for column in columns] for row in table]
         if not columns:
-            raise ValueError(f"the table {name!r} has no columns")
+            raise ValueError(f"the {name!r} table has no columns")
         self._connection.execute(f"CREATE TABLE {_quoted(name)} ({', '.join(_quoted(str(key)) for key in columns)})")
         marks = ", ".join("?" for _ in columns)
         values = ([bytes.fromhex(cell[BYTES]) if isinstance(cell, dict) else cell for cell in row] for row in rows)
@@ -87,7 +87,7 @@ class Sqlite:
         self._connection.set_authorizer(_authorize)
         cursor = self._run(lambda: self._connection.execute(query))
         if cursor.description is None:
-            raise QueryError("the statement gives no rows; write one SELECT statement")
+            raise QueryError("the statement returns no rows; write one SELECT statement")
         return [column[0] for column in cursor.description], iter(lambda: self._run(cursor.fetchone), None)
 
     def names(self) -> list[str]:
@@ -116,7 +116,7 @@ class Sqlite:
         return f"over {MAX_COUNTED} rows" if count > MAX_COUNTED else counted(count)
 
     def _connect_virtual_tables(self) -> None:
-        """Connect virtual tables early: they run a CREATE TABLE, which the authorizer would refuse."""
+        """Connect virtual tables early: they run a CREATE TABLE, which the authorizer would reject."""
         virtual_tables = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'")
         for name in ["json_each", "json_tree", *(row[0] for row in virtual_tables)]:
             with contextlib.suppress(sqlite3.Error):  # a missing module: a query that needs it will fail

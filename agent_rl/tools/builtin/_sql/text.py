@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["BYTES", "READ_ONLY", "QueryError", "UnusableError", "counted", "nearest", "one_line", "table"]
 
-READ_ONLY = "the database can only be read; write one SELECT statement"
+READ_ONLY = "the database is read-only; write one SELECT statement"
 MAX_ERROR_CHARS = 400
 BYTES = "bytes"
 """Key of bytes in JSON: `{BYTES: hexadecimal digits}`."""

@@ -1,8 +1,8 @@
 """A process that answers SQL requests, one JSON line each.
 
-It is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. Here the kernel sets
-the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new files while a query
-runs. SQLite's own switches come first.
+It is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. Here the kernel
+enforces the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new files while a
+query runs. SQLite's own switches come first.
 
 Every request reopens the database, so no state passes from one request to the next. A database file made by an attacker
 is not safe to open.
@@ -25,11 +25,11 @@ from .text import BYTES, QueryError, UnusableError, nearest, one_line, table
 __all__ = ["BYTES", "IDLE_S", "SETUP_S", "TOO_MUCH_MEMORY", "main"]
 
 IDLE_S = 120.0
-"""Idle seconds after which the process ends, in case its parent died unnoticed."""
+"""Idle seconds after which the process exits, in case its parent died unnoticed."""
 SETUP_S = 30.0
 """Time limit for creating the tables of a request, in seconds."""
 MAX_ROWS_CHARS = 16 << 20
-"""Maximum size of all rows of a request for raw rows, in characters of JSON."""
+"""Maximum size of all rows returned for a request for raw rows, in characters of JSON."""
 TOO_MUCH_MEMORY = "the query needs too much memory"
 _BASE_MB = 16
 """Writable memory of Python with SQLite loaded, in MiB."""
@@ -69,7 +69,7 @@ def _end_in(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _no_new_files() -> Iterator[None]:
-    """Prevent this process from opening files; open ones stay open."""
+    """Prevent this process from opening files; those already open stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -84,7 +84,7 @@ def _answer(memory_mb: int, request: dict[str, Any]) -> dict[str, Any]:
         with contextlib.closing(Sqlite(request.get("database"), memory_mb)) as database, _no_new_files():
             if "tables" in request:
                 database.fill(request["tables"])
-            if "table" not in request:  # a graded query: processor seconds, and SETUP_S of wall time
+            if "table" not in request:  # a graded query: CPU seconds, and SETUP_S of wall time
                 signal.setitimer(signal.ITIMER_PROF, request["timeout_s"])
                 return {"rows": _rows(database, request["query"], request["max_rows"])}
             _end_in(request["timeout_s"])
@@ -110,7 +110,7 @@ def _rows(database: Sqlite, query: str, max_rows: int) -> list[list[Any]]:
         rows.append([{BYTES: value.hex()} if isinstance(value, bytes) else value for value in row])
         room -= sum(2 * len(value) if isinstance(value, str | bytes) else 16 for value in row)
         if len(rows) > max_rows or room < 0:
-            raise QueryError(f"the query gives more than {max_rows} rows, or too large ones")
+            raise QueryError(f"the query returns more than {max_rows} rows, or rows that are too large")
     return rows
 
 

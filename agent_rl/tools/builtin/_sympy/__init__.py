@@ -1,1 +1,1 @@
-"""Internals of the tool `sympy`: rewriting notation (in the worker), and the program that computes (in the sandbox)."""
+"""Internals of the `sympy` tool: rewriting notation (in the worker), and the program that computes (in the sandbox)."""

@@ -1,4 +1,4 @@
-r"""Rewrites mathematics as people and models write it for SymPy's parser. Only text changes; nothing is evaluated.
+r"""Rewrites mathematics as people and models write it for SymPy's parser. Only the text changes; nothing is evaluated.
 
 Supported besides Python's notation: a little LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the usual
 Unicode signs, |x|, `=` for an equation, and equations separated by `;`, a line break or `and`.
@@ -99,7 +99,7 @@ def _with_equations(text: str) -> str:
             starts[-1] = len(out) + 1
             if sign != ",":
                 if not opened or _OPENING[text[opened.pop()]] != sign:
-                    raise ToolError(f"could not parse {_around(text, index)}: {sign!r} closes nothing that is open")
+                    raise ToolError(f"could not parse {_around(text, index)}: {sign!r} has no matching opening bracket")
                 starts.pop()
                 equals.pop()
         elif sign == "=" and text[index - 1 : index] not in tuple("<>!="):

@@ -1,4 +1,4 @@
-"""The program that the tool `sympy` runs inside the sandbox; the worker reads its text and never imports it.
+"""The program that the `sympy` tool runs inside the sandbox; the worker reads its text and never imports it.
 
 Reads one JSON request from standard input and prints `{"text": ...}` or `{"error": ...}`. The parser evaluates the
 policy's text as Python, so the output is no more trustworthy than that text.
@@ -38,7 +38,7 @@ DIGITS = 12
 
 
 class Refusal(Exception):
-    """A computation is refused; the policy reads the text."""
+    """A computation is rejected; the policy reads the text."""
 
 
 class SympyRequest:
@@ -200,7 +200,7 @@ def solve_numerically(equation: Any, unknown: Any) -> str:
         except (ValueError, TypeError, ZeroDivisionError):
             continue
         return f"{unknown} ≈ {decimal(value)} (found numerically, there may be others)"
-    raise Refusal("no way to solve this is known")
+    raise Refusal("there is no known way to solve this")
 
 
 def show_solution(solution: dict[Any, Any], unknowns: list[Any]) -> str:
@@ -299,7 +299,7 @@ def factored(value: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Exact, with a decimal value where that says more; a root that has no formula by its decimal value alone."""
+    """Exact, with a decimal value where that says more; a root without a formula by its decimal value alone."""
     if isinstance(value, sympy.MatrixBase):
         return str(value.tolist())
     if isinstance(value, sympy.Float):

@@ -55,7 +55,7 @@ def info(row: dict[str, Any], **more: Any) -> dict[str, Any]:
          "tool, 12 of 12 rows: {}, row 0: 'serch' is not in the tool file", "Known: calculator"),
         (lambda row: {**row, "reward_model": {"ground_truth": "Paris"}}, {},
          "ground truth, 12 of 12 rows: {}, row 0: data_source 'gsm8k': the row cannot be judged", "another scorer"),
-        (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "another ground truth", "Keep"),
+        (lambda row: {**row, "prompt": [{"role": "user", "content": "1+1?"}]}, {}, "a different ground truth", "Keep"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_rows_is_counted_with_the_first_place(
@@ -99,7 +99,7 @@ def test_a_scorer_of_the_user_is_not_called_for_every_row(make_case: MakeCase, t
 def test_rows_in_another_shape_are_said(with_rows: WithRows, rows: Rows) -> None:
     finding = next(data.files(with_rows([{**row, "prompt": "What is 1+1?"} for row in rows])))
     assert finding.status is Status.WARNING
-    assert "a text as prompt became a user message" in finding.text
+    assert "a prompt given as text became a user message" in finding.text
 
 
 def test_a_file_that_is_not_there(make_case: MakeCase) -> None:

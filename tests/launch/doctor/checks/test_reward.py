@@ -26,7 +26,7 @@ def test_a_users_reward_function_passes(make_case: MakeCase, tmp_path: Path) -> 
     ("source", "manager", "problem"),
     [
         ("def other(): ...", "trajectory", "'score' cannot be loaded from "),
-        ("def score(solution_strs): ...", "naive", "cannot be called by the manager 'naive'"),
+        ("def score(solution_strs): ...", "naive", "cannot be called by the 'naive' manager"),
         ("def score(solution_str): return solution_str.no", "trajectory", "mine.py:1: AttributeError"),
     ],
 )
