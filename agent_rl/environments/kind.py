@@ -105,15 +105,18 @@ class EnvironmentType:
         Raises:
             ConfigError: a method has no type hints or no docstring; names its line.
         """
-        instance = self.cls.__new__(self.cls)
-        return [self._spec(name, getattr(instance, name)) for name in tool_names(self.cls)]
+        return [self._spec(name, method) for name, method in self._methods.items()]
 
     @cached_property
     def arguments(self) -> Mapping[str, type[BaseModel]]:
         """The model of each tool's arguments; a method with a schema gets them as they are."""
+        methods = self._methods.items()
+        return {name: argument_model(each, {}) for name, each in methods if not hasattr(each, "schema")}
+
+    @property
+    def _methods(self) -> dict[str, Callable[..., Any]]:
         instance = self.cls.__new__(self.cls)
-        methods = {name: getattr(instance, name) for name in tool_names(self.cls)}
-        return {name: argument_model(each, {}) for name, each in methods.items() if not hasattr(each, "schema")}
+        return {name: getattr(instance, name) for name in tool_names(self.cls)}
 
     def has(self, method: str) -> bool:
         """Whether the class defines an optional method itself."""
@@ -144,24 +147,23 @@ class EnvironmentType:
 
 def tool_names(cls: type) -> list[str]:
     """Return the names of a class's public methods, inherited ones included, in the order of their definition."""
-    names: dict[str, None] = {}
-    for base in reversed(cls.__mro__):
-        if base not in (object, Environment):
-            for name, value in vars(base).items():
-                function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-                if inspect.isfunction(function) and not name.startswith("_") and name not in OWN:
-                    names[name] = None
-    return list(names)
+    names = [name for name, _ in _functions(cls) if not name.startswith("_") and name not in OWN]
+    return list(dict.fromkeys(names))
 
 
 def functions_of(cls: type) -> Iterator[Callable[..., Any]]:
     """Yield the functions that a class and its bases define, without decorators."""
-    for base in cls.__mro__:
+    for _, function in _functions(cls):
+        yield inspect.unwrap(function)
+
+
+def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for base in reversed(cls.__mro__):
         if base not in (object, Environment):
-            for value in vars(base).values():
+            for name, value in vars(base).items():
                 function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
                 if inspect.isfunction(function):
-                    yield inspect.unwrap(function)
+                    yield name, function
 
 
 def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
@@ -48,10 +49,8 @@ class ExpertTurn:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class _Episode:
-    steps: tuple[ExpertTurn, ...]
-    answer: str
+_Episode = tuple[ExpertTurn, ...]
+"""The steps of an expert; the last one is the answer."""
 
 
 def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[ExpertTurn, ...], str]:
@@ -90,6 +89,11 @@ def require_expert(kind: EnvironmentType) -> None:
     if not kind.has("solve"):
         problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
         raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
+
+
+def _episode(kind: EnvironmentType, values: Mapping[str, Any]) -> _Episode:
+    steps, answer = expert_steps(kind, values)
+    return (*steps, ExpertTurn("", {}, answer))
 
 
 def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Callable[..., Any]:
@@ -133,16 +137,16 @@ def worked_world(names: Mapping[str, str]) -> World:
         names: `agent_rl.environments`.
     """
 
-    def habit(spoil: _Spoil, thought: str) -> Habit:
-        return lambda row, rng: _turns(spoil(_solved(row), rng, row), thought, row["agent_name"])
-
     @cache
-    def episode(name: str, text: str) -> _Episode:
-        kind = load_environment(name, names[name])
-        return _Episode(*expert_steps(kind, json.loads(text)))
+    def solved_row(name: str, text: str) -> _Episode:
+        return _episode(load_environment(name, names[name]), json.loads(text))
 
-    def _solved(row: Mapping[str, Any]) -> _Episode:
-        return episode(row["extra_info"][NAME], row["extra_info"][ROW])
+    def habit(spoil: _Spoil, thought: str) -> Habit:
+        def turns(row: Mapping[str, Any], rng: random.Random) -> Turns:
+            solved = solved_row(row["extra_info"][NAME], row["extra_info"][ROW])
+            return _written(spoil(solved, rng, row), thought, row["agent_name"])
+
+        return turns
 
     pool: list[tuple[str, _Episode]] = []
 
@@ -156,9 +160,9 @@ def worked_world(names: Mapping[str, str]) -> World:
         "oracle": habit(lambda solved, rng, row: solved, "Step by step."),
         "left_out": habit(lambda solved, rng, row: _without_one(solved, rng), "Skip a step."),
         "other_argument": habit(other_argument, "Something like it."),
-        "at_once": habit(lambda solved, rng, row: replace(solved, steps=()), "No need."),
+        "at_once": habit(lambda solved, rng, row: solved[-1:], "No need."),
         "unreadable": _unreadable,
-        "random": habit(lambda solved, rng, row: replace(solved, steps=_random_steps(solved, rng)), "Try it."),
+        "random": habit(lambda solved, rng, row: _at_random(solved, rng), "Try it."),
     }
     digest = hashlib.sha256()
     for name, target in sorted(names.items()):
@@ -187,28 +191,24 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
     """
     rng = random.Random(0)
     rows = rows[:SAMPLE]
-    solved = [_Episode(*expert_steps(kind, row_values(row))) for row in rows]
+    solved = [_episode(kind, row_values(row)) for row in rows]
     spoiled = {
         "left_out": [_without_one(each, rng) for each in solved],
         "other_argument": [_with_other_argument(each, solved, rng) for each in solved],
-        "at_once": [replace(each, steps=()) for each in solved],
+        "at_once": [each[-1:] for each in solved],
     }
-    best = _mean_reward(kind, rows, solved)
-    rewards = {name: _mean_reward(kind, rows, episodes) for name, episodes in spoiled.items()} | {"unreadable": 0.0}
+    best = fmean(_rewards(kind, rows, solved))
+    rewards = {name: fmean(_rewards(kind, rows, its)) for name, its in spoiled.items()} | {"unreadable": 0.0}
     worst = min(rewards.values())
     if best <= max(rewards.values()):
         problem = f"solve has a mean reward of {best:.2f}, no more than spoiled copies of it ({rewards})"
         where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
         raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
-    mean = sum(success.values()) / len(success)
-    share = max(SUCCESS / 2, min(SUCCESS, 0.5 - mean / 2))  # a spoiled copy may succeed where the model could not
+    share = max(
+        SUCCESS / 2, min(SUCCESS, 0.5 - fmean(success.values()) / 2)
+    )  # a spoiled copy may succeed where the model could not
     return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
-
-
-def _mean_reward(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes: Sequence[_Episode]) -> float:
-    rewards = _rewards(kind, rows, episodes)
-    return sum(rewards) / len(rewards)
 
 
 def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes: Sequence[_Episode]) -> list[float]:
@@ -218,7 +218,7 @@ def _rewards(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]], episodes:
         try:
             await session.reset()
             turns = 0.0
-            for step in (*episode.steps, ExpertTurn("", {}, episode.answer)):
+            for step in episode:
                 if session.done or trajectory.answer is not None:
                     break
                 if step.tool:
@@ -269,7 +269,7 @@ def _with_other_digits(
         own = [copy for copy in copies if copy["extra_info"][NAME] == name]
         sample = own[:SAMPLE]
         try:
-            rewards = _rewards(kind, sample, [_Episode(*expert_steps(kind, row_values(copy))) for copy in sample])
+            rewards = _rewards(kind, sample, [_episode(kind, row_values(copy)) for copy in sample])
         except AgentRLError:
             continue
         kept += own if rewards and min(rewards) == max(rewards) > 0 else []
@@ -277,48 +277,47 @@ def _with_other_digits(
 
 
 def _without_one(solved: _Episode, rng: random.Random) -> _Episode:
-    if not solved.steps:
+    if len(solved) == 1:
         return solved
-    place = rng.randrange(len(solved.steps))
-    return replace(solved, steps=(*solved.steps[:place], *solved.steps[place + 1 :]))
+    place = rng.randrange(len(solved) - 1)
+    return (*solved[:place], *solved[place + 1 :])
 
 
 def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
     """Return the episode with an argument that the expert used in another row."""
-    places = [number for number, step in enumerate(solved.steps) if step.arguments]
+    places = [number for number, step in enumerate(solved) if step.arguments]
     if not places:
         return solved
     place = rng.choice(places)
-    step = solved.steps[place]
-    known = [each for other in others for each in other.steps if each.tool == step.tool]
+    step = solved[place]
+    known = [each for other in others for each in other if each.tool == step.tool]
     name = rng.choice(list(step.arguments))
     values = [each.arguments[name] for each in known if each.arguments.get(name) not in (None, step.arguments[name])]
     if not values:
         return solved
     changed = replace(step, arguments={**step.arguments, name: rng.choice(values)})
-    return replace(solved, steps=(*solved.steps[:place], changed, *solved.steps[place + 1 :]))
+    return (*solved[:place], changed, *solved[place + 1 :])
 
 
-def _random_steps(solved: _Episode, rng: random.Random) -> tuple[ExpertTurn, ...]:
-    """Return the expert's steps in any order and number, with digits at random."""
-    steps = []
-    while solved.steps and rng.random() < 0.7:
-        step = rng.choice(solved.steps)
+def _at_random(solved: _Episode, rng: random.Random) -> _Episode:
+    """Return the expert's steps in any order and number, with digits at random, and the answer."""
+    steps: list[ExpertTurn] = []
+    while len(solved) > 1 and rng.random() < 0.7:
+        step = rng.choice(solved[:-1])
         arguments = json.dumps(dict(step.arguments)).translate({ord(d): rng.choice("123456789") for d in "123456789"})
         steps.append(replace(step, arguments=json.loads(arguments)))
-    return tuple(steps)
+    return (*steps, solved[-1])
 
 
-def _turns(episode: _Episode, thought: str, agent: str) -> Turns:
+def _written(episode: _Episode, thought: str, agent: str) -> Turns:
     native = agent == "tool_call_agent"
-    for step in episode.steps:
+    for step in episode:
         if not step.tool:
             yield step.message if native else react_answer(thought, step.message)
         elif native:
             yield native_turn(thought, {"name": step.tool, "arguments": dict(step.arguments)})
         else:
             yield react_call(thought, step.tool, dict(step.arguments))
-    yield episode.answer if native else react_answer(thought, episode.answer)
 
 
 def _unreadable(row: Mapping[str, Any], rng: random.Random) -> Turns:

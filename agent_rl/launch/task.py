@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -33,11 +35,20 @@ __all__ = ["is_task", "load_task", "require_experts", "task_recipe"]
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
 """Seconds that each method may take in the trial before a run."""
+PROMPT_TOKENS = 512
+"""The length of prompts on a CPU is a multiple of it."""
 MAX_NAME = 120
 """Characters of a run's name; a file system allows 255 for a folder."""
 logger = logging.getLogger(__name__)
 
 HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
+
+
+class _Trial(NamedTuple):
+    """The names of the reward's parts, and the characters that follow a prompt: tools, and the text of `reset`."""
+
+    parts: list[str]
+    characters: int
 
 
 def is_task(recipe: str) -> bool:
@@ -63,13 +74,17 @@ def task_recipe(targets: str) -> Path:
         raise ConfigError(targets, f"two environments have the name {twice[0]}", "Rename a file")
     rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
     of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
-    rewards = {kind.name: _reward(kind, _try_out(kind, of_kind[kind])) for kind in kinds}
+    trials = {kind: _try_out(kind, of_kind[kind]) for kind in kinds}
+    rewards = {kind.name: _reward(kind, trial.parts) for kind, trial in trials.items()}
     folder = OUTPUTS / _run_name(kinds) / "recipe"
     (folder / "size").mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         write_parquet(rows[split], folder / f"{split}.parquet")
-    files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": _CPU, "size/0.5b.yaml": _GPU}
-    files["size/cpu.yaml"] = _CPU if any(not kind.has("solve") for kind in kinds) else _cold_start(folder, of_kind)
+    prompts = {kind: _longest(kind, rows) for kind in kinds}
+    own_model = _cpu(max(prompts[kind] + trial.characters for kind, trial in trials.items()))
+    files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": own_model, "size/0.5b.yaml": _GPU}
+    has_experts = all(kind.has("solve") for kind in kinds)
+    files["size/cpu.yaml"] = _cold_start(folder, of_kind, _cpu(max(prompts.values()))) if has_experts else own_model
     for file, content in files.items():
         package = "# @package _global_\n" if file.startswith("size/") else ""
         text = package + HEADER.format(targets) + yaml.safe_dump(content, sort_keys=False, width=110)
@@ -113,15 +128,20 @@ def load_task(target: str) -> EnvironmentType:
     return load_environment(name, ADDED.join(whole), target)
 
 
-def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Begin two trajectories of a row and read the reward of the second; return the names of the reward's parts.
+def _longest(kind: EnvironmentType, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
+    """Return the number of characters of an environment's longest prompt."""
+    return max(len(str(row["prompt"])) for split in rows.values() for row in split if row["data_source"] == kind.name)
+
+
+def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> _Trial:
+    """Begin two trajectories of a row and read the reward of the second.
 
     Raises:
         ConfigError: a method fails, or the two trajectories begin in different states.
     """
     where = kind.cls.__qualname__
     try:
-        (text, state), (other_text, other_state), reward = asyncio.run(_trial(kind, rows[0]))
+        (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, rows[0]))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
     if text != other_text or state != other_state:
@@ -132,10 +152,11 @@ def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> list[s
         if kind.resets_alike:
             raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)
         logger.warning("%s.reset (%s): %s. %s", where, _line(kind), problem, remedy)
-    return [] if kind.parts or not isinstance(reward, dict) else sorted(reward)
+    parts = [] if kind.parts or not isinstance(reward, dict) else sorted(reward)
+    return _Trial(parts, len(text if isinstance(text, str) else "") + len(tools))
 
 
-async def _trial(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any, str]:
     states: list[Any] = []
     for _ in range(2):
         trajectory = Trajectory([Message.from_chat(message) for message in row["prompt"]], StopReason.ERROR)
@@ -146,7 +167,7 @@ async def _trial(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, An
             reward = await session.reward()
         finally:
             await session.close()
-    return states[0], states[1], reward
+    return states[0], states[1], reward, json.dumps([spec.schema() for spec in session.specs])
 
 
 def _line(kind: EnvironmentType) -> str:
@@ -191,38 +212,49 @@ _GPU: dict[str, Any] = {
     "trainer": {"nnodes": 1, "n_gpus_per_node": 1},
 }
 """One GPU with 24 GB or more."""
-_CPU: dict[str, Any] = {
-    "data": {"train_batch_size": 16, "val_batch_size": 256, "max_prompt_length": 512, "max_response_length": 512},
-    "actor_rollout_ref": {
-        "actor": {"ppo_mini_batch_size": 16, "ppo_micro_batch_size_per_gpu": 16},
-        "rollout": {"n": 8, "log_prob_micro_batch_size_per_gpu": 16},
-    },
-    "trainer": {
-        "logger": ["console"],
-        "total_epochs": 1000,
-        "total_training_steps": 20,
-        "test_freq": 20,
-        "save_freq": 20,
-        "max_actor_ckpt_to_keep": 1,
-    },
-}
-"""A model of the user on a CPU."""
 
 
-def _cold_start(folder: Path, rows: Mapping[EnvironmentType, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def _cpu(characters: int) -> dict[str, Any]:
+    """Return the size for a CPU, with room for prompts of a tokenizer that has one token per character."""
+    length = max(1, math.ceil(characters / PROMPT_TOKENS)) * PROMPT_TOKENS
+    return {
+        "data": {
+            "train_batch_size": 16,
+            "val_batch_size": 256,
+            "max_prompt_length": length,
+            "max_response_length": 512,
+        },
+        "actor_rollout_ref": {
+            "actor": {"ppo_mini_batch_size": 16, "ppo_micro_batch_size_per_gpu": 16},
+            "rollout": {"n": 8, "log_prob_micro_batch_size_per_gpu": 16},
+        },
+        "trainer": {
+            "logger": ["console"],
+            "total_epochs": 1000,
+            "total_training_steps": 20,
+            "test_freq": 20,
+            "save_freq": 20,
+            "max_actor_ckpt_to_keep": 1,
+        },
+    }
+
+
+def _cold_start(
+    folder: Path, rows: Mapping[EnvironmentType, Sequence[Mapping[str, Any]]], size: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the size for a CPU without a model: a tiny model that has learned from `solve` and from spoiled copies."""
     mixes = [habit_shares(kind, of_kind) for kind, of_kind in rows.items()]
     mix = {habit: round(sum(shares[habit] for shares in mixes) / len(mixes), 2) for habit in mixes[0]}
     count = sum(map(len, rows.values()))
     return {
         "defaults": [{"override /kl": "none"}, {"override /val": "avg@1"}],
-        "data": _CPU["data"],
+        "data": size["data"],
         "actor_rollout_ref": {
             "model": {"path": str(folder.parent / "cold_start" / "model")},
-            "actor": {**_CPU["actor_rollout_ref"]["actor"], "optim": {"lr": 3.0e-4}},
-            "rollout": {**_CPU["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True},
+            "actor": {**size["actor_rollout_ref"]["actor"], "optim": {"lr": 3.0e-4}},
+            "rollout": {**size["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True},
         },
-        "trainer": _CPU["trainer"],
+        "trainer": size["trainer"],
         "agent_rl": {
             "react": {"instructions": ""},
             "cold_start": {

@@ -79,10 +79,11 @@ class AgentLoopWorker(_VerlsWorker):
         await super()._run_prompt(prompt, sampling_params, trajectory, **kwargs)
 
     async def _run_agent_loop(
-        self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str, **kwargs: Any
+        self, sampling_params: dict[str, Any], trajectory: dict[str, Any], *, agent_name: str | None, **kwargs: Any
     ) -> None:
         """Run a session; the last one of a prompt that cannot be trained on raises the first failure."""
         prompt, session = _prompt.get(), kwargs["session_id"]
+        agent_name = agent_name or self.config.actor_rollout_ref.rollout.agent.default_agent_loop
         prompt.group.join()
         try:
             await super()._run_agent_loop(sampling_params, trajectory, agent_name=agent_name, **kwargs)

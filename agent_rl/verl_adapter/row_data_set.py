@@ -32,7 +32,8 @@ class RowDataSet(RLHFDataset):
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
         """Return the rows whose prompts are short enough; verl calls this after reading the files."""
-        empty = [name for name in dataframe.column_names if dataframe.data.column(name).null_count == len(dataframe)]
+        table = dataframe.data  # of all rows, also where `data.train_max_samples` selects some
+        empty = [name for name in dataframe.column_names if table.column(name).null_count == table.num_rows]
         dataframe = dataframe.remove_columns(empty)
         own = [name for name in dataframe.column_names if name not in SHAPE_COLUMNS]
         columns = list(dict.fromkeys([*own, *_MADE]))

@@ -28,16 +28,16 @@ class Recorder(ScriptedPolicy):
         self.conversations.append(self.messages)
 
 
-def teach(folder: Path, conversations: Sequence[list[dict[str, Any]]]) -> float:
+def teach(folder: Path, conversations: Sequence[list[dict[str, Any]]], steps: int = STEPS, **shape: int) -> float:
     """Make a model that says what the assistant says in the conversations; the last loss in nats a token."""
     texts = ["system", "user", "assistant", *(message["content"] for each in conversations for message in each)]
     tokenizer = make_tokenizer(texts, folder)
-    model = make_model(folder, tokenizer, hidden=64, layers=2, heads=4, init_std=0.1)
+    model = make_model(folder, tokenizer, hidden=64, layers=2, heads=4, init_std=0.1, **shape)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=0.0)
     ids_BT, labels_BT = _encoded(tokenizer, conversations)
     loss, threads = torch.tensor(0.0), torch.get_num_threads()
     torch.set_num_threads(1)
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.param_groups[0]["lr"] = RATE * min(1.0, (step + 1) / 30)
         optimizer.zero_grad()
         # Padding stands on the right, where causal attention never looks: no attention mask, hence the fast kernel.

@@ -106,6 +106,19 @@ def test_the_cold_start_mixes_the_expert_with_spoiled_copies(lockers: str) -> No
     assert size["actor_rollout_ref"]["model"]["path"] == "outputs/lockers/cold_start/model"
 
 
+def test_prompts_fit_with_tools_and_the_text_of_reset(lockers: str, walk: str, tmp_path: Path) -> None:
+    def lengths(target: str) -> list[int]:
+        folder = task.task_recipe(target)
+        sizes = [written(folder, f"size/{size}.yaml") for size in ("cpu", "own_model")]
+        return [size["data"]["max_prompt_length"] for size in sizes]
+
+    assert lengths(lockers) == [512, 1024]
+    assert lengths(walk) == [512, 512]
+    text = WALK.replace("self.way = []", "self.way = []\n        return 1000 * 'far '")
+    (tmp_path / "far.py").write_text(text)
+    assert lengths("far.py:Walk") == [4608, 4608]
+
+
 def test_named_parts_and_rewards_of_turns_become_components(walk: str) -> None:
     folder = task.task_recipe(walk)
     assert folder.parent.name == "walk_walk"

@@ -19,9 +19,9 @@ def data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any) ->
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
-    def make(*paths: Path, **config: Any) -> RowDataSet:
+    def make(*paths: Path, max_samples: int = -1, **config: Any) -> RowDataSet:
         given = {"cache_dir": str(tmp_path / "verl"), "filter_overlong_prompts_workers": None, **config}
-        return RowDataSet([str(path) for path in paths], tokenizer, OmegaConf.create(given))
+        return RowDataSet([str(path) for path in paths], tokenizer, OmegaConf.create(given), max_samples=max_samples)
 
     return make
 
@@ -85,6 +85,13 @@ def test_rows_of_different_sets_join_and_arrive_as_they_were_made(
         assert {name: item[name] for name in row} == row
     assert {len(column) for column in collate_fn(items).values()} == {4}
     assert len(data_set(*paths, max_prompt_length=1, filter_overlong_prompts=True)) == 0
+
+
+@pytest.mark.parametrize("max_samples", [-1, 2])
+def test_rows_without_an_agent_leave_it_to_the_run(tmp_path: Path, data_set: Any, max_samples: int) -> None:
+    write_parquet([{**row, "agent_name": None} for row in ROWS], tmp_path / "rows.parquet")
+    found = data_set(tmp_path / "rows.parquet", max_samples=max_samples)
+    assert "agent_name" not in found[0]
 
 
 def test_rows_in_shapes_of_guides_are_read_and_each_change_is_said_once(

@@ -1,17 +1,20 @@
 """Environments of other packages, one file per package: `gymnasium:FrozenLake-v1`, `textarena:Blackjack-v0`.
 
 A file `<family>.py` has a function `environment(id)`, which returns a subclass of `Environment` for one of the family's
-environments. It imports the family's package inside of functions, because the package is optional.
+environments. It imports the family's package inside of functions, because the package is optional. A family with a
+Python of its own has what `agent_rl.environments.serve` uses instead; its `environment` is optional.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
 from agent_rl.environments.environment import Environment
+from agent_rl.environments.served import class_of
 from agent_rl.errors import ConfigError
 
 __all__ = ["SIZES", "family_class", "family_names", "seeded_rows"]
@@ -32,7 +35,8 @@ def family_class(family: str, identifier: str) -> type[Environment]:
         ConfigError: the family's package is missing, or has no such environment.
     """
     try:
-        cls: type[Environment] = import_module(f"{__name__}.{family}").environment(identifier)
+        environment = getattr(import_module(f"{__name__}.{family}"), "environment", partial(class_of, family))
+        cls: type[Environment] = environment(identifier)
     except ImportError as error:
         remedy = f"pip install 'agent-rl[{family}]'"
         raise ConfigError(f"{family}:{identifier}", f"it needs a package: {error}", remedy) from error

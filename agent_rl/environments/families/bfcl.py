@@ -17,18 +17,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from agent_rl.environments.serve import of_split
+
 CATEGORY = "multi_turn_base"
 FILE = f"BFCL_v4_{CATEGORY}.json"
-HELD_OUT = 4
-"""Every fourth task is held out."""
 SYSTEM = "Do what the user asks with the tools. When it is done, answer the user in one sentence."
-
-
-def environment(identifier: str) -> Any:
-    """Return the class of the tasks that use some classes; see `family_class`."""
-    from agent_rl.environments.served import class_of
-
-    return class_of("bfcl", identifier)
 
 
 def start() -> None:
@@ -44,9 +37,8 @@ def describe(identifier: str) -> dict[str, Any]:
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
     """Return the user's first message of each task, and the task's name."""
-    tasks = enumerate(_tasks(identifier).items())
-    kept = [each for number, each in tasks if (number % HELD_OUT == HELD_OUT - 1) == (split == "test")]
-    return [{"prompt": task["question"][0], "task": name} for name, task in kept]
+    tasks = of_split(_tasks(identifier).items(), split)
+    return [{"prompt": task["question"][0], "task": name} for name, task in tasks]
 
 
 class Session:

@@ -21,19 +21,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from agent_rl.environments.serve import on_loopback
+from agent_rl.environments.serve import of_split, on_loopback
 
-HELD_OUT = 4
-"""Every fourth row is held out."""
 DEALS = 16
 """Rows for each example of a server that draws random numbers."""
-
-
-def environment(identifier: str) -> Any:
-    """Return the class of a resources server; see `family_class`."""
-    from agent_rl.environments.served import class_of
-
-    return class_of("nemo_gym", identifier)
 
 
 class _Seeded(random.Random):
@@ -69,8 +60,7 @@ def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
     return [
         {"prompt": [{"role": each["role"], "content": each["content"]} for each in _input(example)]}
         | {"example": example, "seed": seed * len(examples) + number}
-        for number, example in enumerate(examples)
-        if (number % HELD_OUT == HELD_OUT - 1) == (split == "test")
+        for number, example in of_split(enumerate(examples), split)
     ]
 
 

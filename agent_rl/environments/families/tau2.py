@@ -15,22 +15,15 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from agent_rl.environments.serve import of_split
+
 SOLO = ("telecom",)
-HELD_OUT = 4
-"""Every fourth task is held out in a domain that has no split."""
 SYSTEM = """You are a customer service agent. Solve the user's request with the tools, as the policy requires.
 When it is solved, or cannot be solved, answer the user once, with all that they wanted to know.
 
 <policy>
 {}
 </policy>"""
-
-
-def environment(identifier: str) -> Any:
-    """Return the class of a domain; see `family_class`."""
-    from agent_rl.environments.served import class_of
-
-    return class_of("tau2", identifier)
 
 
 def start() -> None:
@@ -57,9 +50,7 @@ def describe(identifier: str) -> dict[str, Any]:
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
     """Return the ticket or the scenario of each task, and the task's name."""
     tasks, splits = _tasks(identifier), _splits(identifier)
-    chosen = [name for number, name in enumerate(tasks) if name in splits.get(split, ())] or [
-        name for number, name in enumerate(tasks) if (number % HELD_OUT == HELD_OUT - 1) == (split == "test")
-    ]
+    chosen = [name for name in tasks if name in splits.get(split, ())] or of_split(tasks, split)
     return [
         {"prompt": tasks[name].ticket or str(tasks[name].user_scenario.instructions), "task": name} for name in chosen
     ]

@@ -29,17 +29,19 @@ def values(target: str, split: str = "train", index: int = 0) -> dict[str, Any]:
     return row_values(environment_rows(load_environment("name", target), split, seed=0)[index])
 
 
-def session(target: str, row: dict[str, Any]) -> EnvironmentSession:
+def session(target: str, row: Mapping[str, Any]) -> EnvironmentSession:
     return EnvironmentSession(load_environment("name", target), row, 60.0, Trajectory([], StopReason.ERROR))
 
 
-async def episode(target: str, row: dict[str, Any], actions: Sequence[Action]) -> Played:
+async def episode(target: str, row: Mapping[str, Any], actions: Sequence[Action]) -> Played:
     opened = session(target, row)
     try:
         texts = [await opened.reset()]
         for action in actions:
             if isinstance(action, str):
                 texts.append((await opened.step(action))[0])
+                if texts[-1] is None:
+                    break
             else:
                 texts.append((await opened.call(*action)).text)
         reward = await opened.reward()
@@ -49,5 +51,5 @@ async def episode(target: str, row: dict[str, Any], actions: Sequence[Action]) -
         await opened.close()
 
 
-def play(target: str, row: dict[str, Any], actions: Sequence[Action]) -> Played:
+def play(target: str, row: Mapping[str, Any], actions: Sequence[Action]) -> Played:
     return asyncio.run(episode(target, row, actions))

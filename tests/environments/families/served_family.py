@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent_rl.environments import EnvironmentSession, load_environment
+from agent_rl.environments import load_environment
 from agent_rl.environments.install import python_of
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory import StopReason, Trajectory
+from tests.environments.families.playing import Action, play
 
+VERSION = "import importlib.metadata, json, sys; print(json.dumps(importlib.metadata.version(json.load(sys.stdin))))"
 Step = tuple[str, dict[str, Any]]
 """A call of a tool; a message if the tool is `say`."""
 
@@ -28,6 +28,12 @@ def needs(family: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(False, reason="")
 
 
+def as_actions(steps: Sequence[Step], answer: str | None = None) -> list[Action]:
+    """Return the steps as actions of `playing`, with the answer as the last one."""
+    actions: list[Action] = [values["message"] if name == "say" else (name, values) for name, values in steps]
+    return actions if answer is None else [*actions, answer]
+
+
 def in_family(family: str, program: str, data: Any) -> Any:
     """Return what a program in the family's Python, without any code of ours, prints as JSON."""
     command = [str(python_of(family)), "-I", "-c", program]
@@ -36,26 +42,11 @@ def in_family(family: str, program: str, data: Any) -> Any:
 
 
 def rollout(
-    target: str, row: Mapping[str, Any], steps: Sequence[Step], answer: str | None = "Done."
-) -> tuple[list[str | None], Any]:
+    target: str, row: Mapping[str, Any], steps: Sequence[Step], answer: str | None = None
+) -> tuple[list[str | None], float]:
     """Return what an episode's calls and messages are answered, and its reward."""
-
-    async def run() -> tuple[list[str | None], Any]:
-        trajectory = Trajectory([], StopReason.ERROR, answer=answer)
-        session = EnvironmentSession(load_environment("it", target), row, 60.0, trajectory)
-        texts = [await session.reset()]
-        for name, arguments in steps:
-            if name == "say":
-                texts.append((await session.step(arguments["message"]))[0])
-                if texts[-1] is None:
-                    break
-            else:
-                texts.append((await session.call(name, dict(arguments))).text)
-        reward = await session.reward()
-        await session.close()
-        return texts, reward
-
-    return asyncio.run(run())
+    texts, reward, _ = play(target, row, as_actions(steps, answer))
+    return texts, reward
 
 
 def rows(target: str) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ import pytest
 from agent_rl.environments import load_environment
 from agent_rl.environments.served import Process
 from agent_rl.errors import ConfigError, UnscoredError
-from tests.environments.families.served_family import Step, in_family, needs, rollout, rows, solution
+from tests.environments.families.playing import Action, Rollouts
+from tests.environments.families.served_family import Step, as_actions, in_family, needs, rollout, rows, solution
 
 pytestmark = needs("bfcl")
 
@@ -48,6 +49,14 @@ def as_turns(steps: list[Step]) -> list[list[list[str]]]:
         else:
             turns[-1].append([f"{name}({','.join(f'{key}={value!r}' for key, value in arguments.items())})"])
     return turns
+
+
+def gold(target: str, row: dict[str, Any]) -> tuple[list[Action], float]:
+    steps, answer = solution(target, row)
+    return as_actions(steps, answer), in_family("bfcl", CHECKER, [(row["task"], as_turns(steps))])[0]
+
+
+ROLLOUTS: Rollouts = {target[5:]: lambda row, target=target: gold(target, row) for target in TARGETS}  # type: ignore[misc]
 
 
 def spoiled(steps: list[Step]) -> dict[str, list[Step]]:

@@ -9,7 +9,8 @@ import pytest
 
 from agent_rl.environments import load_environment
 from agent_rl.errors import ConfigError
-from tests.environments.families.served_family import Step, in_family, needs, rollout, rows
+from tests.environments.families.playing import Action, Rollouts
+from tests.environments.families.served_family import Step, as_actions, in_family, needs, rollout, rows
 
 pytestmark = [needs("nemo_gym"), pytest.mark.slow]
 
@@ -21,7 +22,7 @@ RECORDED = (
 )
 """Servers that need neither a model nor further packages."""
 
-ROLLOUTS = """
+RECORDINGS = """
 import json, sys
 from pathlib import Path
 import nemo_gym
@@ -51,8 +52,8 @@ print(json.dumps([asyncio.run(play(*each)) for each in json.load(sys.stdin)]))
 """
 
 
-def replayed(target: str, recorded: dict[str, Any]) -> float:
-    """Return the reward of a recorded rollout, whose calls are made again."""
+def steps_of(recorded: dict[str, Any]) -> tuple[list[Step], str | None]:
+    """Return the calls of a recorded rollout, and its answer."""
     steps: list[Step] = []
     answer = None
     for item in recorded["response"]["output"]:
@@ -60,7 +61,36 @@ def replayed(target: str, recorded: dict[str, Any]) -> float:
             steps.append((item["name"], json.loads(item["arguments"])))
         elif item["type"] == "message":
             answer = "".join(part["text"] for part in item["content"])
-    texts = [message["content"] for message in recorded["responses_create_params"]["input"]]
+    return steps, answer
+
+
+def texts_of(recorded: dict[str, Any]) -> list[str]:
+    return [message["content"] for message in recorded["responses_create_params"]["input"]]
+
+
+def recording(server: str, row: dict[str, Any]) -> tuple[list[Action], float]:
+    """Return the actions of the recorded rollout of a row, and its recorded reward."""
+    recorded = in_family("nemo_gym", RECORDINGS, server)
+    own = next(each for each in recorded if texts_of(each) == [message["content"] for message in row["prompt"]])
+    return as_actions(*steps_of(own)), own["reward"]
+
+
+def stood(row: dict[str, Any]) -> tuple[list[Action], float]:
+    messages = ["<action>hit</action>", "<action>stand</action>"]
+    return [*messages], in_family("nemo_gym", BLACKJACK, [(row["seed"], messages)])[0]
+
+
+SERVERS = ("example_session_state_mgmt", "bunsenbench_chemistry_mcq", "calendar", "mrcr", "nvarc")
+ROLLOUTS: Rollouts = {"blackjack": stood} | {
+    server: lambda row, server=server: recording(server, row)  # type: ignore[misc]
+    for server in SERVERS
+}
+
+
+def replayed(target: str, recorded: dict[str, Any]) -> float:
+    """Return the reward of a recorded rollout, whose calls are made again."""
+    steps, answer = steps_of(recorded)
+    texts = texts_of(recorded)
     same = (row for row in rows(target) if [message["content"] for message in row["prompt"]] == texts)
     row = next(same, {"example": {}, "seed": 0, "prompt": ""})  # whose fields for the verifier a recorded row may lack
     row["example"] |= {key: value for key, value in recorded.items() if key not in ("response", "reward")}
@@ -70,7 +100,7 @@ def replayed(target: str, recorded: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("server", RECORDED)
 def test_recorded_rollouts_get_their_recorded_reward(server: str) -> None:
-    recorded = in_family("nemo_gym", ROLLOUTS, server)
+    recorded = in_family("nemo_gym", RECORDINGS, server)
     rewards = [each["reward"] for each in recorded]
     print(server, rewards)
     assert [replayed(f"nemo_gym:{server}", each) for each in recorded] == rewards

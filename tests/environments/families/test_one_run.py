@@ -1,46 +1,125 @@
-"""Environments of all families with a Python of their own train two steps in one run."""
+"""Environments of all families train two steps in one run; a row's column `environment` selects its class."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent_rl.environments.install import PACKAGES, python_of
+from agent_rl.agents.react import ReactFormat
+from agent_rl.data import read_parquet, write_parquet
+from agent_rl.environments import load_environment
+from agent_rl.environments.install import FOLDER, PACKAGES, python_of
+from agent_rl.environments.session import row_values
+from agent_rl.launch.task import load_task, task_recipe
+from agent_rl.trajectory.run_files import read_metrics
+from tests.e2e.taught import teach
+from tests.environments.families.playing import Action, play
 from tests.environments.families.served_family import needs
 
 pytestmark = [*(needs(family) for family in PACKAGES), pytest.mark.recipes, pytest.mark.engine, pytest.mark.trainer]
 
-TARGETS = (
-    *("bfcl:TravelAPI", "bfcl:TicketAPI+TravelAPI", "tau2:mock", "nemo_gym:blackjack"),
-    "nemo_gym:example_session_state_mgmt",
-)
+MULTI_TURN: dict[str, Action] = {
+    "bfcl:GorillaFileSystem": ("ls", {}),
+    "bfcl:TradingBot": ("get_account_info", {}),
+    "bfcl:TravelAPI": ("list_all_airports", {}),
+    "bfcl:VehicleControlAPI": ("check_tire_pressure", {}),
+    "gymnasium:BabyAI-GoToRedBall-v0": ("act", {"action": "forward"}),
+    "gymnasium:Blackjack-v1": ("act", {"action": "hit"}),
+    "gymnasium:CartPole-v1": ("act", {"action": 1}),
+    "gymnasium:CliffWalking-v1": ("act", {"action": "up"}),
+    "gymnasium:FrozenLake-v1": ("act", {"action": "down"}),
+    "gymnasium:Taxi-v4": ("act", {"action": "north"}),
+    "nemo_gym:blackjack": "<action>hit</action>",
+    "nemo_gym:example_session_state_mgmt": ("increment_counter", {"count": 2}),
+    "openenv:echo": ("act", {"message": "hello"}),
+    "skyrl_gym:gsm8k_multi_turn": "#### 4",
+    "tau2:mock": ("get_users", {}),
+    "textarena:2048-v0-ultra-easy": "[right]",
+    "textarena:Blackjack-v0": "[hit]",
+    "textarena:FrozenLake-v0": "[right]",
+    "textarena:GuessTheNumber-v0": "[7]",
+    "textarena:Mastermind-v0": "[1 2 3 4]",
+    "textarena:Minesweeper-v0-small": "[1 1]",
+    "textarena:Sudoku-v0-very-easy": "[1 1 1]",
+    "textarena:TowerOfHanoi-v0": "[A C]",
+}
+"""What the model is taught to do in each environment, in every turn."""
+SINGLE_TURN: dict[str, Action] = {
+    "reasoning_gym:basic_arithmetic": "4",
+    "reasoning_gym:chain_sum": "4",
+    "reasoning_gym:gcd": "4",
+    "reasoning_gym:leg_counting": "4",
+    "skyrl_gym:aime": "Answer: 4",
+    "skyrl_gym:gsm8k": "#### 4",
+}
+TAUGHT = MULTI_TURN | SINGLE_TURN
+END = 500
+"""Number of characters at the end of a message that the model is taught with."""
 
 
-def test_two_steps(tmp_path: Path) -> None:
-    from agent_rl.cpu.tiny_model import CORPUS, make_model, make_tokenizer
+def taught_model(folder: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Teach a tiny model the turns, after the ends of the messages of its prompts."""
+    conversations = []
+    for target, action in TAUGHT.items():
+        row, kind = rows[target][0], load_environment("it", target)
+        (text,), *_ = play(target, row_values(row), [])
+        *_, system, user = ReactFormat().prompt(row["prompt"], kind.specs)
+        shown = (system["content"], user["content"] + (f"\n\n{text}" if text else ""))
+        turn = f"Thought: I know.\nFinal Answer: {action}"
+        if isinstance(action, tuple):
+            turn = f"Thought: I act.\nAction: {action[0]}\nAction Input: {json.dumps(action[1])}"
+        texts = zip(("system", "user", "assistant"), (*(text[-END:] for text in shown), turn), strict=True)
+        conversations.append([{"role": role, "content": text} for role, text in texts])
+    print("nats per token", teach(folder, conversations, steps=150, max_positions=32768))
 
-    model = tmp_path / "model"
-    make_model(model, make_tokenizer(CORPUS, model, 512), hidden=48, layers=2, heads=4, max_positions=32768)
+
+def test_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run([str(python_of("openenv").with_name("openenv")), "init", "echo"], cwd=tmp_path, check=True)
-    command = [str(Path(sys.executable).with_name("agent-rl")), "train", ",".join((*TARGETS, "openenv:echo"))]
-    command += ["size=own_model", "--model", str(model), "data.train_batch_size=8", "data.max_prompt_length=30000"]
-    command += ["data.max_response_length=64", "actor_rollout_ref.rollout.n=2", "trainer.total_training_steps=2"]
-    command += [
-        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1",
-    ]
-    command += ["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1", "trainer.val_before_train=False"]
+    monkeypatch.setenv(FOLDER, str(python_of("openenv").parents[2]))
+    monkeypatch.chdir(tmp_path)
+    recipe = task_recipe(",".join(TAUGHT))
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    of = {load_task(target).name: target for target in TAUGHT}
+    for row in read_parquet(recipe / "train.parquet"):
+        rows[of[row["extra_info"]["environment"]]].append(row)
+    rows = {target: its[:2] for target, its in rows.items()}
+    write_parquet([row for its in rows.values() for row in its], recipe / "train.parquet")
+    taught_model(tmp_path / "model", rows)
+    size = len(TAUGHT)
+    command = [str(Path(sys.executable).with_name("agent-rl")), "train", str(recipe), "size=own_model"]
+    command += [f"actor_rollout_ref.model.path={tmp_path}/model", f"data.train_batch_size={size}"]
+    command += [f"actor_rollout_ref.actor.ppo_mini_batch_size={size}", "actor_rollout_ref.rollout.n=2"]
+    command += ["actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1", "trainer.val_before_train=False"]
+    command += ["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1", "trainer.total_training_steps=2"]
     command += ["trainer.test_freq=-1", "trainer.save_freq=-1", "trainer.experiment_name=run"]
-    folder = python_of("openenv").parents[2]
-    environment = {**os.environ, "VERL_PLATFORM": "cpu", "AGENT_RL_ENVIRONMENTS": str(folder)}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True)
-    steps = [json.loads(line) for line in (tmp_path / "outputs/run/metrics.jsonl").read_text().splitlines()]
-    assert len(steps) == 2
-    assert all(step.get("data", step)["agent/unscored"] == 0 for step in steps)
-    rows = [json.loads(line) for line in (tmp_path / "outputs/run/trace.jsonl").read_text().splitlines()]
-    print(sorted({row["data_source"] for row in rows}))
+    command += ["actor_rollout_ref.rollout.multi_turn.max_assistant_turns=4"]
+    subprocess.run(command, env={**os.environ, "VERL_PLATFORM": "cpu"}, check=True)
+    steps = read_metrics(tmp_path / "outputs/run")
+    assert [step["agent/unscored"] for step in steps] == [0, 0]
+    trace = [json.loads(line) for line in (tmp_path / "outputs/run/trace.jsonl").read_text().splitlines()]
+    played: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for trajectory in trace:
+        played[of[trajectory["data_source"]]].append(trajectory)
+    assert {target: len(its) for target, its in played.items()} == dict.fromkeys(TAUGHT, 4)
+    for target, its in played.items():
+        assert len({each["row"]["extra_info"]["index"] for each in its}) == 2, target
+        assert all(each["error"] is None and math.isfinite(each["score"]["total"]) for each in its), target
+    worked = {target: sum(map(worked_turns, its)) for target, its in played.items()}
+    print(worked)
+    assert sum(worked[target] > 0 for target in MULTI_TURN) >= 10
+
+
+def worked_turns(trajectory: dict[str, Any]) -> int:
+    """The number of turns whose call, or whose message, the environment answered."""
+    turns = trajectory["turns"]
+    called = sum(result["status"] == "ok" for turn in turns for result in turn["results"])
+    return called + sum(bool(turn["observation"]) and not turn["calls"] and not turn["malformed"] for turn in turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import time
@@ -12,7 +13,8 @@ import pytest
 from agent_rl.environments import load_environment
 from agent_rl.environments.install import python_of
 from agent_rl.errors import ConfigError, ToolError
-from tests.environments.families.served_family import Step, in_family, needs, rollout, rows
+from tests.environments.families.playing import Action, Rollouts
+from tests.environments.families.served_family import Step, as_actions, in_family, needs, rollout, rows
 
 pytestmark = [needs("openenv"), pytest.mark.slow]
 
@@ -137,6 +139,23 @@ print(json.dumps(totals))
 
 def acts(*messages: str) -> list[Step]:
     return [("act", {"message": message}) for message in messages]
+
+
+def found(seed: int) -> list[str]:
+    """Return a wrong number and the right one."""
+    number = random.Random(seed).randint(1, 9)
+    return [str(number % 9 + 1), str(number)]
+
+
+def played(name: str, seed: int, messages: list[str]) -> tuple[list[Action], float]:
+    return as_actions(acts(*messages)), directly(Path(name).absolute(), [(seed, messages)])[0]
+
+
+ROLLOUTS: Rollouts = {
+    "echo": lambda row: played("echo", row["seed"], ["hello", "a longer text"]),
+    "guess": lambda row: played("guess", row["seed"], found(row["seed"])),
+}
+"""The folders must be in the working directory; see `written`."""
 
 
 def test_what_openenv_init_writes(tmp_path: Path) -> None:

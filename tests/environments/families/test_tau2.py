@@ -8,7 +8,8 @@ import pytest
 
 from agent_rl.environments import load_environment
 from agent_rl.errors import ConfigError
-from tests.environments.families.served_family import Step, in_family, needs, rollout, rows, solution
+from tests.environments.families.playing import Action, Rollouts
+from tests.environments.families.served_family import Step, as_actions, in_family, needs, rollout, rows, solution
 
 pytestmark = [needs("tau2"), pytest.mark.slow]
 
@@ -49,6 +50,15 @@ for name, calls, answer in data["rollouts"]:
         rewards.append(str(error))
 print(json.dumps(rewards))
 """
+
+
+def gold(domain: str, row: dict[str, Any]) -> tuple[list[Action], float]:
+    steps, answer = solution(f"tau2:{domain}", row)
+    rollouts = [(row["task"], steps, answer)]
+    return as_actions(steps, answer), in_family("tau2", EVALUATOR, {"domain": domain, "rollouts": rollouts})[0]
+
+
+ROLLOUTS: Rollouts = {domain: lambda row, domain=domain: gold(domain, row) for domain in DOMAINS}  # type: ignore[misc]
 
 
 def spoiled(steps: list[Step], answer: str) -> dict[str, tuple[list[Step], str | None]]:
