@@ -71,7 +71,7 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
         trajectory.stop_reason, trajectory.error = StopReason.ERROR, str(session.error)
     elif end.problem is not None:
         trajectory.info["program"] = end.problem
-        if not trajectory.turns:  # a failure before the first request is the user's, not the policy's
+        if not session.counts["requests"]:  # a failure before the first request is the user's, not the policy's
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program fails before its first request"
             return

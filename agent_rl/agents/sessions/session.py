@@ -20,7 +20,7 @@ from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.errors import AgentRLError, MalformedActionError, UnscoredError
+from agent_rl.errors import MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
@@ -165,7 +165,7 @@ class Session:
             generated = await conversation.policy.generate(request.stop)
         except RequestError:
             raise
-        except AgentRLError as error:
+        except Exception as error:  # of the engine or the chat template: the episode cannot be scored
             self.error = error
             raise RequestError(str(error), 503) from error
         turn, reply = self._read(generated, specs, prompt_tokens)
