@@ -1,0 +1,111 @@
+"""`gateway_agent`: how an episode ends, and what the program gets, with real programs and a scripted policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_rl.agents.episode.loop import EpisodeSetup
+from agent_rl.agents.episode.policy import ScriptedPolicy
+from agent_rl.agents.registry import make_loop
+from agent_rl.agents.sessions.server import gateway
+from agent_rl.settings import AgentRLSettings
+from agent_rl.trajectory import StopReason, Trajectory
+
+ASK = """
+import json, os, sys, urllib.request
+def post(path, body):
+    request = urllib.request.Request(os.environ["AGENT_RL_GATEWAY"] + path, json.dumps(body).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+def ask(text):
+    return post("/v1/chat/completions", {"model": "m", "messages": [{"role": "user", "content": text}]})
+row = json.load(open(os.environ["AGENT_RL_ROW_FILE"]))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """Runs an episode of a program with this text, and returns the trajectory."""
+
+    def episode(program: str, *turns: str, **settings: Any) -> Trajectory:
+        (tmp_path / "program.py").write_text(ASK + program)
+        section = {"command": f"{sys.executable} {tmp_path}/program.py", **settings}
+        loop = make_loop("gateway_agent", EpisodeSetup(AgentRLSettings.from_config({"agent_rl": {"gateway": section}})))
+        row = {
+            "raw_prompt": [{"role": "user", "content": "6 * 7?"}],
+            "data_source": "gsm8k",
+            "extra_info": {"index": 3},
+            "reward_model": {"ground_truth": "42"},
+        }
+
+        async def main() -> Trajectory:
+            try:
+                return await loop.run_row(row, ScriptedPolicy(turns), loop.format())
+            finally:
+                await (await gateway()).stop()
+
+        return asyncio.run(main())
+
+    return episode
+
+
+def test_the_answer_is_the_last_message(run: Any) -> None:
+    trajectory = run('ask(row["prompt"][0]["content"])', "It is 42.")
+    assert (trajectory.answer, trajectory.stop_reason, trajectory.error) == ("It is 42.", StopReason.ANSWERED, None)
+    assert trajectory.prompt[0].content == "6 * 7?"
+
+
+def test_the_program_gets_the_row_without_ground_truth_and_secrets(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hidden")
+    monkeypatch.setenv("OTHER_TOKEN", "named")
+    write = f'json.dump([row, dict(os.environ)], open("{tmp_path}/seen.json", "w")); ask("?")'
+    run(write, "Yes.", environment=["OTHER_TOKEN"])
+    row, environment = json.loads((tmp_path / "seen.json").read_text())
+    assert row == {"prompt": [{"role": "user", "content": "6 * 7?"}], "extra_info": {"index": 3}}
+    assert "MY_TOKEN" not in environment
+    assert environment["OTHER_TOKEN"] == "named"
+    run(write, "Yes.", ground_truth=True)
+    assert json.loads((tmp_path / "seen.json").read_text())[0]["ground_truth"] == "42"
+
+
+def test_a_program_that_fails_before_its_first_request_is_the_users_bug(run: Any) -> None:
+    trajectory = run("raise ValueError('no key')")
+    assert trajectory.error == "the program ended with exit code 1: ValueError: no key"
+    assert trajectory.info["bug"] == "ValueError: no key"
+
+
+def test_a_crash_after_a_turn_is_scored_with_zero(run: Any) -> None:
+    trajectory = run('ask("?"); sys.exit(3)', "Yes.")
+    assert (trajectory.error, trajectory.verdict, trajectory.stop_reason) == (None, 0.0, StopReason.STOPPED)
+    assert trajectory.info["program"].startswith("the program ended with exit code 3")
+
+
+def test_a_program_may_send_its_reward(run: Any) -> None:
+    trajectory = run('ask("?"); post("/session/reward", {"reward": 0.25}); sys.exit(1)', "Yes.")
+    assert trajectory.verdict == 0.25
+
+
+def test_a_program_that_does_not_end_is_killed_with_its_children(run: Any, tmp_path: Path) -> None:
+    child = f"\"import time; time.sleep(2); open(r'{tmp_path}/late', 'w')\""
+    trajectory = run(
+        f'ask("?"); import subprocess, time; subprocess.Popen([sys.executable, "-c", {child}]); time.sleep(60)',
+        "Yes.",
+        timeout_s=1.5,
+    )
+    assert trajectory.verdict == 0.0
+    assert "did not end within 1.5 s" in trajectory.info["program"]
+    assert not (tmp_path / "late").exists()
+
+
+def test_an_engine_failure_leaves_the_episode_unscored(run: Any) -> None:
+    trajectory = run('ask("?")')  # the script has no turn
+    assert trajectory.stop_reason is StopReason.ENGINE_ERROR
+    assert "the script has 0 messages" in str(trajectory.error)
