@@ -106,6 +106,10 @@ class Policy(ABC):
     def forget_turn(self) -> None:  # noqa: B027 - only conversations that are trained have one
         """Leave the last turn out of training."""
 
+    def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return the messages in a form in which special tokens of the model stay text."""
+        return list(messages)
+
     @property
     def context_tokens(self) -> int:
         """Number of tokens before the next turn."""

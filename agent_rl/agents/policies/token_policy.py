@@ -11,7 +11,9 @@ summary) starts a new training sequence, in which rendered tokens have mask 0.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -122,6 +124,8 @@ class TokenPolicy(Policy):
         other._clear()
         if is_trained:
             self._siblings.append(other)
+        else:
+            other.extra_fields = {}  # its versions are not those of what is trained
         return other
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
@@ -131,6 +135,17 @@ class TokenPolicy(Policy):
         updated = [*self._messages, *messages]
         merged = self._builder.merge_context_tokens(self._messages, updated, self.ids, tools=self._tools or None)
         return len(merged.token_ids)
+
+    def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return the messages with a space within each special token in their text, so that it stays text."""
+        control = _control_tokens(self._tokenizer)
+
+        def broken_up(content: Any) -> Any:
+            if not isinstance(content, str):
+                return content
+            return control.sub(lambda match: f"{match[0][0]} {match[0][1:]}", content)
+
+        return [{**message, "content": broken_up(message["content"])} for message in messages]
 
     def forget_turn(self) -> None:
         """Leave the last turn out of training: its tokens get the mask 0."""
@@ -328,12 +343,22 @@ class TokenPolicy(Policy):
 
     def _note(self, output: Any) -> None:
         """Store verl's reports on the server's answers: versions of the weights and preemptions."""
-        if not self.extra_fields:
-            self.extra_fields.update(output.extra_fields)
-        elif output.extra_fields.get("max_global_steps") is not None:
-            self.extra_fields["max_global_steps"] = output.extra_fields["max_global_steps"]
+        known = dict(self.extra_fields)
+        self.extra_fields.update({} if known else output.extra_fields)
+        for name, outer in (("min_global_steps", min), ("max_global_steps", max)):  # conversations run at once
+            steps = [each for each in (known.get(name), output.extra_fields.get(name)) if each is not None]
+            if steps:
+                self.extra_fields[name] = outer(steps)
         if output.num_preempted is not None:
             self.preempted = max(self.preempted, 0) + output.num_preempted
+
+
+@lru_cache(maxsize=8)
+def _control_tokens(tokenizer: Any) -> re.Pattern[str]:
+    """Return the pattern of the special tokens of a tokenizer."""
+    added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    texts = sorted({*tokenizer.all_special_tokens, *added}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
 
 def _with_stops(sampling_params: dict[str, Any], tokenizer: Any, stop_tokens: Sequence[str]) -> dict[str, Any]:

@@ -111,8 +111,9 @@ def _usage(reply: TurnReply) -> dict[str, int]:
 
 
 def _message(message: Mapping[str, Any]) -> ChatMessage:
-    role = str(message.get("role"))
-    read: ChatMessage = {"role": ROLES.get(role, role), "content": text_of(message.get("content"))}
+    if message.get("role") not in ROLES:
+        raise RequestError(f"a message has the role {message.get('role')!r}, not one of {', '.join(ROLES)}")
+    read: ChatMessage = {"role": ROLES[message["role"]], "content": text_of(message.get("content"))}
     if calls := message.get("tool_calls"):
         functions = [(call.get("id"), call.get("function") or {}) for call in calls]
         read["tool_calls"] = [function_call(key, each.get("name"), each.get("arguments")) for key, each in functions]

@@ -17,8 +17,8 @@ __all__ = [
     "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects", "text_of",
 ]  # fmt: skip
 
-ROLES = {"developer": "system"}
-"""Roles of the APIs with the name that chat templates have for them."""
+ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
+"""Roles of the APIs, and their names in chat templates."""
 
 WRITTEN_CALLS = "Calling tools:\n"
 """What smolagents writes into the turns that it sends back, before their calls as a Python list."""

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ __all__ = ["Gateway", "gateway"]
 
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
+KEEP_OPEN_S = 600
+"""Seconds that an idle connection stays open: a client that reuses it while it is closed gets an error."""
 MAX_BYTES = 64 * 2**20
 """Maximum size of a request."""
 
@@ -89,8 +92,12 @@ class Gateway:
             if self._server is not None:
                 return
             listener = socket.create_server((host, 0), backlog=2048)
+            weakref.finalize(self, listener.close)  # for an event loop that has ended without `stop`
             self.port = listener.getsockname()[1]
-            config = uvicorn.Config(self._app, log_level="warning", access_log=False, lifespan="off", ws="none")
+            config = uvicorn.Config(
+                self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
+                timeout_keep_alive=KEEP_OPEN_S,
+            )  # fmt: skip
             config.load()
             server = uvicorn.Server(config)
             server.lifespan = config.lifespan_class(config)
@@ -182,9 +189,12 @@ async def _stream(
     except RequestError as error:  # the status has been sent already
         yield f"event: error\ndata: {json.dumps(api.error(error))}\n\n"
         return
-    for event in api.events(reply, body):
+    events = list(api.events(reply, body))
+    for event in events[:-2]:
         yield event
-    session.mark_fetched(reply)
+    session.mark_fetched(reply)  # before the last events: a client may hang up as soon as it has the turn
+    for event in events[-2:]:
+        yield event
 
 
 async def _body(request: Request) -> dict[str, Any]:

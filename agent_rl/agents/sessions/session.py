@@ -231,7 +231,7 @@ class Session:
     ) -> bool:
         """Append the new messages; False if they leave no token for a turn."""
         if conversation.turns:
-            fits = await conversation.policy.extend(new)
+            fits = await conversation.policy.extend(conversation.policy.as_text(new))
             if fits:
                 self._unfetched.discard(conversation.reply_id)
                 conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
@@ -240,7 +240,8 @@ class Session:
                 conversation.is_busy = False
             return fits
         try:
-            await conversation.policy.begin(list(request.messages), self._format.template_tools(specs))
+            messages = conversation.policy.as_text(request.messages)
+            await conversation.policy.begin(messages, self._format.template_tools(specs))
         except UnscoredError:
             self._conversations.remove(conversation)
             return False
