@@ -102,7 +102,7 @@ def test_every_trajectory_is_traced(run: Run) -> None:
 
 
 def test_a_logger_that_cannot_be_started_does_not_touch_the_run(run: Run) -> None:
-    said = "agent_rl: the logger wandb could not be started (UsageError: No API key configured."
+    said = "agent_rl: the wandb logger could not be started (UsageError: No API key configured."
     assert (run.folder / "out/train.log").read_text().count(said) == 1
 
 

@@ -135,7 +135,7 @@ def test_a_folder_without_room_for_the_sockets_of_ray_is_not_used(
 
 
 def test_the_guide_says_how_long_it_may_be() -> None:
-    assert f"`TMPDIR` of more than {LONGEST} bytes" in (Path(__file__).parents[2] / "docs/guides/nodes.md").read_text()
+    assert f"`TMPDIR` longer than {LONGEST} bytes" in (Path(__file__).parents[2] / "docs/guides/nodes.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "most"), [("RAY_TMPDIR", LONGEST), ("TMPDIR", LONGEST_OF_ALL)])

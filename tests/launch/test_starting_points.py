@@ -75,10 +75,10 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
     ("words", "said"),
     [
         (["toll", "x"], "KIND: unknown kind 'toll'. Did you mean 'tool'?"),
-        (["tool", "unit-converter"], "is not a name of a Python module. Write it like 'unit_converter'"),
-        (["tool", "calculator"], "agent_rl has a tool 'calculator'"),
+        (["tool", "unit-converter"], "is not a valid name for a Python module. Write it like 'unit_converter'"),
+        (["tool", "calculator"], "agent_rl already has a tool 'calculator'"),
         (["reward", "json"], "'json' is already a module"),
-        (["tool", "own_tool"], "own_tool: it exists. Name a new folder with --to"),
+        (["tool", "own_tool"], "own_tool: it exists. Choose a new folder with --to"),
     ],
 )
 def test_what_cannot_be_made_is_refused(

@@ -87,13 +87,13 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
     [
         (
             {"models": {}, "verls__enable": True, "verls__model_path": None},
-            "reward.reward_model.model_path: no reward model is set. Name its folder or its repository",
+            "reward.reward_model.model_path: no reward model is set. Set it to the model's folder or repository",
         ),
         (
             manager("naive") | JUDGE | {"models": {}, "verls__enable": True},
             "reward.reward_model.enable_resource_pool: a model that shares the trainer's GPUs scores after sampling",
         ),
-        (manager("naive"), f"{MODELS}: the reward manager 'naive' uses none"),
+        (manager("naive"), f"{MODELS}: the 'naive' reward manager uses none"),
         ({"models": {"a": SHARED | {"tensor_parallel_size": 3}}}, f"{MODELS}.a.tensor_parallel_size: 3 does not di"),
         ({"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}, f"{MODELS}.a.tensor_parallel_size: 2 does n"),
         ({"models": {"reward_model": SHARED}, "verls__enable": True}, f"{MODELS}.reward_model: verl's own"),
@@ -103,7 +103,7 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
         (
             {"models": {"nicer": {"path": "rm"}}} | components(GOOD),
             "agent_rl.reward.components.good.config.models.nice: no model 'nice' is served by this run. "
-            f"Give its url, or serve it: {MODELS}.nice.path. Did you mean 'nicer'?",
+            f"Set its url, or serve it: {MODELS}.nice.path. Did you mean 'nicer'?",
         ),
         (NO_WORKERS | manager("naive"), "reward.num_workers: 0 leaves no worker to call the reward model"),
         (NO_WORKERS | JUDGE, "reward.num_workers: 0 leaves no worker to call the reward model"),

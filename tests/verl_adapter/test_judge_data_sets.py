@@ -193,7 +193,7 @@ class Truthless(PointwiseTrainDataset):
         (Twice, RATED, THINKS, {}, "the prompts ask for <think> too"),
         (Both, RATED, THINKS, ON, "the prompts of twice ask for thoughts as well"),
         (PointwiseTrainDataset, RATED, CHATML, ON, "the model's chat template does not read it"),
-        (CompareDataset, PAIRS, THINKS, OFF, "_apply_chat_template of CompareDataset renders another prompt"),
+        (CompareDataset, PAIRS, THINKS, OFF, "_apply_chat_template of CompareDataset renders a different prompt"),
         (BaseTrainDataset, RATED, CHATML, {}, "neither a reward_module nor _build_messages"),
         (PointwiseTrainDataset, PAIRS, CHATML, {}, "must be 1 for PointwiseTemplate, but it is 2"),
         (Truthless, RATED, CHATML, {}, "rm, train row 0: there is no ground truth to train a judge on"),

@@ -144,7 +144,7 @@ def test_weights_limits_and_steps_come_from_the_configuration(run, batch, tokeni
 
 
 def test_a_worker_that_hands_over_no_trajectory_is_named(run, batch):
-    with pytest.raises(ConfigError, match="handed over None instead of a trajectory") as caught:
+    with pytest.raises(ConfigError, match="passed None instead of a trajectory") as caught:
         run(batch(("41", {}), manager=NaiveRewardManager))
     assert caught.value.key == "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 

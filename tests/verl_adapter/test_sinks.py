@@ -84,7 +84,7 @@ def test_a_sink_that_cannot_be_started_is_reported_and_the_others_go_on(tmp_path
     logged(["file", "tensorboard"])
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
     (said,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("agent_rl:")]
-    assert said.startswith("agent_rl: the logger tensorboard could not be started (NotADirectoryError: ")
+    assert said.startswith("agent_rl: the tensorboard logger could not be started (NotADirectoryError: ")
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("agent_rl-tensorboard")] == []
 
 
@@ -101,7 +101,7 @@ def test_a_server_that_does_not_answer_delays_nothing(tmp_path, monkeypatch, cap
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == sinks.MOST_WAITING
     said = [line for line in capfd.readouterr().out.splitlines() if line.startswith("agent_rl:")]
     assert [line.split(". ")[0] for line in said] == [
-        f"agent_rl: the logger mlflow does not keep up: step {sinks.MOST_WAITING // 2 + 1} and others are lost",
+        f"agent_rl: the mlflow logger does not keep up: step {sinks.MOST_WAITING // 2 + 1} and others are lost",
         "agent_rl: the logger mlflow at the end has not answered for 0.3 s: its last metrics are lost",
     ]
     server.close()
@@ -113,7 +113,7 @@ def test_a_disk_that_is_full_does_not_end_a_run(tmp_path, monkeypatch, capfd):
     for step in (1, 2):
         made.log(data=NAMES, step=step)
     made.finish()
-    assert capfd.readouterr().out.count("agent_rl: the logger file failed in step 1 (OSError: [Errno 28]") == 1
+    assert capfd.readouterr().out.count("agent_rl: the file logger failed in step 1 (OSError: [Errno 28]") == 1
 
 
 def test_a_name_that_verl_does_not_know_is_refused():

@@ -53,7 +53,7 @@ def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path,
     assert recipe[0].remedy == "Write reward.reward_model.rollout.max_num_seqs=3"
     assert "Did you mean 'trainer.nnodes'" in recipe[1].remedy
     assert "agent_rl.reward.x: unknown key" in recipe[2].text
-    assert "without reward_model.micro_batch_size=3 trainer.nnode=2 agent_rl.reward.x=1" in recipe[3].text
+    assert "ignore reward_model.micro_batch_size=3 trainer.nnode=2 agent_rl.reward.x=1" in recipe[3].text
     groups = [finding.group for finding in found]
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)  # those of the child stand with the others
     texts = " ".join(finding.text for finding in found)

@@ -29,7 +29,7 @@ def test_null_columns_count_as_absent():
         ({"inputs": ["1"], "outputs": []}, "not two lists of the same length"),
         ({"inputs": [1], "outputs": ["1"]}, r"tests.inputs\[0\].input: expected text or a list of lines, got int 1"),
         ({"inputs": ["1 2"], "outputs": ["1"], "fn_name": "f"}, r"inputs\[0\]: text that is not JSON: '1 2'"),
-        ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: neither expected nor output"),
+        ([{"input": "1", "output": "1"}, {"input": "1"}], r"tests\[1\]: it has neither expected nor output"),
         ([{"input": "1", "output": "1", "testtype": "functional"}], "without a function's name"),
         ([{"input": "1", "output": "1", "testtype": "file"}], r"testtype: expected one of stdin, .*, got 'file'"),
         ([{"args": [1], "expected": 1}], "args without a function's name"),
