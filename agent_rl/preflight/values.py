@@ -130,7 +130,7 @@ def estimator(case: RunCase) -> Errors:
     model, micro = (_get(case, f"{CRITIC}.{key}") for key in ("model.path", "ppo_micro_batch_size_per_gpu"))
     if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
         problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"
-        yield ConfigError(ESTIMATOR, problem, "Set algo=ppo, which sets up the critic")
+        yield ConfigError(ESTIMATOR, problem, "Write algo=ppo, which sets up the critic")
 
 
 @check("configuration", at=AT)

@@ -124,7 +124,7 @@ class _Sink:
         self._work.put(None)
         self._thread.join(FINISH_S)
         if self._thread.is_alive():
-            _report(f"{self.name} at the end", f"has not answered for {FINISH_S:g} s: its last metrics are lost")
+            _report(self.name, f"did not answer for {FINISH_S:g} s at the end: its last metrics are lost")
 
     def _run(self, make: Callable[[], Any]) -> None:
         tracking = _call_safely(self.name, "could not be started", make)

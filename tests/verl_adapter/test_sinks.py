@@ -102,7 +102,7 @@ def test_a_server_that_does_not_answer_delays_nothing(tmp_path, monkeypatch, cap
     said = [line for line in capfd.readouterr().out.splitlines() if line.startswith("agent_rl:")]
     assert [line.split(". ")[0] for line in said] == [
         f"agent_rl: the mlflow logger does not keep up: step {sinks.MOST_WAITING // 2 + 1} and others are lost",
-        "agent_rl: the logger mlflow at the end has not answered for 0.3 s: its last metrics are lost",
+        "agent_rl: the mlflow logger did not answer for 0.3 s at the end: its last metrics are lost",
     ]
     server.close()
 
