@@ -124,7 +124,7 @@ class _Sink:
         self._work.put(None)
         self._thread.join(FINISH_S)
         if self._thread.is_alive():
-            _report(self.name, f"did not answer for {FINISH_S:g} s at the end: its last metrics are lost")
+            _report(self.name, f"did not answer for {FINISH_S:g} s at the end: its last metrics are lost", at_end=True)
 
     def _run(self, make: Callable[[], Any]) -> None:
         tracking = _call_safely(self.name, "could not be started", make)
@@ -143,10 +143,11 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
         return None
 
 
-def _report(name: str, problem: str, error: Exception | None = None) -> None:
-    """Report a problem once per sink, also on the terminal."""
-    if name not in _reported:
-        _reported.add(name)
+def _report(name: str, problem: str, error: Exception | None = None, *, at_end: bool = False) -> None:
+    """Report a problem once per sink, and one at its end once more, also on the terminal."""
+    key = f"{name} at the end" if at_end else name
+    if key not in _reported:
+        _reported.add(key)
         why = f" ({type(error).__name__}: {' '.join(str(error).split())[:300]})" if error else ""
         print(f"agent_rl: the {name} logger {problem}{why}. Training continues; metrics.jsonl is complete", flush=True)
 
