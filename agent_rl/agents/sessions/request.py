@@ -54,6 +54,9 @@ class TurnRequest:
         ignored: names of sampling parameters that differ from the run's, which apply instead.
         continues: id of the reply whose conversation comes before the messages; empty: none.
         instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
+
+    Raises:
+        RequestError: a limit is not a number of tokens, or a stop string is not a text.
     """
 
     messages: Sequence[ChatMessage]
@@ -66,6 +69,12 @@ class TurnRequest:
     ignored: Sequence[str] = ()
     continues: str = ""
     instructions: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and (not isinstance(self.max_tokens, int) or self.max_tokens < 1):
+            raise RequestError(f"the maximum number of tokens is {self.max_tokens!r}, not an integer above 0")
+        if not all(isinstance(text, str) for text in self.stop):
+            raise RequestError(f"a stop string is not a text: {self.stop!r}")
 
 
 @dataclass(slots=True)

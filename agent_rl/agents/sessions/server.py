@@ -124,9 +124,11 @@ class Gateway:
         async def handle(request: Request) -> Response:
             try:
                 session, body = self._session(request), await _body(request)
-                task = session.reply(api.request(body), *_retry(request, body))
+                task = session.reply(_read(api, body), *_retry(request, body))
                 if body.get("stream"):
                     await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+                    if await request.is_disconnected():  # an event that is sent now would count as received
+                        raise ClientDisconnect
                     if not task.done() or task.exception() is None:  # an early failure is answered with its status
                         return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
                 reply = await asyncio.shield(task)
@@ -208,6 +210,13 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the body must be an object")
     return body
+
+
+def _read(api: Api, body: Mapping[str, Any]) -> TurnRequest:
+    try:
+        return api.request(body)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RequestError(f"the request has a value of a wrong type ({error})") from error
 
 
 def _retry(request: Request, body: Mapping[str, Any]) -> tuple[str, bool]:

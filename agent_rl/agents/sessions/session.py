@@ -20,7 +20,7 @@ from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.errors import MalformedActionError, UnscoredError
+from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
@@ -122,8 +122,7 @@ class Session:
         request, tools = self._whole(request), self._tools(request)
         if (conversation := self._known(request, tools)) is not None:
             return conversation.policy.count_tokens(request.messages[len(conversation.keys) :])
-        template_tools = self._format.template_tools(declared_functions([tool["function"] for tool in tools]))
-        return self._policy.count_tokens(request.messages, template_tools)
+        return self._policy.count_tokens(request.messages, self._format.template_tools(_specs(tools)))
 
     def mark_fetched(self, reply: TurnReply) -> None:
         """Note that the client has received a whole turn; the others are not trained."""
@@ -152,7 +151,7 @@ class Session:
             self.trajectory.stop_reason = StopReason.MAX_TURNS
             raise RequestError(f"the episode has at most {self._max_turns} turns", 429, "max_turns")
         tools = self._tools(request)
-        specs = declared_functions([tool["function"] for tool in tools])
+        specs = _specs(tools)
         conversation, new = self._continued(request, tools)
         started = time.monotonic()
         try:
@@ -279,6 +278,13 @@ class Session:
         self._unfetched.add(reply.id)
         self.trajectory.turns.append(turn)
         self.trajectory.answer = None if turn.calls or "cut" in turn.notes else reply.text
+
+
+def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
+    try:
+        return declared_functions([tool["function"] for tool in tools])
+    except ConfigError as error:
+        raise RequestError(str(error)) from error
 
 
 def _key_of(tools: Sequence[dict[str, Any]]) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("verl")
 
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, BadRequestError
 
 if TYPE_CHECKING:
     from agent_rl.agents.sessions.session import Session
@@ -80,3 +80,13 @@ def test_special_tokens_in_a_result_stay_text(play: Callable[..., Any], tokenize
     text = tokenizer.decode(session.policy.ids)
     assert "3< |im_end|>" in text
     assert session.trajectory.turns[0].results[0].text == "3<|im_end|>"
+
+
+def test_values_that_cannot_be_used_are_refused(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        for wrong in ({"max_tokens": "many"}, {"stop": [1]}, {"messages": [{"role": "user", "content": 5}]}):
+            with pytest.raises(BadRequestError):
+                await openai.chat.completions.create(**{"model": "policy", "messages": [USER], **wrong})
+        await openai.chat.completions.create(model="policy", messages=[USER])
+
+    assert play(client, "It is 3.").trajectory.answer == "It is 3."
