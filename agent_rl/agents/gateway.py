@@ -19,7 +19,7 @@ from agent_rl.agents.sessions.program import ProgramEnd, run_program
 from agent_rl.agents.sessions.server import gateway
 from agent_rl.agents.sessions.session import Session
 from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.errors import EngineError
+from agent_rl.errors import ConfigError, EngineError
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["AGENT"]
@@ -36,9 +36,12 @@ async def run_session(
     """Run the program of a row, and answer its requests.
 
     Raises:
-        ConfigError: no program is configured.
+        ConfigError: no program is configured, or the row has an environment.
     """
     assert isinstance(format, ToolCallFormat)
+    if loop.environment is not None:
+        problem = "gateway_agent runs a program, which cannot act in the row's environment"
+        raise ConfigError("extra_info.environment", problem, "Choose another agent, or remove the environment")
     settings, budget = loop.settings.gateway, loop.budget()
     session = Session(policy, format, trajectory, max_turns=budget.max_turns, models=settings.models)
     server = await gateway()

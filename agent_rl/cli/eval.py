@@ -95,17 +95,10 @@ def evaluate(
       api_key_env               environment variable with the API key
       tokenizer                 tokenizer for policies that work on tokens
     """
-    from agent_rl.launch.task import is_task, task_recipe
-
     flags = {"data": data, "model": model, "endpoint": endpoint, "loop": loop, "script": script, "tools": tools, "n": n}
     flags = {key: value for key, value in flags.items() if value is not None}
     run, overrides = _split(words or [])
-    if run is not None and is_task(str(run)):
-        task, run = str(run), None
-        if model is None:
-            run = task_recipe(task).parent
-        else:
-            recipe = task
+    run, recipe = _task_as(run, recipe, has_model=model is not None)
     if run is None and model is None and not any(word.startswith("model=") for word in overrides):
         raise ConfigError("--model", "no model was given", "Pass --model NAME, or a run's folder")
     if not (run or recipe or data) and not any(word.startswith("data=") for word in overrides):
@@ -126,6 +119,15 @@ def _split(words: list[str]) -> tuple[Path | None, list[str]]:
     if len(runs) > 1:
         raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one at a time")
     return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
+
+
+def _task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
+    """Return run and recipe; a task's file is the recipe of the given model, else it stands for its own run."""
+    from agent_rl.launch.task import is_task, task_recipe
+
+    if run is None or not is_task(str(run)):
+        return run, recipe
+    return (None, str(run)) if has_model else (task_recipe(str(run)).parent, recipe)
 
 
 def _opened(

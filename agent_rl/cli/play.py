@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.environments import EnvironmentSession, EnvironmentType
+    from agent_rl.environments.worked import ExpertTurn
     from agent_rl.tools import ToolSpec
 
 __all__ = ["GROUP", "app"]
@@ -50,7 +51,7 @@ def play(
     kind = load_task(task)
     rows = environment_rows(kind, split, seed=0)
     if not 0 <= row < len(rows):
-        raise ConfigError("--row", f"there is no row {row}: the split {split} has {len(rows)}", "Name a smaller number")
+        raise ConfigError("--row", f"no row {row}: the {split} split has {len(rows)}", f"Choose 0 to {len(rows) - 1}")
     lines = _expert_lines(kind, rows[row], as_json) if expert else _typed_lines(as_json)
     turns, reward = asyncio.run(_play(kind, rows[row], lines, quiet=as_json))
     if as_json:
@@ -137,16 +138,15 @@ def _typed_lines(quiet: bool) -> Iterable[str]:
 def _expert_lines(kind: EnvironmentType, row: dict[str, Any], quiet: bool) -> Iterable[str]:
     """Return the turns of the expert as lines."""
     from agent_rl.environments.session import row_values
-    from agent_rl.environments.worked import expert_steps
+    from agent_rl.environments.worked import expert_turns
 
-    steps, answer = expert_steps(kind, row_values(row))
-    turns = [(step.tool, step.arguments, step.message) for step in steps]
-    return _shown_lines([*turns, ("", {}, answer)], quiet)
+    return _shown_lines(expert_turns(kind, row_values(row)), quiet)  # the expert runs before the episode
 
 
-def _shown_lines(turns: Iterable[tuple[str, Mapping[str, Any], str]], quiet: bool) -> Iterable[str]:
-    for tool, arguments, message in turns:
-        line = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})" if tool else message
+def _shown_lines(turns: Iterable[ExpertTurn], quiet: bool) -> Iterable[str]:
+    for turn in turns:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in turn.arguments.items())
+        line = f"{turn.tool}({arguments})" if turn.tool else turn.message
         if not quiet:
             print(f"> {line}")
         yield line

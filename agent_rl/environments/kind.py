@@ -23,11 +23,9 @@ from agent_rl.settings.user_code import UserCodeError, defined_at
 from agent_rl.tools import ToolSpec
 from agent_rl.tools.functions import argument_model, check_function, describe
 
-__all__ = ["HELD_OUT", "OWN", "SPLITS", "EnvironmentType", "blocking_calls", "functions_of", "tool_names"]
+__all__ = ["OWN", "SPLITS", "EnvironmentType", "blocking_calls", "functions_of", "split_of", "tool_names"]
 
 SPLITS = ("train", "test")
-HELD_OUT = 8
-"""Every eighth row of a file without a column `split` is a test row."""
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
 BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
@@ -81,7 +79,7 @@ class EnvironmentType:
         except ConfigError as error:
             where = f"{self.rows_place} ({defined_at(self.cls)})"
             raise ConfigError(where, f"{error.key}: {error.problem}", error.remedy) from error
-        return [row for number, row in enumerate(rows) if split == (row.get("split") or SPLITS[number % HELD_OUT == 7])]
+        return [row for number, row in enumerate(rows) if split == (row.get("split") or split_of(number))]
 
     def prompt(self, values: Any, place: str) -> Any:
         """Return the prompt of a row: text, or chat messages.
@@ -143,6 +141,11 @@ class EnvironmentType:
         check_function(method, place)
         about = describe(method, place, parameters=True)
         return ToolSpec(cls=MethodTool, config={"method": name}, **about)
+
+
+def split_of(number: int) -> str:
+    """Return the split of a row of a file without a column `split`: every eighth row is a test row."""
+    return SPLITS[number % 8 == 7]
 
 
 def tool_names(cls: type) -> list[str]:

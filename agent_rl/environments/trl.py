@@ -22,7 +22,7 @@ from typing import Any
 
 from agent_rl.data.sources import read_raw
 from agent_rl.environments.environment import Environment
-from agent_rl.environments.kind import HELD_OUT, blocking_calls
+from agent_rl.environments.kind import SPLITS, blocking_calls, split_of
 from agent_rl.environments.method_tool import MethodTool
 from agent_rl.environments.trl_session import Factory, TrlType
 from agent_rl.settings import TERMS
@@ -165,9 +165,8 @@ def _data(module: ModuleType, files: Sequence[str], several: bool, place: Place)
     rows = [dict(row) for row in itertools.islice(train, MOST_ROWS)]
     if test is not None:
         return {"train": rows, "test": [dict(row) for row in itertools.islice(test, MOST_ROWS)]}
-    held_out = rows[HELD_OUT - 1 :: HELD_OUT]
-    kept = [row for number, row in enumerate(rows) if number % HELD_OUT != HELD_OUT - 1]
-    return {"train": kept, "test": held_out or rows}
+    train, test = ([row for number, row in enumerate(rows) if split_of(number) == split] for split in SPLITS)
+    return {"train": train, "test": test or rows}
 
 
 def _listed(module: ModuleType, name: str) -> list[Any]:

@@ -29,7 +29,7 @@ from agent_rl.errors import AgentRLError, ConfigError, ObservationError, Unscore
 from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["WORLD", "ExpertTurn", "expert_steps", "habit_shares", "require_expert", "worked_world"]
+__all__ = ["WORLD", "ExpertTurn", "expert_turns", "habit_shares", "require_expert", "worked_world"]
 
 WORLD = "environment"
 """The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
@@ -50,11 +50,10 @@ class ExpertTurn:
 
 
 _Episode = tuple[ExpertTurn, ...]
-"""The steps of an expert; the last one is the answer."""
 
 
-def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tuple[ExpertTurn, ...], str]:
-    """Run the expert on a row, and return its steps and its answer.
+def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[ExpertTurn, ...]:
+    """Run the expert on a row, and return its turns; the last one is the answer.
 
     Raises:
         ConfigError: the class has no `solve`, or `solve` raises; names the line.
@@ -74,8 +73,8 @@ def expert_steps(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[tupl
         return str(answer if answer is not None else "")
 
     try:
-        answer = asyncio.run(run())
-        return tuple(steps), answer
+        steps.append(ExpertTurn("", {}, asyncio.run(run())))
+        return tuple(steps)
     except UnscoredError as error:  # a bug of the class, with its line, or a timeout
         raise ConfigError(kind.target, str(error), "The expert must solve every row: correct the method") from error
 
@@ -89,11 +88,6 @@ def require_expert(kind: EnvironmentType) -> None:
     if not kind.has("solve"):
         problem = f"{kind.cls.__qualname__} ({defined_at(kind.cls)}) has no solve, from which a small model could learn"
         raise ConfigError(kind.target, problem, "Define solve(self), or give a model with --model")
-
-
-def _episode(kind: EnvironmentType, values: Mapping[str, Any]) -> _Episode:
-    steps, answer = expert_steps(kind, values)
-    return (*steps, ExpertTurn("", {}, answer))
 
 
 def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Callable[..., Any]:
@@ -139,7 +133,7 @@ def worked_world(names: Mapping[str, str]) -> World:
 
     @cache
     def solved_row(name: str, text: str) -> _Episode:
-        return _episode(load_environment(name, names[name]), json.loads(text))
+        return expert_turns(load_environment(name, names[name]), json.loads(text))
 
     def habit(spoil: _Spoil, thought: str) -> Habit:
         def turns(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -191,7 +185,7 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
     """
     rng = random.Random(0)
     rows = rows[:SAMPLE]
-    solved = [_episode(kind, row_values(row)) for row in rows]
+    solved = [expert_turns(kind, row_values(row)) for row in rows]
     spoiled = {
         "left_out": [_without_one(each, rng) for each in solved],
         "other_argument": [_with_other_argument(each, solved, rng) for each in solved],
@@ -205,9 +199,8 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
         where = f"{kind.cls.__name__}.solve ({defined_at(kind.cls.solve)})"
         raise ConfigError(where, problem, "Correct solve or get_reward")
     success = {name: (reward - worst) / (best - worst) for name, reward in rewards.items()}
-    share = max(
-        SUCCESS / 2, min(SUCCESS, 0.5 - fmean(success.values()) / 2)
-    )  # a spoiled copy may succeed where the model could not
+    share = 0.5 - fmean(success.values()) / 2  # a spoiled copy may succeed where the model could not
+    share = max(SUCCESS / 2, min(SUCCESS, share))
     return {"oracle": round(share, 2)} | dict.fromkeys(success, round((1 - share) / len(success), 2))
 
 
@@ -269,7 +262,7 @@ def _with_other_digits(
         own = [copy for copy in copies if copy["extra_info"][NAME] == name]
         sample = own[:SAMPLE]
         try:
-            rewards = _rewards(kind, sample, [_episode(kind, row_values(copy)) for copy in sample])
+            rewards = _rewards(kind, sample, [expert_turns(kind, row_values(copy)) for copy in sample])
         except AgentRLError:
             continue
         kept += own if rewards and min(rewards) == max(rewards) > 0 else []

@@ -79,7 +79,7 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
         return packaged
     if ":" in name:
         family = name.partition(":")[0]
-        problem = f"there is no family of environments {family!r}"
+        problem = f"unknown family of environments {family!r}"
         raise ConfigError(str(recipe), problem, f"{did_you_mean(family, family_names())} A file is FILE.py:Class")
     problem = "there is no config.yaml" if folder.is_dir() else "there is no such folder, and no recipe with this name"
     remedy = f"Pass a folder with config.yaml, or the name of a recipe. {did_you_mean(name, described())}"

@@ -33,6 +33,19 @@ def readable_rows(case: RunCase) -> Iterator[ConfigError]:
                 yield _without_prompt(key, case.shown(file.path), file)
 
 
+@check("data", "programs", at=AT)
+def programs(case: RunCase) -> None:
+    """Each row of `gateway_agent` has a program to run."""
+    gateway = case.settings.gateway
+    if gateway.command or gateway.function or gateway.url or not case.has_rows_of_ours:
+        return
+    for number, row in enumerate(case.rows):
+        agent, info = row.get("agent_name") or case.default_agent, row.get("extra_info") or {}
+        if agent == "gateway_agent" and not info.get("program"):
+            remedy = "Set agent_rl.gateway.command, function or url, or extra_info.program of each row"
+            raise ConfigError("agent_rl.gateway", f"row {number} is for gateway_agent, and has no program", remedy)
+
+
 @check("reward", "scorers", at=("launch",))
 def built_in_scorers(case: RunCase) -> None:
     """Run `scorers` early, unless the user's code could still register a scorer."""

@@ -18,7 +18,8 @@ class Server:
 
     Args:
         tokenizer: encodes turns that are texts; such a turn ends with the end-of-turn token.
-        turns: texts, lists of token ids, whole `TokenOutput`s, or exceptions to raise.
+        turns: texts, lists of token ids, whole `TokenOutput`s, exceptions to raise, or coroutine functions that return
+            one of these.
     """
 
     def __init__(self, tokenizer, *turns):
@@ -31,6 +32,8 @@ class Server:
     async def generate(self, request_id, *, prompt_ids, sampling_params, **_):
         self.requests.append({"id": request_id, "ids": list(prompt_ids), "params": dict(sampling_params)})
         turn = self.turns.pop(0)
+        if callable(turn):
+            turn = await turn()
         if isinstance(turn, BaseException):
             raise turn
         if isinstance(turn, TokenOutput):

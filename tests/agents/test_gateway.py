@@ -8,14 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
 from agent_rl.agents.sessions.server import gateway
+from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import StopReason, Trajectory
+from tests.environments.sessions import LOCKERS
+from tests.support.http_faults import FaultyServer, answer
 
 ASK = """
 import json, os, sys, urllib.request
@@ -33,14 +37,15 @@ row = json.load(open(os.environ["AGENT_RL_ROW_FILE"]))
 def run(tmp_path: Path) -> Any:
     """Runs an episode of a program with this text, and returns the trajectory."""
 
-    def episode(program: str, *turns: str, **settings: Any) -> Trajectory:
+    def episode(program: str, *turns: str, environments: dict[str, str] | None = None, **settings: Any) -> Trajectory:
         (tmp_path / "program.py").write_text(ASK + program)
         section = {"command": f"{sys.executable} {tmp_path}/program.py", **settings}
-        loop = make_loop("gateway_agent", EpisodeSetup(AgentRLSettings.from_config({"agent_rl": {"gateway": section}})))
+        sections = {"gateway": section, "environments": environments or {}}
+        loop = make_loop("gateway_agent", EpisodeSetup(AgentRLSettings.from_config({"agent_rl": sections})))
         row = {
             "raw_prompt": [{"role": "user", "content": "6 * 7?"}],
             "data_source": "gsm8k",
-            "extra_info": {"index": 3},
+            "extra_info": {"index": 3} | ({"environment": next(iter(environments))} if environments else {}),
             "reward_model": {"ground_truth": "42"},
         }
 
@@ -109,3 +114,24 @@ def test_an_engine_failure_leaves_the_episode_unscored(run: Any) -> None:
     trajectory = run('ask("?")')  # the script has no turn
     assert trajectory.stop_reason is StopReason.ENGINE_ERROR
     assert "the script has 0 messages" in str(trajectory.error)
+
+
+def test_an_endpoint_runs_the_agent(run: Any) -> None:
+    """It gets the row, the address and the key, and answers when the agent has finished."""
+
+    def agent(handler: Any) -> None:
+        asked = json.loads(handler.body)
+        body = {"model": "m", "messages": asked["row"]["prompt"]}
+        headers = {"Authorization": f"Bearer {asked['api_key']}"}
+        httpx.post(f"{asked['base_url']}/chat/completions", json=body, headers=headers).raise_for_status()
+        answer(200, {})(handler)
+
+    with FaultyServer(default=agent) as server:
+        assert run("", "It is 42.", command=None, url=server.url).answer == "It is 42."
+    trajectory = run("", command=None, url=server.url)
+    assert "does not answer" in str(trajectory.error)
+
+
+def test_a_row_with_an_environment_is_refused(run: Any) -> None:
+    with pytest.raises(ConfigError, match="cannot act in the row's environment"):
+        run("", environments={"lockers": str(LOCKERS)})

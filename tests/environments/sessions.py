@@ -16,7 +16,7 @@ from agent_rl.environments.session import NAME, ROW
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import StopReason, Trajectory
 
-LOCKERS = Path(__file__).with_name("lockers.py")
+LOCKERS = Path(__file__).parents[2] / "recipes/lockers/lockers.py"
 
 T = TypeVar("T")
 

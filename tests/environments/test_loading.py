@@ -98,7 +98,7 @@ def test_a_file_a_class_in_it_and_an_import_path_name_the_same_class(monkeypatch
     monkeypatch.chdir(LOCKERS.parent)
     assert load_environment("lockers", "lockers.py:Lockers").cls is kind.cls
     assert load_environment("lockers", "lockers.py").target == kind.target
-    assert load_environment("own", "tests.environments.lockers.Lockers").cls.__name__ == "Lockers"
+    assert load_environment("own", "recipes.lockers.lockers.Lockers").cls.__name__ == "Lockers"
 
 
 def test_optional_methods() -> None:
@@ -125,7 +125,7 @@ def test_a_class_that_rewards_turns_is_recognised_through_its_bases() -> None:
     ("target", "message"),
     [
         ("no/such.py", r"agent_rl\.environments\.desk: there is no file .*no/such\.py"),
-        ("tests.environments.lockers.Locker", r"has no 'Locker'. Did you mean 'Lockers'"),
+        ("recipes.lockers.lockers.Locker", r"has no 'Locker'. Did you mean 'Lockers'"),
         ("tests.environments.sessions.LOCKERS", "is not a subclass of agent_rl.Environment"),
     ],
 )

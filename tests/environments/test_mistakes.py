@@ -216,7 +216,7 @@ def test_a_mistake_is_reported_with_its_line_and_its_remedy(name: str, folder: P
         ("safes.py", ("safes.py: there is no such file", "agent-rl new task safes")),
         ("safe.py:Save", ("has no 'Save'", "Did you mean 'Safe'?")),
         ("safe.py:random", ("is not a subclass of agent_rl.Environment", "Name the class of the task")),
-        ("nosuchfamily:Maze", ("there is no family of environments 'nosuchfamily'", "Known: ")),
+        ("nosuchfamily:Maze", ("unknown family of environments 'nosuchfamily'", "Known: ")),
     ],
 )
 def test_a_task_that_does_not_exist(task: str, parts: tuple[str, ...], folder: Path) -> None:

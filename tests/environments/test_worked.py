@@ -17,7 +17,7 @@ from agent_rl.environments.session import row_values
 from agent_rl.environments.worked import (
     ExpertTurn,
     _with_other_digits,
-    expert_steps,
+    expert_turns,
     habit_shares,
     require_expert,
     worked_world,
@@ -81,20 +81,22 @@ def rows_of(kind: EnvironmentType, split: str = "train") -> list[dict[str, Any]]
 
 
 def test_each_outer_call_of_the_expert_is_a_step_with_its_arguments_by_name() -> None:
-    steps, answer = expert_steps(kind_of(Kitchen), {"dish": 3})
-    assert steps == (
+    assert expert_turns(kind_of(Kitchen), {"dish": 3}) == (
         ExpertTurn("cut", {"what": "onion", "pieces": [1]}),
         ExpertTurn("boil", {"what": "rice"}),
         ExpertTurn("", {}, "hungry?"),
         ExpertTurn("serve", {"dish": 3}),
+        ExpertTurn("", {}, "enjoy"),
     )
-    assert answer == "enjoy"
 
 
 def test_the_expert_of_the_documentation() -> None:
-    steps, answer = expert_steps(lockers(), {"number": 182, "code": 5515})
-    assert steps == (ExpertTurn("look_up", {"number": 182}), ExpertTurn("open", {"number": 182, "code": 5515}))
-    assert answer == "done"
+    look_up, open_, answer = expert_turns(lockers(), {"number": 182, "code": 5515})
+    assert (look_up, open_) == (
+        ExpertTurn("look_up", {"number": 182}),
+        ExpertTurn("open", {"number": 182, "code": 5515}),
+    )
+    assert answer == ExpertTurn("", {}, "done")
 
 
 def test_an_expert_that_raises_names_its_line() -> None:
@@ -102,7 +104,7 @@ def test_an_expert_that_raises_names_its_line() -> None:
         self.serve(1000)
 
     with pytest.raises(ConfigError, match=r"Kitchen\.solve failed at .*test_worked\.py:\d+: ToolError: wrong dish"):
-        expert_steps(kind_of(Kitchen, solve=solve), {"dish": 3})
+        expert_turns(kind_of(Kitchen, solve=solve), {"dish": 3})
 
 
 def test_an_expert_says_nothing_where_nobody_answers() -> None:
@@ -110,12 +112,12 @@ def test_an_expert_says_nothing_where_nobody_answers() -> None:
         self.say("hello")
 
     with pytest.raises(ConfigError, match=r"Lockers\.solve failed at .*the class has no step"):
-        expert_steps(kind_of(lockers().cls, solve=solve), {"number": 1, "code": 2})
+        expert_turns(kind_of(lockers().cls, solve=solve), {"number": 1, "code": 2})
 
 
 def test_an_environment_without_an_expert_is_refused() -> None:
     kind = kind_of(Kitchen, solve=Environment.solve)
-    for call in (lambda: require_expert(kind), lambda: expert_steps(kind, {})):
+    for call in (lambda: require_expert(kind), lambda: expert_turns(kind, {})):
         with pytest.raises(ConfigError, match=r"has no solve.*--model"):
             call()
 

@@ -75,3 +75,19 @@ def test_code_of_the_user_may_register_a_scorer_until_the_trainer_has_imported_i
     for case in (make_case(keys | with_component), make_case(keys, environ={"VERL_USE_EXTERNAL_MODULES": "mine"})):
         assert refusals(case) == []
         assert refusals(case, "trainer")
+
+
+@pytest.mark.parametrize("at", rows.AT)
+def test_a_row_of_the_gateway_needs_a_program(at: str, make_case: MakeCase, tmp_path: Path) -> None:
+    row = make_row(
+        question="1+1?", data_source="gsm8k", ground_truth=2, split="train", index=0, agent_name="gateway_agent"
+    )
+    write_parquet([row], tmp_path / "without.parquet")
+    write_parquet([{**row, "extra_info": {**row["extra_info"], "program": "true"}}], tmp_path / "with.parquet")
+    keys = {"data.train_files": str(tmp_path / "without.parquet")}
+    (error,) = refusals(make_case(keys), at)
+    assert error.startswith(
+        "agent_rl.gateway: row 0 is for gateway_agent, and has no program. Set agent_rl.gateway.com"
+    )
+    assert refusals(make_case({**keys, "agent_rl.gateway.command": "true"}), at) == []
+    assert refusals(make_case({"data.train_files": str(tmp_path / "with.parquet")}), at) == []

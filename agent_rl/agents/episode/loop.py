@@ -100,7 +100,7 @@ class EpisodeLoop(ABC):
                 side=self.limits.tool_response_truncate_side,
             ),
             settings=tools,
-            shared={SESSION: self.environment},
+            shared={} if self.environment is None else {SESSION: self.environment},
         )
 
     def user(self, row: Row) -> User | None:

@@ -86,12 +86,12 @@ class Gateway:
         ]
         self._app = Starlette(routes=routes)
 
-    async def start(self, host: str = "127.0.0.1") -> None:
-        """Listen, unless the server does already."""
+    async def start(self) -> None:
+        """Listen on loopback, unless the server does already."""
         async with self._starting:
             if self._server is not None:
                 return
-            listener = socket.create_server((host, 0), backlog=2048)
+            listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
             weakref.finalize(self, listener.close)  # for an event loop that has ended without `stop`
             self.port = listener.getsockname()[1]
             config = uvicorn.Config(
@@ -171,10 +171,10 @@ class Gateway:
 _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
-async def gateway(host: str = "127.0.0.1") -> Gateway:
+async def gateway() -> Gateway:
     """Return the server of this process and event loop, which starts at the first use."""
     server = _gateways.get()
-    await server.start(host)
+    await server.start()
     return server
 
 

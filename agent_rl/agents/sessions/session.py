@@ -149,7 +149,7 @@ class Session:
             raise RequestError("the request has no messages")
         if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
             self.trajectory.stop_reason = StopReason.MAX_TURNS
-            raise RequestError(f"the episode has at most {self._max_turns} turns", 429, "max_turns")
+            raise RequestError(f"the episode has at most {self._max_turns} turns", 400, "max_turns")
         tools = self._tools(request)
         specs = _specs(tools)
         conversation, new = self._continued(request, tools)

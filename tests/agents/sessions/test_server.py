@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,10 @@ import pytest
 
 pytest.importorskip("verl")
 
-from openai import AsyncOpenAI, BadRequestError
+from openai import AsyncOpenAI, AuthenticationError, BadRequestError
+
+from agent_rl.agents.sessions.request import RequestError, TurnRequest
+from agent_rl.trajectory import StopReason
 
 if TYPE_CHECKING:
     from agent_rl.agents.sessions.session import Session
@@ -90,3 +94,120 @@ def test_values_that_cannot_be_used_are_refused(play: Callable[..., Any]) -> Non
         await openai.chat.completions.create(model="policy", messages=[USER])
 
     assert play(client, "It is 3.").trajectory.answer == "It is 3."
+
+
+async def ask(openai: AsyncOpenAI, *messages: Any, **options: Any) -> Any:
+    return await openai.chat.completions.create(**{"model": "policy", "messages": list(messages) or [USER], **options})
+
+
+def test_an_equal_body_is_a_retry_only_with_its_header(play: Callable[..., Any]) -> None:
+    replies = []
+
+    async def client(openai: AsyncOpenAI) -> None:
+        for count in ("0", "0", "1"):
+            replies.append((await ask(openai, extra_headers={"x-stainless-retry-count": count})).choices[0].message)
+
+    session = play(client, "One.", "Two.")
+    assert [reply.content for reply in replies] == ["One.", "Two.", "Two."]
+    assert session.trajectory.info["gateway"] == {"requests": 3, "retries": 1, "conversations": 2}
+    assert len(session.policy.sequences()) == 2
+
+
+def test_a_turn_that_no_client_received_is_not_trained(serve: Callable[..., Any]) -> None:
+    """The client hangs up while the engine works."""
+
+    async def late() -> str:
+        await asyncio.sleep(0.4)
+        return "Lost."
+
+    async def client(url: str, key: str) -> None:
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as openai:
+            await ask(openai)
+            task = asyncio.ensure_future(ask(openai, {"role": "user", "content": "Again?"}, stream=True))
+            await asyncio.sleep(0.2)
+            task.cancel()
+            await asyncio.sleep(0.5)
+
+    session = serve(client, "Received.", late)
+    assert session.trajectory.info["gateway"]["unfetched"] == 1
+    (sequence,) = session.policy.sequences()
+    assert sum(sequence.mask) == session.trajectory.turns[0].tokens
+
+
+def test_a_rewritten_history_starts_a_sequence_and_no_token_is_trained_twice(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        await ask(openai)
+        rewritten = {"role": "assistant", "content": "In short: one."}
+        await ask(openai, USER, rewritten, {"role": "user", "content": "And now?"})
+
+    session = play(client, "One.", "Two.")
+    sequences = session.policy.sequences()
+    assert [sum(each.mask) for each in sequences] == [turn.tokens for turn in session.trajectory.turns]
+
+
+def test_another_model_is_answered_and_not_trained(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        await ask(openai)
+        await ask(openai, {"role": "user", "content": "A title?"}, model="small")
+
+    session = play(client, "One.", "A title.")
+    assert [turn.text for turn in session.trajectory.turns] == ["One."]
+    assert len(session.policy.sequences()) == 1
+    assert session.trajectory.info["gateway"]["side_requests"] == 1
+
+
+def test_the_runs_sampling_applies(play: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        await ask(openai, temperature=0.1)
+        await ask(openai, temperature=0.1)
+
+    session = play(client, "One.", "Two.")
+    assert {request["params"]["temperature"] for request in session.engine.requests} == {1.0}
+    assert sum("a program sets temperature" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"n": 2}, {"response_format": {"type": "json_object"}}])
+def test_what_training_cannot_honour_is_refused(play: Callable[..., Any], wrong: dict[str, Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        with pytest.raises(BadRequestError):
+            await ask(openai, **wrong)
+
+    assert play(client).trajectory.turns == []
+
+
+def test_a_demanded_call_is_counted_if_it_is_missing(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        await ask(openai, tools=TOOLS, tool_choice="required")
+
+    assert play(client, "No.").trajectory.info["gateway"]["unenforced_tool_choices"] == 1
+
+
+def test_a_conversation_that_is_too_long_is_named(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        first = (await ask(openai)).choices[0].message
+        with pytest.raises(BadRequestError) as error:
+            await ask(openai, USER, first.model_dump(exclude_none=True), {"role": "user", "content": "x " * 2_000})
+        assert error.value.code == "context_length_exceeded"
+
+    session = play(client, "One.")
+    assert session.trajectory.stop_reason is StopReason.MAX_TOKENS
+    assert session.error is None
+
+
+def test_max_tokens_and_the_limit_of_turns(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        assert (await ask(openai, max_tokens=1)).choices[0].finish_reason == "length"
+        with pytest.raises(BadRequestError, match="at most 1 turns"):
+            await ask(openai)
+
+    assert play(client, "One two three.", max_turns=1).trajectory.stop_reason is StopReason.MAX_TURNS
+
+
+def test_a_key_opens_its_own_open_session(play: Callable[..., Any]) -> None:
+    async def client(openai: AsyncOpenAI) -> None:
+        with pytest.raises(AuthenticationError):
+            await ask(openai.with_options(api_key="another"))
+
+    session = play(client)
+    with pytest.raises(RequestError, match="is over"):
+        session.reply(TurnRequest([USER]), "key", is_retry=False)

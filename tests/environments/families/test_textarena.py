@@ -10,7 +10,7 @@ import pytest
 import textarena
 
 from agent_rl.environments import load_environment
-from agent_rl.environments.worked import expert_steps
+from agent_rl.environments.worked import expert_turns
 from agent_rl.errors import ConfigError
 from tests.environments.families.playing import Action, Rollouts, play, session, values
 
@@ -142,8 +142,8 @@ def test_the_expert_wins() -> None:
     target = "textarena:GuessTheNumber-v0"
     for index in range(8):
         row = values(target, index=index)
-        steps, _ = expert_steps(load_environment("name", target), row)
-        assert play(target, row, [step.message for step in steps]).reward == 1.0
+        *moves, _ = expert_turns(load_environment("name", target), row)
+        assert play(target, row, [move.message for move in moves]).reward == 1.0
 
 
 def test_a_game_depends_on_its_row_and_its_moves_alone() -> None:

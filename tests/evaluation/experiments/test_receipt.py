@@ -29,7 +29,7 @@ def on_cpu(monkeypatch):
         (0.9, 1.0, 0.75, (True, True, False)),
     ],
 )
-def test_what_is_asked_of_a_twin(after, oracle, no_tool, holds):
+def test_what_is_asked_of_a_cpu_version(after, oracle, no_tool, holds):
     def rate(share):
         return estimate_rate([[float(n < share * 300)] for n in range(300)])
 
@@ -113,9 +113,9 @@ def test_another_default_of_the_reward_is_another_reward_and_its_spelling_is_not
 @pytest.mark.parametrize("recipe", sorted(path.parent for path in ROOT.glob("recipes/*/results")), ids=lambda p: p.name)
 def test_receipts_of_the_gallery_hold(recipe):
     receipt = json.loads((recipe / "results" / RECEIPT).read_text())
-    twin = "overrides" not in receipt  # otherwise a published model, which takes half an hour a seed
-    assert len(receipt["runs"]) == (3 if twin else 1)
-    assert receipt["held_out_rows"] in ((256, 300) if twin else (200,))
+    is_small = "overrides" not in receipt  # otherwise a published model, which takes half an hour a seed
+    assert len(receipt["runs"]) == (3 if is_small else 1)
+    assert receipt["held_out_rows"] in ((256, 300) if is_small else (200,))
     assert all(receipt["holds"].values())
     assert {"curve.csv", "curve.png"} <= {path.name for path in (recipe / "results").iterdir()}
 
