@@ -66,7 +66,7 @@ def test_a_machine_without_isolation(
 
 
 def test_environments_are_listed_with_their_tools(make_case: MakeCase) -> None:
-    file = ROOT / "tests/environments/lockers.py"
+    file = ROOT / "recipes/lockers/lockers.py"
     finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": str(file)}})))
     assert finding.status is Status.OK
     assert finding.text == "lockers: look_up(number: integer), open(number: integer, code: integer)"
