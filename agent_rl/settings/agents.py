@@ -24,7 +24,7 @@ class _TextTurns(Section):
 
 
 class CodeActSettings(Section):
-    """The code blocks of `code_act_agent`."""
+    """Settings for the code blocks of `code_act_agent`."""
 
     instructions: str | None = None
     """System message, in which `{answer}` is filled in. Null means the default, empty no message."""
@@ -38,7 +38,7 @@ class CodeActSettings(Section):
 
 
 class FoldingSettings(Section):
-    """How `folding_agent` folds a history into notes when the context is nearly full."""
+    """Settings for how `folding_agent` folds a history into notes when the context is nearly full."""
 
     loop: str = "react_agent"
     """Name of the wrapped agent, which keeps its format, settings and user."""
@@ -51,11 +51,11 @@ class FoldingSettings(Section):
 
 
 class PlanActSettings(_TextTurns):
-    """The plan and the ReAct turns of `plan_act_agent`."""
+    """Settings for the plan and the ReAct turns of `plan_act_agent`."""
 
 
 class ReactSettings(_TextTurns):
-    """The text format of `react_agent`."""
+    """Settings for the text format of `react_agent`."""
 
     examples: tuple[str, ...] = ()
     """Complete example episodes after the instructions, for a few-shot prompt. `default` means built-in examples."""
@@ -64,7 +64,7 @@ class ReactSettings(_TextTurns):
 
 
 class SearchSettings(Section):
-    """The tags of `search_agent`."""
+    """Settings for the tags of `search_agent`."""
 
     instructions: str | None = None
     """System message. Null means the default, empty no message."""
@@ -75,7 +75,7 @@ class SearchSettings(Section):
 
 
 class UserSimSettings(_TextTurns):
-    """The simulated user of `user_sim_agent`, and the agent's text format."""
+    """Settings for the simulated user of `user_sim_agent`, and for the agent's text format."""
 
     user: str = "scripted"
     """`scripted`, `llm`, or your `agent_rl.agents.users.user.User`: `package.module.Class` or `file.py:Class`."""

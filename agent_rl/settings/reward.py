@@ -66,7 +66,8 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """`-malformed_turns / turns`, but at least -1; idle turns cannot dilute it, as they would a share of all turns."""
+    """A penalty of `-malformed_turns / turns`, but at least -1. Idle turns cannot dilute it, unlike a share of all
+    turns."""
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
