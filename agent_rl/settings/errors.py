@@ -100,8 +100,8 @@ class Place:
             remedy: the remedy for a ValueError without its own.
 
         Raises:
-            ConfigError: the check raised a ConfigError (this key goes before its own) or a ValueError.
-            UserCodeError: the check raised any other exception, which none does on purpose.
+            ConfigError: the check raised a ConfigError (this location's key goes before its key) or a ValueError.
+            UserCodeError: the check raised any other exception, which is a bug in the check.
         """
         try:
             yield

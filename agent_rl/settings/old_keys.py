@@ -1,7 +1,7 @@
 """Old spellings of keys: the names of settings in earlier releases of verl and in guides written for them.
 
 `old_keys.yaml` next to this file is the table: add a row there. A key that has moved takes effect under its new name,
-with one line on stderr; a key that means something different now, or nothing, is an error that says what to write.
+with one line on stderr; a key that now has another meaning, or none, is an error that says what to write.
 The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
 configuration (`change_config`), which has the keys of YAML files and decides rows that depend on other keys.
 """
