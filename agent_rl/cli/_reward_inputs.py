@@ -1,4 +1,4 @@
-"""Inputs of the `agent-rl reward` commands: the configuration, and finished pieces of the work."""
+"""Inputs of the `agent-rl reward` commands: the configuration, and the stored pieces of finished work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["configuration", "configured", "kept_pieces"]
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """Open a command's stored pieces, keyed by its arguments, its configuration and the files these refer to."""
+    """Open the pieces that a command has stored, keyed by its arguments and configuration, and the files in them."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces

@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run: its first and last step"),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last step"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -39,8 +39,8 @@ def compare(
       agent-rl compare outputs/gsm8k_calculator
 
     The samples of a row are averaged; rows that exist on only one side are ignored. The interval is the 95% interval of
-    the mean difference. `better` and `worse` count rows; `p` is their sign test, the probability of such an uneven
-    split by chance.
+    the mean difference. `better` and `worse` count rows; `p` is the result of their sign test: the probability of such
+    an uneven split by chance.
 
     --json: `a`, `b`, `measures` (each: `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`).
     """

@@ -35,7 +35,8 @@ GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Groups of commands, in the order people need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""Enough for thousands of concurrent requests; with millions, programs that close every descriptor slow down."""
+"""This limit allows thousands of concurrent requests; a limit of millions slows down programs that close every
+descriptor."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
@@ -44,7 +45,7 @@ WIDEST = 60
 """Maximum number of characters of a command's sentence in the list; a longer one is cut before its colon."""
 
 KEPT = "\\b\n"
-"""The mark at the start of a help paragraph whose line breaks are kept."""
+"""The marker at the start of a help paragraph whose line breaks are kept."""
 
 HELP = """
 Train LLM agents that use tools. Usage: agent-rl COMMAND ...
@@ -192,7 +193,7 @@ def main() -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit on open files as far as the user may, as Ray and SGLang do: each request opens one."""
+    """Raise the limit on open files as far as the user may, as Ray and SGLang do: each request opens a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < target:

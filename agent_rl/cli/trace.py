@@ -53,7 +53,9 @@ def export(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Output file (atif: folder); default: next to the trace")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Only this split, or 'all'; default: all (sft: train)")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only this split; 'all': every split; default: all (sft: train)")
+    ] = None,
     step: Annotated[int | None, typer.Option(help="Only this training step")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Only trajectories with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N trajectories")] = None,
@@ -132,7 +134,7 @@ def _sft(
 
 
 def _model(path: Path) -> str | None:
-    """Return the model of the run that wrote a trace, if known."""
+    """Return the model of the run that wrote a trace; None if it is unknown."""
     file = path.with_name("run.json")
     if not file.is_file():
         return None

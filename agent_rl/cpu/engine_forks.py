@@ -26,7 +26,7 @@ from agent_rl.cpu.forked_python import SERVER, send
 __all__ = ["ENGINE", "prepare", "receive", "take_streams", "use"]
 
 ENGINE = "AGENT_RL_ENGINE"
-"""Environment variable of a Ray worker that SGLang's server will run in; the platform sets it."""
+"""Environment variable that marks a Ray worker in which SGLang's server will run; the platform sets it."""
 PR_SET_PDEATHSIG = 1
 
 _copy: socket.socket | None = None
@@ -84,7 +84,7 @@ def take_streams(request: dict[str, Any]) -> None:
 
 
 def _become_fork_server(process: socket.socket, listener: int, alive: int) -> NoReturn:
-    """Wait, in the copy, for environment and streams, which Ray and SGLang have changed in the meantime, and serve."""
+    """In the copy, wait for the environment and streams, which Ray and SGLang have changed by then, and serve."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         with process:

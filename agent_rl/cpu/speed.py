@@ -1,7 +1,7 @@
 """Patches of verl 0.9.1 that make a small run on a CPU faster, where verl has no setting.
 
-On a GPU with a large model, they do not matter. Each patch has a test that fails when the patch is
-no longer needed.
+These patches do not matter on a GPU with a large model. Each patch has a test that fails when the patch is no longer
+needed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ IMAGES = "multi_modal_inputs"
 def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl lets hydra create one for each trajectory, which copies and merges a configuration of one key: nine tenths of
-    the time to create a loop. A loop that is registered with more than its class is left to hydra.
+    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration of one key, which takes
+    nine tenths of the time to create a loop. A loop that is registered with more than its class is left to hydra.
     """
     original = module.hydra
 
@@ -67,7 +67,7 @@ def replay_buffer_polling(module: ModuleType) -> None:
 def single_server(module: ModuleType) -> None:
     """`verl.workers.rollout.llm_server`: if there is one server, call the load balancer once.
 
-    Two of three actor calls for each turn go to the load balancer; on two cores they were a tenth of a step. Trainers
+    Two of three actor calls for each turn go to the load balancer; on two cores they took a tenth of a step. Trainers
     that add and remove servers while they run have their own client class, which is not changed.
     """
     client = module.LLMServerClient
@@ -95,8 +95,7 @@ def single_server(module: ModuleType) -> None:
 def trajectory_puts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
 
-    verl stores each separately, in three requests to two other processes; this took a quarter of an agent-loop worker's
-    time.
+    verl stores each trajectory separately, in three requests to two processes; this took a quarter of a worker's time.
     """
     module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
     module.list_of_dict_to_tensordict = lambda fields: fields  # type: ignore[attr-defined]

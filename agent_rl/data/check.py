@@ -43,7 +43,7 @@ class RowFinding:
 
     Attributes:
         kind: the kind of finding, in a few words.
-        text: what the finding is.
+        text: a description of the finding.
         remedy: what to do.
         is_error: whether the row must not be used for training; other findings are notes.
     """

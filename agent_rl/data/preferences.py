@@ -43,7 +43,7 @@ _TURN = re.compile(r"\n\n(Human|Assistant):")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
 _LABELS = ("subset", "source")
-"""Columns that benchmarks report by."""
+"""Columns by which benchmarks group their results."""
 
 
 @makes_row
@@ -136,7 +136,7 @@ def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _turns(text: str, column: str) -> list[dict[str, Any]]:
-    """Return the messages of a transcript, the last by the assistant."""
+    """Return the messages of a transcript, which ends with one from the assistant."""
     parts = _TURN.split(text)
     turns = [
         {"role": _ROLES[speaker], "content": content.strip()}

@@ -164,7 +164,7 @@ def _csv(file: Path) -> Iterator[Raw]:
 
 
 def _json(file: Path) -> Iterator[Raw]:
-    """Yield the objects of one list, or of one object per line."""
+    """Yield the objects of a file, which has one list of objects or one object per line."""
     with _open(file) as raw:
         lines = _decoded(file, raw)
         filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())

@@ -5,10 +5,10 @@
     {"prompt": [...], "reward_model": {"ground_truth": "<tool_call>..."}}         RLLA, a row of verl
 
 The prompt describes the functions, and a call is written as text: `<tool_call>{"name": ..., "arguments":
-{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has them instead, with JSON
-schemas, and the agent shows them as its tools; RLLA has them only in its prompt. The ground truth is the list of calls.
-If a BFCL example has several turns, a scripted user says the later ones, and the ground truth has the calls of all
-turns; such an example lists classes instead of their functions, so the agent needs tools for them.
+{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has the functions instead, with
+JSON schemas, and the agent shows them as its tools; RLLA rows have them only in the prompt. The ground truth is the
+list of calls. If a BFCL example has several turns, a scripted user sends the later messages, and the ground truth has
+the calls of all turns; such an example lists classes instead of their functions, so the agent needs tools for them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
     """Return the row of an example in any of the module's forms.
 
     Args:
-        example: the columns of the example; BFCL's need the answers as `ground_truth`.
+        example: the columns of the example; an example of BFCL needs the answers as `ground_truth`.
         index: number of the row in its split.
         agent_name: agent loop of the row; `user_sim_agent` replaces it if the user speaks several times.
 

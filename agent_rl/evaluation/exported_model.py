@@ -21,7 +21,7 @@ def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
     The weights are the ones that `agent-rl eval` uses for the checkpoint. If the run's record is next to its
-    checkpoints, the generation config gets the temperature, top_p and top_k of training, the defaults of servers.
+    checkpoints, the generation config gets the temperature, top_p and top_k of training, which servers use as defaults.
 
     Args:
         run: a run's folder, a checkpoint, or a model's folder.

@@ -45,7 +45,7 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
 
     Args:
         folder: the run's folder, with `run.json`.
-        with_model: whether the checkpoint is wanted.
+        with_model: whether the checkpoint is needed.
 
     Raises:
         ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` rejects its configuration.

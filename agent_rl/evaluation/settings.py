@@ -36,7 +36,7 @@ class MultiTurnSettings(_Section):
     max_tool_response_length: int = Field(default=256, ge=1)
     """Maximum number of characters of a tool result to show the policy."""
     tool_response_truncate_side: TruncateSide = "middle"
-    """The part of a longer result to remove."""
+    """The part of a longer result that is removed."""
     format: str = "hermes"
     """Syntax of native tool calls, if the endpoint does not parse them."""
 
@@ -47,7 +47,7 @@ class RewardFunctionSettings(_Section):
     path: str | None = None
     """Python file; null: the scorers of `agent_rl.reward` compute `correctness`."""
     name: str = "compute_score"
-    """Name of the function in it, with any signature that training accepts."""
+    """Name of the function in the file; any signature that training accepts will do."""
     reward_kwargs: dict[str, Any] = {}
     """Additional arguments of the function."""
 
@@ -81,7 +81,7 @@ class EvaluationSettings(_Section):
     limit: int | None = Field(default=None, ge=1)
     """Number of rows to use, from the first; null: all."""
     seed: int | None = None
-    """Sampling seed that each episode derives its own from; null: no seed is sent."""
+    """Seed from which each episode derives its sampling seed; null: no seed is sent."""
     policy: PolicyKind = "chat"
     """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None

@@ -38,16 +38,19 @@ PORT = 6379
 """Port of the head: Ray's own default."""
 POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
-"""Free ports, as `ray.init` uses: Ray's fixed ones could collide with another node's on this host, or `MASTER_PORT`."""
+"""Options for free ports, as `ray.init` uses: Ray's fixed ports could be in use by another node on this host, or be
+`MASTER_PORT`."""
 SILENT_S = 60.0
-"""Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
+"""A head counts as gone after this number of seconds without an answer (Ray's limit), or at once if its port is
+closed."""
 MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """Name prefixes of interfaces that do not lead to another node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
+"""Variables that the launcher reads and its children do not get, because verl's workers use two of these names
+themselves."""
 
 Check = Callable[[str], None]
 
@@ -142,7 +145,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         wait_s: seconds within which all nodes must join.
 
     Returns:
-        The trainer's environment, and a function to call repeatedly, which raises when the head has ended.
+        The trainer's environment, and a function to call repeatedly, which raises an error when the head has ended.
 
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
@@ -157,7 +160,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
-    """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 has the trainer's exit status.
+    """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 returns the trainer's exit status.
 
     A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved it.
 
@@ -264,7 +267,7 @@ def _security() -> dict[str, str]:
 
 
 def _answers(nodes: Nodes) -> bool | None:
-    """Whether the head's port is open; None if unknown: no answer, or an unknown host."""
+    """Whether the head's port is open; None if there is no answer or the host is unknown."""
     try:
         with socket.create_connection((nodes.head, nodes.port), timeout=5):
             return True

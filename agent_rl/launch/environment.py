@@ -5,8 +5,8 @@ A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 - `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
   the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
 - `CUDA_HOME` is a toolkit that SGLang builds kernels with when they are first used, regardless of its backends. Its
-  build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not one.
-- `PATH` starts with the environment's `bin`, which has `ninja`, which builds them.
+  build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
+- `PATH` starts with the environment's `bin`, which has `ninja`, the program that builds the kernels.
 
 A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.
 The user's settings are kept; no library is loaded here.
@@ -53,7 +53,7 @@ LONGEST = 107 - len(SOCKET)
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")
 """Maximum length in bytes of `TMPDIR`, for the sockets of SGLang and Python."""
 SHORT = "/tmp"
-"""Replaces a `TMPDIR` that is too long."""
+"""The folder that replaces a `TMPDIR` that is too long."""
 
 
 def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:

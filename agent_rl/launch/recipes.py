@@ -62,8 +62,8 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a recipe's folder.
 
     Args:
-        recipe: a folder with `config.yaml`; the file of an environment, `FILE.py` or `FILE.py:Class`, whose recipe is
-            written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
+        recipe: a folder with `config.yaml`; the file of an environment, `FILE.py` or `FILE.py:Class`, for which a
+            recipe is written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
 
     Raises:
         ConfigError: it is none of these.

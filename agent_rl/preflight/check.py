@@ -161,12 +161,12 @@ def check(
 
     Args:
         group: the group in the table that its findings are shown in.
-        subject: the default subject of its findings; without one, the function's name with spaces.
+        subject: the default subject of its findings; if empty, the function's name with spaces.
         needs: the requirements of the check.
         at: where it runs.
 
     Returns:
-        The decorator. The function returns an error or a finding, several, or None; the check yields findings.
+        The decorator. The function returns one or several errors or findings, or None; the check yields findings.
     """
 
     def register(function: Callable[[Any], Answer]) -> Check:

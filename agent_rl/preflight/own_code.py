@@ -183,7 +183,7 @@ class _Trial:
         return trajectory
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
-        """Return the function's awaited result; None, with the problem noted, if it fails or takes too long."""
+        """Return the function's awaited result; if it fails or takes too long, note the problem and return None."""
         try:
             result = work()
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))

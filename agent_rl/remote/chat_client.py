@@ -45,7 +45,7 @@ _REFUSALS = {
     404: ("url", "the endpoint has no such address or model", "Correct the endpoint's address or the model's name"),
 }
 _BAD_REQUEST = (400, 413, 422)
-"""Statuses that blame the request, not the endpoint."""
+"""Statuses that report an error in the request, not in the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
 """Matches servers' messages that a conversation is too long; OpenAI's error code is context_length_exceeded."""
 _CHARACTERS_PER_TOKEN = 4  # for estimates when the server reports no usage

@@ -1,4 +1,4 @@
-"""Base classes of reward components: a component computes one number for a trajectory, or for each of a group.
+"""Base classes of reward components, which compute one number for a trajectory, or for each trajectory of a group.
 
 A component is created once per process, from the `config` under its name in `agent_rl.reward.components`, and measures
 many trajectories concurrently. It does not weight, clip or gate its value; `compose` does that.

@@ -1,6 +1,6 @@
 """Runs untrusted Python: programs, sessions that keep their variables, and grading with test cases.
 
-Contains the isolation (`jail`) and the processes outside it (`host`); must not import tools, rewards or verl.
+The package has the isolation (`jail`) and the processes outside it (`host`). It must not import tools, rewards or verl.
 `fusion` is a client of a server with the same purpose.
 """
 

@@ -19,7 +19,7 @@ class SmallModelSettings(Section):
     hidden: int = Field(default=64, ge=2)
     """Width of the hidden states."""
     layers: int = Field(default=2, ge=1)
-    """Number of blocks; copying needs two."""
+    """Number of blocks; copying from the context needs two."""
     heads: int = Field(default=4, ge=1)
     """Number of attention heads."""
     init_std: float = Field(default=0.1, gt=0)
@@ -34,7 +34,7 @@ class ColdStartStage(Section):
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
-    """Peak learning rate, after 30 steps of warm-up; a cosine decay takes it to a fiftieth."""
+    """Peak learning rate, after 30 steps of warm-up; a cosine decay reduces it to a fiftieth."""
 
 
 class ColdStartSettings(Section):

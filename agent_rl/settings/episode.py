@@ -29,7 +29,7 @@ class BudgetSettings(Section):
     max_repeats: int | None = Field(default=None, ge=1)
     """Number of consecutive turns with only repeated calls that ends the episode; null: no limit."""
     tool_timeout_s: float = Field(default=30.0, gt=0)
-    """Timeout of one tool call in seconds, unless the tool's entry has its own `timeout_s`."""
+    """Timeout of one tool call in seconds, unless the tool's entry sets `timeout_s`."""
 
 
 class FinalTurnSettings(Section):
@@ -46,7 +46,7 @@ class FinalTurnSettings(Section):
 
 
 class ThinkingSettings(Section):
-    """How `<think>` blocks are handled; a format never sees them."""
+    """How `<think>` blocks are handled; a format gets turns without them."""
 
     history: Literal["keep", "template"] = "keep"
     """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier turns,
@@ -101,9 +101,9 @@ class RunSettings(Section):
     """What `agent-rl train` shows. `panel`: a live panel. `lines`: one line per step. `verl`: every line of the log.
     null: the panel in a terminal; lines elsewhere, and if `TERM` is `dumb` or `NO_COLOR` is set."""
     log_probs_every: int = Field(default=10, ge=1)
-    """Interval, in steps, between passes that compute log-probs before the update, in runs that could use the update's
-    own: one update per batch, and neither a KL penalty in the reward nor a correction. The pass gives `actor/entropy`
-    and more metrics of the gap between the engine and the trainer. 1: every step."""
+    """Interval, in steps, between passes that compute log-probs before the update, in runs that could use the log-probs
+    of the update: those with one update per batch, and neither a KL penalty in the reward nor a correction. The pass
+    gives `actor/entropy` and more metrics of the gap between the engine and the trainer. 1: every step."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
     """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run; it usually takes
     less than a minute."""

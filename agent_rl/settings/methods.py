@@ -22,7 +22,7 @@ SIMILAR = 0.8
 
 
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
-    """Return (problem, remedy) for a method that is never called or cannot be, with file and line, or None.
+    """Return (problem, remedy), with file and line, for a method that is never called or cannot be called, or None.
 
     Helper methods are allowed. A public method counts as misspelled only if its name resembles one of the base class
     and no line in the user's files of this class mentions it.

@@ -138,7 +138,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
             key, new, argument_keys(arguments[number:]) | new_keys
         )  # an old key after the current one overrides it
         new_keys.add(new.key)
-        # hydra rejects a new key that verl does not know, unless verl's YAML files do not list the section's keys
+        # hydra rejects a new key that verl does not define, unless verl's YAML files do not list the section's keys
         changed += [f"{'++' * is_free(new.key)}{new.key}={new.text}"] if new.key else []
         notes.append(new.note)
     return changed, notes

@@ -48,7 +48,7 @@ class _NamedTermSettings(TermSettings):
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """A penalty for the resources an episode used: the sum of the parts below, but at least `floor`."""
+    """A penalty for the resources that an episode used: the sum of the parts below, but at least `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
     """Penalty for each tool call beyond `free_calls`."""
@@ -75,7 +75,7 @@ class FormatSettings(_NamedTermSettings):
 
 
 class OverlongSettings(_NamedTermSettings):
-    """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
+    """Falls from 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
 
     penalty: float = Field(default=0.0, ge=0)
     """Penalty for an episode that fills the whole response; 0: off."""
@@ -136,7 +136,7 @@ class RewardSettings(Section):
     format: FormatSettings = FormatSettings()
     overlong: OverlongSettings = OverlongSettings()
     components: dict[str, ComponentSettings] = Field(default_factory=dict)
-    """Additional components, under names of your choice, which they are logged by."""
+    """Additional components, under names of your choice, which also appear in the logs."""
     reward_api: str | dict[str, Any] | None = None
     """Address of a reward service that computes `correctness`, for example `http://host:8080/get_reward2`; or the whole
     config of the `reward_api` component."""

@@ -80,7 +80,7 @@ class TermSettings(Section):
     """How the value is scaled before clipping. `[low, high]`: that range becomes 0 to 1; `group`: z-score among the
     samples of the prompt; or `sigmoid`, or `tanh`."""
     clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    """Range that the value is clipped to: `[low, high]`."""
+    """Range to which the value is clipped: `[low, high]`."""
     gate: str | None = None
     """Condition under which the component is measured, for example `correctness >= 1 and format == 0`."""
 

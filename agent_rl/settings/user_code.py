@@ -92,7 +92,7 @@ class UserCodeError(FatalError):
 
 
 class BrokenCallError(UnscoredError):
-    """The user's code raised in the middle of an episode; neither the policy nor an outage is the cause.
+    """The user's code raised an exception during an episode; neither the policy nor an outage is the cause.
 
     Args:
         text: the call, where it failed, and how.

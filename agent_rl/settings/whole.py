@@ -1,9 +1,9 @@
 """The whole `agent_rl:` section of a hydra configuration, as typed settings.
 
 Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. Settings that verl has a key for are not repeated here: turns are
-`actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
-`actor_rollout_ref.rollout.multi_turn.tool_config_path`.
+that names the full key and the nearest known name. Settings for which verl has a key are not repeated here:
+`actor_rollout_ref.rollout.multi_turn.max_assistant_turns` limits turns, `data.max_response_length` limits tokens, and
+`actor_rollout_ref.rollout.multi_turn.tool_config_path` lists tools.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks a tool's JSON schema once, then coerces and validates the arguments of its calls. Pure functions.
 
-Coercion is lossless only: `"3"` becomes 3 where the schema says integer, `"3.7"` does not. A value that already has an
-allowed type is never touched.
+Coercion never loses information: `"3"` becomes 3 where the schema says integer, but `"3.7"` stays text. A value that
+already has an allowed type is never touched.
 """
 
 from __future__ import annotations

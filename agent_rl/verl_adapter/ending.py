@@ -185,13 +185,13 @@ class LastStep:
             self._answer()
 
     def begin(self) -> None:
-        """Note that a step starts, unless the run has been asked to stop."""
+        """Record that a step starts, unless the run has been asked to stop."""
         if self._complete > self._begun:  # there is something to save
             self._data = self._trainer.train_dataloader.state_dict()
         self._stop_if_asked()
 
     def complete(self) -> None:
-        """Note that the step is complete; it is the last one if the run has been asked to stop.
+        """Record that the step is complete; it is the last one if the run has been asked to stop.
 
         verl's loop then saves the current step, validates nothing, and ends.
         """

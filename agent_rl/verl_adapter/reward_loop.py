@@ -82,7 +82,7 @@ class AgentRewardLoopManager(RewardLoopManager):
 
     @property
     def reward_loop_worker_handles(self) -> Any:
-        """No reward workers during sampling if a served model shares the GPUs; verl checks only its own model."""
+        """Return no workers during sampling if a served model shares the GPUs; verl checks only its own model."""
         models = (OmegaConf.select(self.config, f"{SECTION}.reward.models") or {}).values()
         if any(model.get("placement", "own") != "own" for model in models):
             return None

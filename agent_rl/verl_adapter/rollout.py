@@ -148,7 +148,7 @@ def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer:
 
 
 class AgentLoopManager(AgentLoopManagerTQ):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
+    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
 
     worker: type[AgentLoopWorker] = AgentLoopWorker
 
@@ -186,7 +186,7 @@ class ReMaxAgentLoopWorker(AgentLoopWorker):
 
 
 class ReMaxAgentLoopManager(AgentLoopManager):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` of `algo=remax`."""
+    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` in `algo=remax`."""
 
     worker = ReMaxAgentLoopWorker
 

@@ -27,7 +27,7 @@ class RowDataSet(RLHFDataset):
     """verl's `RLHFDataset` with rows in their original form: `data.custom_cls` of every recipe.
 
     Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
-    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is verl's own.
+    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is as in verl.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
@@ -71,14 +71,14 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     """Training sequences with the columns `prompt_ids`, `response_ids` and `mask` (1 for a turn's tokens).
 
     verl's own data set renders messages with the chat template; here the tokens and the mask are those of the agent's
-    conversation, so that supervised and reinforcement learning see the same.
+    conversation, so that supervised and reinforcement learning use the same tokens.
 
     Args:
         parquet_files: one file, or several.
         tokenizer: not used.
         config: verl's `data` section; only `max_length` is used.
         processor: not used.
-        max_samples: number of first sequences to use; -1: all.
+        max_samples: number of sequences to use, from the first; -1: all.
 
     Raises:
         ConfigError: a sequence is longer than `data.max_length`.

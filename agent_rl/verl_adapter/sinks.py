@@ -70,7 +70,7 @@ class Samples:
 
 
 def conversation(text: str, first: str) -> str:
-    """A decoded conversation with its roles as headings; `first` is the role of text before the first heading."""
+    """Return a decoded conversation with roles as headings; `first` is the role of text before the first heading."""
     parts = [f"[{role}]\n{words}" for role, words in segments(text, first) if words.strip()]
     return "\n\n".join(parts) or f"[{first}]"
 

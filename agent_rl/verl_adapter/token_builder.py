@@ -1,4 +1,4 @@
-"""Builds the tokens around turns, instead of verl's builder: works with any model's chat template.
+"""Builds the tokens around turns with any model's chat template; it replaces verl's builder.
 
 verl has a builder for some families of models, which renders dummy system and user messages before the appended ones.
 That fails with templates that reject system messages or two user messages in a row, drops what the template

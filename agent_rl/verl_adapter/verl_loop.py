@@ -34,7 +34,8 @@ __all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""New objects after which garbage is collected: collection stops all episodes of a worker, which leave few cycles."""
+"""Garbage is collected after so many new objects: collection stops all of a worker's episodes, which leave few
+cycles."""
 
 
 class EpisodeOutput(AgentLoopOutput):

@@ -1,4 +1,4 @@
-"""Converts agent_rl's tools to verl's form, and verl's tools to ours.
+"""Converts agent_rl's tools to verl's form, and verl's tools to agent_rl's.
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
 it our tools in this form, so that the key works for every form of entry and verl's own `tool_agent` runs them.

@@ -1,7 +1,7 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
-Its methods are the parts of an episode. Those of a record's class come from the `Agent`; a user's own class may
-override any of them. The caller supplies the policy.
+Its methods are the parts of an episode. An `Agent` record supplies them as functions; a user's own class may override
+any of them. The caller supplies the policy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class EpisodeLoop(ABC):
         self.settings, self.limits = setup.settings, setup.limits
         self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
         self.environment: EnvironmentSession | None = None
-        """The row's environment, from the start of `run_row` on."""
+        """The row's environment; `run_row` sets it when it starts."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -79,7 +79,7 @@ class EpisodeLoop(ABC):
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's unopened tools. The `extra_info.tool_selection` and `tools_kwargs` columns are verl's.
+        """Return the row's unopened tools. verl defines the `extra_info.tool_selection` and `tools_kwargs` columns.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.

@@ -59,7 +59,7 @@ class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The server's client; None without a server."""
+    """The server's client; None if there is no server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -100,7 +100,7 @@ def open_client(
         model: the model's name on the server.
         api_key_env: environment variable that contains the API key; None: none is sent.
         concurrency: maximum number of concurrent requests.
-        timeout_s: seconds per attempt of a request; all attempts together get three times as many.
+        timeout_s: time limit in seconds for one attempt of a request; all attempts together get three times that limit.
 
     Raises:
         ConfigError: the URL is invalid, or the API key is not in the environment.

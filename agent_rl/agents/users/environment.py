@@ -36,7 +36,7 @@ class EnvironmentUser(User):
         return self._session.done
 
     async def start(self, opening: str) -> Any:
-        """Reset the environment; what it returns follows the opening."""
+        """Reset the environment; the message that it returns follows the opening."""
         if self._user is not None:
             opening = await self._user.start(opening)
         return await self._session.opened(opening)

@@ -10,8 +10,8 @@
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
 The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees the
-agent's messages, but not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
-trajectory unscored; one that rejects the key or the model at the first request stops the run.
+agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails, the
+trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LLMUser(User):
         _client(validated(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
-        """Return the row's first message, or the model's."""
+        """Return the first message, from the row or from the model."""
         await self._client.__aenter__()
         self._connected = True
         if not self.settings.opens:

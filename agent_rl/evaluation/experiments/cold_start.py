@@ -44,7 +44,7 @@ EPISODES = "episodes"
 SAMPLE = 300
 """Number of episodes whose text the tokenizer is trained on."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Minimum limits for the SFT trainer, its own defaults: tokens per episode, and tokens per forward pass on a GPU."""
+"""Minimum limits for the SFT trainer, which are its defaults: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
@@ -185,7 +185,7 @@ class ColdStart:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
     def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a model made for this request, or delete it; `model_sha256`: all stages are done."""
+        """Return the record of a model made for this request, or delete it; it has `model_sha256` after all stages."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():

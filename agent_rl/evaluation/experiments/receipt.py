@@ -49,7 +49,7 @@ def verdicts(
         outcomes: outcomes of the seeds.
         policies: success of the world's policies, by name.
         judgements: agreement of policies that score answers, by name.
-        baselines: names of the policies that a trained one has to beat.
+        baselines: names of the policies that a trained policy has to beat.
     """
 
     def always(checks: Iterable[bool]) -> bool:
@@ -104,7 +104,7 @@ def _portable(text: str) -> str:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """Return the machine's CPU, and torch's threads for a model: in each process, and in the training process."""
+    """Return the machine's CPU, and the number of torch threads for a model in each process and in training."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -50,7 +50,7 @@ def show(findings: Sequence[Finding], console: Console, every: bool = True) -> N
 
 
 def to_dict(findings: Sequence[Finding]) -> dict[str, Any]:
-    """JSON data: `{"ok": no problem, "findings": [...]}`."""
+    """Return JSON data: `{"ok": whether there is no problem, "findings": [...]}`."""
     return {"ok": not has_problem(findings), "findings": [asdict(finding) for finding in findings]}
 
 

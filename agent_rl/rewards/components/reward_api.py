@@ -39,7 +39,8 @@ _WRONG_SETTINGS = (401, 403, 404, 405)
 _MAX_EXCERPT = 500  # characters of the service's error that our error quotes
 _ANY_NUMBER = 10_000  # attempts; the timeouts limit a request instead
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
-"""Opens after several failures, so that one trajectory the service cannot measure does not stop the others."""
+"""The circuit opens after several failures, so one trajectory that the service cannot measure does not stop the
+others."""
 
 
 class RewardApiConfig(ComponentConfig):

@@ -35,7 +35,7 @@ class RulesConfig(TextRules, ComponentConfig):
 
 
 class TagsConfig(ComponentConfig):
-    """The tags in the order they must occur in, and the text to check."""
+    """The tags in the order in which they must occur, and the text to check."""
 
     tags: tuple[str, ...] = Field(min_length=1)
     alone: bool = False

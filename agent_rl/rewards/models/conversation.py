@@ -74,7 +74,7 @@ _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
 _TAIL = 2_000
-"""The score is searched for in this many characters at the end of a reply."""
+"""Number of characters at the end of a reply in which the score is searched for."""
 
 
 def load_template(path: str | None, default: str, key: str) -> str:
@@ -92,7 +92,7 @@ def load_template(path: str | None, default: str, key: str) -> str:
 def fill_in(template: str, prompt: str, response: str) -> str:
     """Fill in a template. Braces in the prompt and the response are not treated as placeholders.
 
-    The mark is a digest of both texts, so the judged text cannot contain it and thereby close its own delimiters.
+    `{mark}` is a digest of both texts, so the judged text cannot contain it and thereby close its own delimiters.
     """
     mark = hashlib.sha256(f"{prompt}\0{response}".encode()).hexdigest()[:12]
     values = {"prompt": prompt, "response": response, "mark": f"[{mark}]"}

@@ -84,7 +84,7 @@ class ModelConfig(EndpointConfig):
     request: dict[str, Any] = Field(default_factory=dict)
     """Additional keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens, counted by `tokenizer`; a longer one is cut, and logged. null: unlimited."""
+    """Maximum number of prompt tokens, counted by `tokenizer`; a longer prompt is cut, and logged. null: unlimited."""
     response_length: int | None = Field(default=None, ge=1)
     """Maximum number of response tokens, as for `prompt_length`."""
     keep: Keep = "tail"

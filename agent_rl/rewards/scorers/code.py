@@ -49,7 +49,7 @@ PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 CASE_S = 5.0
 """Time limit of one case in seconds, without time spent waiting for a core."""
 TOTAL_S = 60.0
-"""Time limit of all cases of one program in seconds, as if the program had all of the node's places to itself."""
+"""Time limit of all cases of one program in seconds, as if no other program used the node's places."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _ALL_TEXT = "1.0 if the program passes every test, else 0.0; no test is run after the first failure."

@@ -1,4 +1,4 @@
-r"""`grade`: which of a problem's tests an untrusted program passes.
+r"""`grade`: finds out which of a problem's tests an untrusted program passes.
 
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0
@@ -149,7 +149,7 @@ async def grade_in_order(
     stop_at_first_failure: bool = False,
     at_once: int,
 ) -> GradeReport:
-    """Return the results of `run` for all cases, which run concurrently; the order they end in does not matter.
+    """Return the results of `run` for all cases, which run concurrently; the order in which they end does not matter.
 
     Args:
         run: runs one case.

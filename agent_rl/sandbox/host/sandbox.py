@@ -140,7 +140,7 @@ class PythonSandbox:
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
 
         Returns:
-            The outcome. Only wrong arguments and cancellation raise; a cancelled program is killed.
+            The outcome. Only wrong arguments and cancellation raise exceptions; a cancelled program is killed.
         """
         request = stdin.encode("utf-8", "surrogatepass")
         return await self._run(code, request, SHOW_LAST * show_last, timeout_s, memory_mb, output_bytes)

@@ -1,7 +1,7 @@
-"""Landlock: limits the files that a process can open, and keeps it from sockets and processes outside its domain.
+"""Landlock: limits the files that a process can open, and blocks access to sockets and processes outside its domain.
 
-Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets: the seccomp filter does. It
-does not cover stat either: the existence, size and times of files outside stay visible.
+Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets, so the seccomp filter covers
+them. Neither covers stat: the existence, size and times of files outside stay visible.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ ended, and then `sweep` removes the root.
 
 The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
 find them, but they use disk space. The kernel shows them to a parent of the same user or with CAP_SYS_PTRACE. Without
-that, and for files mapped in another mount namespace, they are not counted.
+such a parent, or if they are mapped in another mount namespace, deleted files are not counted.
 """
 
 from __future__ import annotations

@@ -39,12 +39,14 @@ _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""Duplicates, flags, F_GETPIPE_SZ, and locks for SQLite: unlike flock, an exclusive one needs write access.
+"""fcntl's commands for duplicates, flags, the size of a pipe, and SQLite's locks; unlike flock's, they need write
+access.
 
-No F_SETOWN or F_SETSIG: they send signals to other processes.
+F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
 """
 _SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
-"""Type, family, error, sizes, timeouts. No information about the process at the other end, such as SO_PEERPIDFD."""
+"""Socket options for type, family, error, sizes and timeouts, but none about the process at the other end
+(SO_PEERPIDFD)."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
@@ -52,7 +54,7 @@ _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
 _TRUNCATE, _ACCESS_MODE, _UNNAMED = 0o1000, 0o3, 0o20000000
 _OUT_OF_BAND = 0x1
 _CLOSE_RANGE = (0, 4)
-"""0 and CLOSE_RANGE_CLOEXEC. Not UNSHARE, which gives each thread its own descriptors and limit."""
+"""The flags 0 and CLOSE_RANGE_CLOEXEC, but not UNSHARE, which gives each thread its own descriptors and limit."""
 
 _Code = list[tuple[int, int, int, int]]  # (operation, jump if true, jump if false, constant)
 _YES: _Code = [(_RETURN, 0, 0, _ALLOW)]
@@ -157,7 +159,7 @@ def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> 
 
 
 def _sendto_rules() -> _Code:
-    """Allow sending to the other end, not to an address, and no out-of-band data, where kernels had bugs."""
+    """Allow sending to the other end, but not to an address, nor as out-of-band data, where kernels had bugs."""
     flags, address = _low(3), _low(4)
     return [
         (_LOAD, 0, 0, flags), (_ANY_BIT, 4, 0, _OUT_OF_BAND),

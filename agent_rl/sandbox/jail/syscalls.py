@@ -1,7 +1,7 @@
 """Linux system calls by name, on x86-64 and aarch64, through one prepared ctypes function.
 
-Contains only the calls that this package makes or that the seccomp filter allows. Standard library only, and no
-absolute imports of this package: the sandbox's process imports these files under another name.
+It contains only the calls that this package makes or that the seccomp filter allows. It uses only the standard library
+and no absolute imports of this package, because the sandbox's process imports these files under another name.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Search(Tool):
         "required": ["query"],
     }
     timeout_s: ClassVar[float | None] = 300.0
-    """Longer than all retries together, so that a slow server does not count as the policy's mistake."""
+    """A time limit longer than all retries together, so that a slow server does not count as the policy's mistake."""
     idempotent: ClassVar[bool] = True
     reusable: ClassVar[bool] = True
     retries: ClassVar[int] = 0  # `Remote` does its own retries

@@ -352,7 +352,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({}, {"places": {"units": "qery"}}, "places.units: unknown place 'qery'. Did you mean 'query'"),
         ({}, {"places": {"units": "path"}}, "has no {units}"),
         ({}, {"places": {"units": "query:tags"}}, "also sent as query 'tags'"),
-        ({}, {"places": {"units": "header:Authorization"}}, "not the policy's to set"),
+        ({}, {"places": {"units": "header:Authorization"}}, "the policy may not set it"),
         ({}, {"places": {"units": "header:a b"}}, "cannot be a header's name"),
         ({}, {"places": {"units": "body"}}, "GET has no body"),
         ({}, {"method": "POST", "places": {"units": "whole_body"}}, "with a whole_body"),

@@ -30,7 +30,7 @@ CONTEXTS = 1.5 * GIB
 GRAPHS = 1.5 * GIB
 """Bytes used by the engine's CUDA graphs, which stay during the update; a guess."""
 TIGHT = 0.9
-"""Share of the available memory above which an estimate is reported as tight."""
+"""An estimate above this share of the available memory is reported as tight."""
 OWN = "actor_rollout_ref"
 
 
@@ -46,7 +46,7 @@ class GpuNeed:
     """The weights and gradients of the matrix that every GPU gathers."""
     graphs: float
     resting: float
-    """The part of the states that stays on the GPU while the engine generates: no gradients, nothing offloaded."""
+    """The part of the states that stays on the GPU while the engine generates: no gradients, and nothing offloaded."""
     pool: float
     """The engine's memory pool: weights and KV cache."""
     engine_weights: float

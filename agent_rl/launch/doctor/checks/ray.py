@@ -18,7 +18,8 @@ CPUS_PER_GPU = 3
 CPUS_PER_ENGINE_GPU = 2
 """Logical CPUs per GPU of engines and served models on their own GPUs."""
 FIXED_CPUS = 2
-"""One for TransferQueue's controller, and one that must be free while actors without a reservation are scheduled."""
+"""Logical CPUs: one for TransferQueue's controller, and one that is free while actors without a reservation are
+scheduled."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
@@ -44,7 +45,7 @@ def ray_cluster(case: Case) -> Finding:
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
         text = f"one runs here ({address}); the run would join it, and Ray would then reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
-    return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
+    return warning(f"one runs here ({address}); the run would join it", "To start another one, set RAY_ADDRESS=local")
 
 
 @check("Ray")

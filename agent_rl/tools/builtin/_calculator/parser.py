@@ -1,7 +1,7 @@
 """Reads the calculator's expressions with the grammar of `reader.Reader`, and computes them while reading.
 
-So -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A comma
-separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
+For example, -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A
+comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
 multiply.
 """
 

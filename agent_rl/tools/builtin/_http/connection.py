@@ -55,7 +55,7 @@ class Service:
     remote: Remote
     base_url: str
     params: Mapping[str, str]
-    """The credential for the query, if it belongs there."""
+    """The credential, if it belongs in the query."""
     secrets: Secrets
     taken: frozenset[tuple[str, str]]
     """(place, name) pairs that no argument may set; header names in lower case."""

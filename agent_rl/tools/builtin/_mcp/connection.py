@@ -60,7 +60,7 @@ _HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak referenc
 
 
 class McpConnection:
-    """One session; may be entered and left by different tasks.
+    """One session, which different tasks may enter and leave.
 
     Args:
         server: the server's settings in the entry's config.
