@@ -64,7 +64,7 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The ReAct format with a plan; it remembers whether its episode has a plan."""
+    """The ReAct format with a plan; it records whether its episode has a plan."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 

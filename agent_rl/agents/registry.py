@@ -35,7 +35,7 @@ C = TypeVar("C", bound=type)
 
 @functools.cache
 def agent_names() -> tuple[str, ...]:
-    """Return the names of the package's own agents, without importing them."""
+    """Return the names of the package's agents, without importing them."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     return tuple(f"{each.name}{_SUFFIX}" for each in modules if not each.ispkg and each.name != "registry")
 

@@ -89,7 +89,7 @@ def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
 def _user(settings: AgentRLSettings, extra_info: Mapping[str, Any]) -> User:
     about = extra_info.get("user")
     if about is None:
-        raise ConfigError(ROW_KEY, "the row has none", "Describe its user there, for example {'goal': ...}")
+        raise ConfigError(ROW_KEY, "the row has no user", "Describe its user there, for example {'goal': ...}")
     user_sim = settings.user_sim
     return load_user(user_sim.user, user_sim.config)(MappingProxyType(user_sim.config), about)
 

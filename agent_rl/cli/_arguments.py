@@ -57,7 +57,7 @@ def json_object(key: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(key, f"not JSON ({error}): {text}", """Write '{"name": value}'""") from error
+        raise ConfigError(key, f"this is not JSON ({error}): {text}", """Write '{"name": value}'""") from error
     if not isinstance(value, dict):
         raise ConfigError(key, f"expected a JSON object, got {text}", """Write '{"name": value}'""")
     return value

@@ -52,7 +52,9 @@ def compare(
     from agent_rl.trajectory.viewer.records import find_sources
 
     if len(places) > 2:
-        raise ConfigError("A B", f"{len(places)} places were given", "Pass two runs or evaluations, or one run")
+        raise ConfigError(
+            "A B", f"{len(places)} runs or evaluations were given", "Pass two runs or evaluations, or one run"
+        )
     paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()

@@ -37,7 +37,8 @@ def convert(context: typer.Context) -> None:
       agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
       agent-rl data convert --hub openai/gsm8k --prompt question --answer answer
 
-    It writes train.parquet and test.parquet to the --out folder. `agent-rl data convert --help` lists all options.
+    The command writes train.parquet and test.parquet to the --out folder. `agent-rl data convert --help` lists all
+    options.
     """
     from agent_rl.data.conversion import run
     from agent_rl.data.from_file import FROM_FILE

@@ -117,7 +117,7 @@ def _split(words: list[str]) -> tuple[Path | None, list[str]]:
     """Split the words into the run's folder and the settings."""
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
-        raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one at a time")
+        raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one run at a time")
     return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
 
 

@@ -43,8 +43,8 @@ def experiment(
 
     The same command resumes an experiment that was killed. Runs are in outputs/experiments/<recipe>. The receipt has
     success rates on held-out rows: before and after training (with intervals), of the world's solver, and of policies
-    without the tool. It also has hashes, versions and the curve. If a seed fails, the command reports it and writes no
-    receipt (exit code 1).
+    without the tool. The receipt also has hashes, versions and the curve. If a seed fails, the command reports it and
+    writes no receipt (exit code 1).
 
     --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer matches.
     """
@@ -60,7 +60,7 @@ def experiment(
         print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes match"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
-        raise ConfigError("RECIPE", "no recipe was given", "Pass one, or --check")
+        raise ConfigError("RECIPE", "no recipe was given", "Pass a recipe, or --check")
     run = Experiment(recipe, seeds, words or [])
     receipt = run.run(out or (run.folder / "results" if words else results_folder(recipe)))
     if as_json:

@@ -1,8 +1,8 @@
 """The `agent-rl` command: each file of this folder without a leading underscore is a command of the same name.
 
-A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. It imports
-heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1 problem
-found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
+A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. Such a file
+imports heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1
+problem found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
 """
 
 from __future__ import annotations

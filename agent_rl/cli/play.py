@@ -53,7 +53,9 @@ def play(
     kind = load_task(task)
     rows = environment_rows(kind, split, seed=0)
     if not 0 <= row < len(rows):
-        raise ConfigError("--row", f"no row {row}: the {split} split has {len(rows)}", f"Choose 0 to {len(rows) - 1}")
+        raise ConfigError(
+            "--row", f"there is no row {row}: the {split} split has {len(rows)} rows", f"Choose 0 to {len(rows) - 1}"
+        )
     lines = _expert_lines(kind, rows[row], as_json) if expert else _typed_lines(as_json)
     turns, reward = asyncio.run(_play(kind, rows[row], lines, quiet=as_json))
     if as_json:

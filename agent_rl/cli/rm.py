@@ -81,7 +81,9 @@ def evaluate(
     keys: dict[str, Any] = {"model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
     if discriminative:
         if endpoint is None:
-            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and pass its address")
+            raise ConfigError(
+                "--endpoint", "a discriminative model needs a server", "Start a server, and pass its address"
+            )
         make_judge = _judge({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}, None, {})
     else:
         make_judge = _judge(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})

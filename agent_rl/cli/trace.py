@@ -77,7 +77,9 @@ def export(
     from agent_rl.trajectory.trace.files import trace_of
 
     if per_prompt and form is not ExportFormat.SFT:
-        raise ConfigError("--per-prompt", f"the {form.value} format does not use it", "Remove it, or set --format sft")
+        raise ConfigError(
+            "--per-prompt", f"the {form.value} format does not use this option", "Remove it, or set --format sft"
+        )
     path = trace_of(source)
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)

@@ -37,8 +37,8 @@ def view(
       agent-rl view outputs/gsm8k_calculator
       agent-rl view outputs/eval/before outputs/eval/after
 
-    It reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files, even
-    while a run writes them. Ctrl-C stops the server.
+    The viewer reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files,
+    even while a run writes them. Ctrl-C stops the server.
 
     --json: `url` and `trajectories` (their number), printed once the pages can be opened.
     """

@@ -3,7 +3,7 @@
 During decoding, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
 each request and layer: at 128 concurrent conversations with a tiny model that takes a tenth of a training step. This
 module gathers keys and values for the whole batch, padded to its longest context. A batch whose padding would exceed
-`MAX_PADDED` is left to SGLang's own loop.
+`MAX_PADDED` is left to SGLang's loop.
 """
 
 from __future__ import annotations

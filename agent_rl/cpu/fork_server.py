@@ -106,8 +106,8 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 def fork_workers(module: ModuleType) -> None:
     """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
-    This is the first function that verl's `main` calls with its configuration. The shell that Ray starts a worker in
-    replaces the variable.
+    verl's `main` calls this function first with its configuration. The shell in which Ray starts a worker replaces the
+    variable.
     """
     original = module.auto_set_device
 

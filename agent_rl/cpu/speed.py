@@ -26,7 +26,7 @@ __all__ = [
 POLL_INTERVAL_S = 0.05
 
 IMAGES = "multi_modal_inputs"
-"""verl's field for a model's inputs other than tokens: a dict for each row, empty without images."""
+"""verl's field for a model's inputs other than tokens: a dict for each row, empty if there are no images."""
 
 
 def loop_construction(module: ModuleType) -> None:

@@ -98,8 +98,8 @@ class DataReport:
     def labels(self) -> dict[str, pd.DataFrame]:
         """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.
 
-        Its columns are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile) and
-        `longest`.
+        The columns of a table are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile)
+        and `longest`.
         """
         import pandas as pd
 

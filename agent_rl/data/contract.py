@@ -2,8 +2,8 @@
 
     Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
 
-`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. They check only the form, not
-whether an agent loop, tool or scorer exists.
+`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. The contract covers only the
+form, not whether an agent loop, tool or scorer exists.
 """
 
 from __future__ import annotations

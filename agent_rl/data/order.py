@@ -134,7 +134,7 @@ class RowOrder:
         """Continue from the state of another order, with its seed and this order's settings.
 
         Raises:
-            ConfigError: the state belongs to other rows, or to verl's own order.
+            ConfigError: the state belongs to other rows, or to verl's order.
         """
         if "progress" not in state:
             problem = "the checkpoint was saved with verl's own row order, which no other order can continue"

@@ -82,7 +82,9 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["initial_config"] = example.get("initial_config")
     else:
         remedy = "It must have the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
-        raise ConfigError("column question", f"unknown form: {', '.join(map(str, example))}", remedy)
+        raise ConfigError(
+            "column question", f"the columns have an unknown form: {', '.join(map(str, example))}", remedy
+        )
     if functions and agent_name == IN_TEXT:
         prompt = _prompt(prompt, functions)
     elif functions:
@@ -115,7 +117,9 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
         value = raw.value
         if answers is not None and "ground_truth" not in value:
             if value.get("id") not in truths:
-                raise ConfigError(raw.place, f"no answer for id {value.get('id')!r} in {answers}", "Complete that file")
+                raise ConfigError(
+                    raw.place, f"there is no answer for id {value.get('id')!r} in {answers}", "Complete that file"
+                )
             value = value | {"ground_truth": value_of(truths[value["id"]], "ground_truth")}
         yield Raw(raw.place, value)
 

@@ -63,7 +63,9 @@ def _vocabulary(model: Path) -> int:
 
 
 def _sampling(run: Path) -> dict[str, Any]:
-    """Return the run's sampling settings for rollouts under transformers' names; empty without a record of the run."""
+    """Return the run's sampling settings for rollouts under transformers' names; empty if there is no record of the
+    run.
+    """
     files = (folder / "run.json" for folder in (run, *run.absolute().parents))
     record = next((file for file in files if file.is_file()), None)
     if record is None:

@@ -1,9 +1,9 @@
 """Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or your own function. It compares a pair in
-both orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as
-wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus
-the share for the second: 1 for a judge that always prefers the first.
+A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge compares a pair in both
+orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as wrong;
+failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
+for the second: 1 for a judge that always prefers the first.
 """
 
 from __future__ import annotations

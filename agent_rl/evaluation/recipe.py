@@ -69,7 +69,8 @@ def values_of(config: Any) -> dict[str, Any]:
     """Return the settings of `agent-rl eval` that a composed training configuration defines.
 
     Raises:
-        ConfigError: it has several files of validation data, or a reward that only the trainer can compute.
+        ConfigError: the configuration has several files of validation data, or a reward that only the trainer can
+            compute.
     """
     if problems := resolution.problems(config):
         raise problems[0]

@@ -139,7 +139,7 @@ def _parse_words(overrides: Sequence[str]) -> dict[str, Any]:
     overrides = [as_setting(word.lstrip("+")) for word in overrides]
     for word in overrides:
         if "=" not in word:
-            raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
+            raise ConfigError(word, "this is not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
     words = [f"{word}''" if word.endswith("=") else word for word in overrides]
     try:
         return _plain(OmegaConf.from_dotlist(words))

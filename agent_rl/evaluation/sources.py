@@ -58,7 +58,7 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
         url, weights = settings.endpoint, settings.model
         if url is None and settings.policy == "vllm":
             raise ConfigError(
-                "endpoint", "agent-rl does not start vLLM servers", "Pass one: --endpoint http://host:8000"
+                "endpoint", "agent-rl does not start vLLM servers", "Start one, and pass --endpoint http://host:8000"
             )
         if url is None:
             model = await asyncio.to_thread(model_folder, settings.model, "model")
@@ -66,7 +66,9 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
             if settings.policy != "local":
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
-            raise ConfigError("endpoint", "policy=local does not use an endpoint", "Remove one of the two")
+            raise ConfigError(
+                "endpoint", "policy=local does not use an endpoint", "Remove the endpoint, or choose another policy"
+            )
         source = _source(settings, url or "", weights)
         if isinstance(source, TokenSource):
             source.logprobs = settings.agent_rl.trace.tokens

@@ -86,16 +86,20 @@ class Nodes:
         """
         if joins_ray(environ):
             if (_number(environ, "NNODES", "PET_NNODES") or 1) > 1:
-                raise ConfigError("RAY_ADDRESS", "it is set, and so is NNODES", "Unset RAY_ADDRESS to start a cluster")
+                raise ConfigError("RAY_ADDRESS", "NNODES is set as well", "Unset RAY_ADDRESS to start a cluster")
             return None
         count = _number(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1
         if count == 1:
             return None
         rank = _number(environ, "NODE_RANK", "PET_NODE_RANK", "SLURM_NODEID")
         if rank is None:
-            raise ConfigError("NODE_RANK", f"there are {count} nodes, but it is not set", "Set 0 on the first node")
+            raise ConfigError("NODE_RANK", f"there are {count} nodes, but no rank is set", "Set 0 on the first node")
         if not 0 <= rank < count:
-            raise ConfigError("NODE_RANK", f"{rank} of {count} nodes", f"Set 0 to {count - 1}, different on each node")
+            raise ConfigError(
+                "NODE_RANK",
+                f"there is no rank {rank} among {count} nodes",
+                f"Set 0 to {count - 1}, different on each node",
+            )
         if _number(environ, "SLURM_LOCALID"):
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
         head = environ.get("MASTER_ADDR") or environ.get("PET_MASTER_ADDR") or _slurm_head(environ)
@@ -293,7 +297,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():
-                raise ConfigError(name, f"not a number: {text!r}", "Set a whole number")
+                raise ConfigError(name, f"{text!r} is not a number", "Set a whole number")
             return int(text)
     return None
 

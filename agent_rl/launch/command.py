@@ -34,7 +34,7 @@ JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
 
 
 def has_accelerator() -> bool:
-    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; without one, verl would hang."""
+    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; if there is none, verl would hang."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
@@ -71,7 +71,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     tell(notes)
     for word in words:
         if "=" not in word and not word.startswith("~"):
-            raise ConfigError(word, "not a hydra override", "Write key=value, or ~key to remove a key")
+            raise ConfigError(word, "this is not a hydra override", "Write key=value, or ~key to remove a key")
     return words
 
 

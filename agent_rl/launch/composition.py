@@ -93,7 +93,7 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 @functools.cache
 def verl_defaults() -> DictConfig:
-    """Compose verl's own configuration, without any recipe."""
+    """Compose verl's configuration, without any recipe."""
     with initialize_config_dir(str(_verl_config_dir()), version_base=None):
         config: DictConfig = hydra_compose("ppo_trainer")
         return config
@@ -131,10 +131,10 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
         if error.missing_cfg_file is None or not error.options:
             raise ConfigError("config.yaml", _short(error), "Correct the recipe's defaults") from error
         group, _, option = error.missing_cfg_file.rpartition("/")
-        raise ConfigError(group, f"there is no {option!r}", did_you_mean(option, error.options)) from error
+        raise ConfigError(group, f"there is no option {option!r}", did_you_mean(option, error.options)) from error
     except OverrideParseException as error:
         remedy = "Quote values with commas, braces or spaces"
-        raise ConfigError(error.override, f"not a hydra override: {_short(error)}", remedy) from error
+        raise ConfigError(error.override, f"this is not a hydra override: {_short(error)}", remedy) from error
     except (HydraException, OmegaConfBaseException) as error:
         if wrong := _WRONG_KEY.search(str(error)):  # with a remedy, which hydra's own lacks
             known = hydra_compose("config", [searchpath])

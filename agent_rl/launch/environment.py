@@ -4,8 +4,8 @@ A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
 - `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
   the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
-- `CUDA_HOME` is a toolkit that SGLang builds kernels with when they are first used, regardless of its backends. Its
-  build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
+- `CUDA_HOME` is a toolkit that SGLang builds kernels with when they are first used, regardless of its backends.
+  SGLang's build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
 - `PATH` starts with the environment's `bin`, which has `ninja`, the program that builds the kernels.
 
 A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.

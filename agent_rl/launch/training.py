@@ -259,7 +259,7 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
 
 
 def _is_traced(config: DictConfig) -> bool:
-    """Whether the trace has the run's samples: verl's own agent loops write none."""
+    """Whether the trace has the run's samples: verl's agent loops write none."""
     agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 

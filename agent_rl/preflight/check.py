@@ -1,8 +1,8 @@
 """The `check` decorator, which turns a function of a `RunCase` into a check, and functions that run checks.
 
 A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
-starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). It yields
-errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
+starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
+yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of the user's own code: it is tried once on real rows, before a GPU is used.
+"""Checks of the user's code: it is tried once on real rows, before a GPU is used.
 
 Hooks and simulated users are created, users and tools are started, components and scorers measure a made-up answer. An
 exception there would otherwise occur in every worker, once the model is loaded, and look like the policy's failure.

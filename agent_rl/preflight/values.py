@@ -1,4 +1,4 @@
-"""Checks values of verl's own keys that verl accepts but cannot use: types, sizes, the estimator.
+"""Checks values of verl's keys that verl accepts but cannot use: types, sizes, the estimator.
 
 verl reports most of them in a worker, after Ray and the model have been loaded, and never reports some. Other checks
 report values that cannot be resolved.

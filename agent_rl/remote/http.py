@@ -3,9 +3,9 @@
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
-`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. It waits as long as the
-server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out, it raises a
-`RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
+`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, it waits as
+long as the server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out,
+it raises a `RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
 host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
@@ -175,7 +175,9 @@ class Remote:
         return response.json()
 
     def problem(self, response: Response) -> str:
-        """Describe a response for an error: its status and the start of its body, without values of our headers."""
+        """Describe a response for an error: its status and the start of its body, without the values of its request's
+        headers.
+        """
         return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
     async def request(

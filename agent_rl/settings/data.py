@@ -33,7 +33,9 @@ class BandSettings(Section):
 
 
 class StageSettings(Section):
-    """A stage of a curriculum. All but the last end after a step, at a reward, or at whichever comes first."""
+    """A stage of a curriculum. Every stage except the last ends after a step, at a reward, or at whichever comes
+    first.
+    """
 
     until_step: int | None = Field(default=None, ge=1)
     """Last training step of the stage; null: no limit on steps."""
@@ -70,7 +72,7 @@ class ReplaySettings(Section):
 
 
 class DataSettings(Section):
-    """The order of training rows. If no key is set, verl's own order applies."""
+    """The order of training rows. If no key is set, verl's order applies."""
 
     weights: Weights = Field(default_factory=dict)
     """Share of draws for each `data_source` (shell wildcards allowed), or a list with one share per file in

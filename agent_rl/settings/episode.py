@@ -18,7 +18,7 @@ __all__ = [
 
 
 class BudgetSettings(Section):
-    """Limits for one episode, in addition to verl's own limits on turns and tokens."""
+    """Limits for one episode, in addition to verl's limits on turns and tokens."""
 
     max_tool_calls: int | None = Field(default=None, ge=0)
     """Maximum number of tool calls in one episode; null: no limit."""

@@ -105,9 +105,10 @@ class ServedModelSettings(Section):
     """`own`: the model has GPUs in addition to the trainer's. `shared`: it uses the trainer's GPUs; it is loaded after
     sampling, scores, and is unloaded before the update."""
     n_gpus_per_node: int = Field(default=1, ge=1)
-    """Number of its own GPUs per node; if `shared`, it has a replica per `tensor_parallel_size` GPUs of the trainer."""
+    """Number of the model's GPUs per node; a `shared` model has a replica per `tensor_parallel_size` GPUs of the
+    trainer."""
     nnodes: int = Field(default=1, ge=1)
-    """Number of its own nodes, each with `n_gpus_per_node` GPUs."""
+    """Number of the model's nodes, each with `n_gpus_per_node` GPUs."""
     tensor_parallel_size: int = Field(default=1, ge=1)
     """Number of GPUs that one replica of the model is split over."""
     gpu_memory_utilization: float = Field(default=0.5, gt=0, lt=1)
@@ -115,7 +116,7 @@ class ServedModelSettings(Section):
     temperature: float = Field(default=0.0, ge=0)
     """Temperature of a generative model, unless the component sets its own."""
     max_model_len: int | None = Field(default=None, ge=1)
-    """Maximum sequence length in tokens; null: the model's own limit."""
+    """Maximum sequence length in tokens; null: the model's limit."""
     engine_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Additional arguments of the engine's server."""
 

@@ -163,7 +163,7 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
         arguments: the policy's arguments. The trajectory keeps them, so a tool gets a copy that it may change.
 
     Raises:
-        InvalidArgumentsError: its text names the wrong argument and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
     """
     schema: Any = validator.schema
     try:

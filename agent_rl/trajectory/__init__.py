@@ -344,7 +344,7 @@ def plain_reward(what: str, value: Any) -> float | None:
     """Return a step reward or a verdict as a Python number.
 
     Raises:
-        ValueError: it is not a number, or not finite (a trace and a reward worker would read null).
+        ValueError: the value is not a number, or not finite (a trace and a reward worker would read null).
     """
     number: float | None = plain(what, value)
     if number is not None and not (type(number) in (int, float) and math.isfinite(number)):

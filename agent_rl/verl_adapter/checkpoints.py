@@ -1,6 +1,6 @@
 """Merges a training checkpoint into a model, and checks that the checkpoint from which a run resumes is complete.
 
-verl merges a checkpoint once into a folder next to it, for evaluation and for another run. Its merger always writes
+verl merges a checkpoint once into a folder next to it, for evaluation and for another run. verl's merger always writes
 bfloat16: the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its

@@ -47,7 +47,7 @@ Errors = Iterator[ConfigError]
 def early_checks(module: ModuleType) -> None:
     """`verl.utils.config`: run the trainer's checks when verl checks its configuration, before Ray starts.
 
-    Otherwise the workers would read the `agent_rl` section and the tool file first, a minute later, on every node.
+    Without these checks only the workers would read the `agent_rl` section and the tool file, a minute later.
     """
     original = module.validate_config
 

@@ -6,7 +6,7 @@
 - A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
 In each case the last complete step is saved, and the command that resumes the run is printed; after any error from
-outside agent_rl the trainer's state is unknown. The last step of a stopped run is saved where verl saves, in its own
+outside agent_rl the trainer's state is unknown. The last step of a stopped run is saved where verl saves, in verl's
 loop, without waiting for a validation. With several updates per step (`mode=separate_async`), the weights saved after
 an error may be a few updates ahead of the step.
 """
@@ -55,7 +55,7 @@ class StallError(FatalError):
     """The run would hang: a process has died, or a weight sync takes too long.
 
     Args:
-        message: what happened, and the cause if Ray knows it.
+        message: what happened, and the cause if Ray reports it.
         has_store: whether the trajectories can still be read.
         save_within_s: seconds after which saving, which may hang for the same reason, is given up; None: no limit.
     """

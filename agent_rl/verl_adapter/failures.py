@@ -118,7 +118,7 @@ def _is_unregistered(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the error's own message, without the remote traceback that Ray adds."""
+    """Return the error's message, without the remote traceback that Ray adds."""
     if not _is_unregistered(error):
         return str(getattr(error, "cause", None) or error)
     import verl.experimental.agent_loop.agent_loop as agent_loop

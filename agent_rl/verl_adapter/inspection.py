@@ -1,4 +1,4 @@
-"""Calls verl's own checks and loaders for the doctor and for evaluations, without starting a run.
+"""Calls verl's checks and loaders for the doctor and for evaluations, without starting a run.
 
 Each function imports verl when it is called.
 """
@@ -45,7 +45,7 @@ def is_registered() -> bool:
 
 
 def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
-    """Return verl's own checks, which raise, by section of a resolved configuration; "" is the whole of it."""
+    """Return verl's checks, which raise errors, by section of a resolved configuration; "" stands for all sections."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 

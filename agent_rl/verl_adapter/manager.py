@@ -55,9 +55,10 @@ _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 class TrajectoryRewardManager(RewardManagerBase):
     """Scores the `Trajectory` that the agent-loop worker put into `extra_fields["trajectory"]`.
 
-    With `reward.custom_reward_function.path` set, that function's result is the `correctness` component. It is called
-    with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory as a dict at
-    `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are logged.
+    With `reward.custom_reward_function.path` set, that function's result is the `correctness` component. The function
+    is called with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory as a
+    dict at `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are
+    logged.
 
     Raises:
         ConfigError: a key under `agent_rl:` is wrong.
@@ -194,5 +195,5 @@ def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:
         problem = f"the function returned {', '.join(taken)}, which is already logged"
-        raise ConfigError(_CUSTOM_KEY, problem, "Rename what it returns")
+        raise ConfigError(_CUSTOM_KEY, problem, "Rename these values")
     return {**own, **logged}

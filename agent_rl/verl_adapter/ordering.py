@@ -159,8 +159,7 @@ class _Draws(Iterator[int]):
 def check(config: Any, settings: AgentRLSettings) -> None:
     """Check the `agent_rl.data` section against the files of this machine, before Ray starts.
 
-    Raises:
-        ConfigError: it does not fit the rows.
+    Raises: ConfigError: the section does not fit the rows.
     """
     data = _settings(config, settings)
     files, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")

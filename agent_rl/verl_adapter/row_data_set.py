@@ -70,7 +70,7 @@ def _for_verl(image: Any) -> Any:
 class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     """Training sequences with the columns `prompt_ids`, `response_ids` and `mask` (1 for a turn's tokens).
 
-    verl's own data set renders messages with the chat template; here the tokens and the mask are those of the agent's
+    verl's data set renders messages with the chat template; here the tokens and the mask are those of the agent's
     conversation, so that supervised and reinforcement learning use the same tokens.
 
     Args:
@@ -93,7 +93,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
         longest = max((len(row["prompt_ids"]) + len(row["response_ids"]) for row in self._rows), default=0)
         if longest > config.max_length:
             raise ConfigError(
-                "data.max_length", f"{config.max_length}, but an episode has {longest} tokens", "Raise it"
+                "data.max_length", f"it is {config.max_length}, but an episode has {longest} tokens", "Raise it"
             )
 
     def __len__(self) -> int:

@@ -50,7 +50,7 @@ class EpisodeOutput(AgentLoopOutput):
 
 
 def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row in its original form, even if verl's own data set passes the stored form."""
+    """Return the row in its original form, even if verl's data set passes the stored form."""
     row = unpacked(columns)
     info = row.get("extra_info") or {}
     return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}

@@ -29,7 +29,7 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 
 @dataclass(frozen=True)
 class Agent:
-    """A kind of agent. Its functions are called for every episode, and are sent to Ray's workers by value.
+    """A kind of agent, whose functions are called for every episode and are sent to Ray's workers by value.
 
     Each function gets the `agent_rl` section as `settings`; each may raise ConfigError for settings it cannot use.
     """

@@ -1,7 +1,7 @@
 """`EpisodeBudget`: the limits of an episode, and whether the policy gets a final turn when one is nearly reached.
 
-Without a final turn an episode ends as soon as a budget is spent. With one, a message announces the policy's last turn:
-that turn is the answer, or the episode ends with the stop reason of the spent budget.
+If there is no final turn, an episode ends as soon as a budget is spent. If there is one, a message announces the
+policy's last turn: that turn is the answer, or the episode ends with the stop reason of the spent budget.
 """
 
 from __future__ import annotations

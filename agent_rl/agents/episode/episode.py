@@ -1,6 +1,6 @@
 """The episode core: one conversation between a policy and its tools, up to its stop reason.
 
-It does not depend on an engine or a text format. A `Format` describes tools, reads turns and renders results; a
+The core does not depend on an engine or a text format. A `Format` describes tools, reads turns and renders results; a
 `Policy` generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
 """
 
@@ -58,7 +58,7 @@ async def run_episode(
         tools: an open session; the caller closes it.
         messages: the row's prompt.
         budget: the limits of the episode.
-        hooks: the user's own logic around turns and tools.
+        hooks: the user's logic around turns and tools.
         user: answers the policy's turns that have no tool calls, until the user is done; None: the first such turn is
             the final answer.
         trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None: a new one.

@@ -1,4 +1,4 @@
-"""Hooks: a user's own logic around an episode's turns and tools.
+"""Hooks: a user's logic around an episode's turns and tools.
 
     class Patience(Hooks):
         async def before_turn(self, trajectory):

@@ -1,7 +1,7 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
-Its methods are the parts of an episode. An `Agent` record supplies them as functions; a user's own class may override
-any of them. The caller supplies the policy.
+The methods of a loop are the parts of an episode. An `Agent` record supplies them as functions, and a user's class may
+override any of them. The caller supplies the policy.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class EpisodeLoop(ABC):
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
-        """Return the user's own logic around turns and tools, or None."""
+        """Return the user's logic around turns and tools, or None."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
@@ -172,7 +172,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 def new_trajectory(row: Row, agent: str) -> Trajectory:
     """Create the trajectory of a row's episode before it starts: the row's data, without turns.
 
-    Its stop reason is `ERROR` until the episode sets another one.
+    The stop reason is `ERROR` until the episode sets another one.
     """
     columns = row_data(row)
     info: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Runs a transformers model in this process, for small models, tests, or a quick look at a checkpoint.
 
-Waiting requests are generated as one batch. It is not an inference engine: a batch is as slow as its
+Waiting requests are generated as one batch. The model is not served by an inference engine: a batch is as slow as its
 longest turn, and every turn computes the whole conversation again.
 """
 

@@ -327,7 +327,7 @@ class TokenPolicy(Policy):
         return token is not None and (token == self._tokenizer.eos_token_id or token in ends)
 
     def _im_end(self) -> int | None:
-        """The token that the template ends a turn with, if the builder knows it."""
+        """The token with which the template ends a turn, if the builder provides it."""
         return getattr(self._builder, "_im_end_id", None)
 
     def _missing_end(self, last: int, ended: bool) -> list[int]:

@@ -57,7 +57,7 @@ def diagnose(
         overrides: hydra overrides, as for training.
         script: the user's entry point; the loops that it registers count as registered.
         tell: called with a description of the next action.
-        machine: the machine that would run it; None: this machine.
+        machine: the machine that would run the recipe; None: this machine.
 
     Returns:
         The findings, in the order of the table; a problem is a finding, never an exception.

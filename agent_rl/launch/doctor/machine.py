@@ -1,7 +1,7 @@
 """The facts about a machine that the checks use, read lazily from this machine, or from a file.
 
 A file (`agent-rl doctor --save-machine FILE`) contains the facts about another machine, such as a compute node whose
-runs are prepared without a GPU. It has every fact, so none is taken from this machine.
+runs are prepared without a GPU. The file has every fact, so none is taken from this machine.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class Machine:
             facts = json.loads(file.read_text(encoding="utf-8"))
             wrong = sorted(facts.keys() ^ {"environ", *FACTS})
         except (OSError, ValueError, AttributeError) as error:
-            raise ConfigError(str(file), f"not the facts about a machine: {error}", remedy) from error
+            raise ConfigError(str(file), f"it does not have the facts about a machine: {error}", remedy) from error
         if wrong:
-            raise ConfigError(str(file), f"missing or unknown: {', '.join(wrong)}", remedy)
+            raise ConfigError(str(file), f"facts are missing or unknown: {', '.join(wrong)}", remedy)
         return cls(facts["environ"], facts)
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,9 +5,9 @@
         kind: reward_api
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
-It sends `{"trajectory": ...}`, and the service answers `{"score": 0.5, "components": {...}, "logged": {...}}` or
-`{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted during a
-run. A retry may make the service measure a trajectory twice; only one of the values is used.
+The component sends `{"trajectory": ...}`, and the service answers `{"score": 0.5, "components": {...}, "logged":
+{...}}` or `{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted
+during a run. A retry may make the service measure a trajectory twice; only one of the values is used.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ class RewardApi(Component, kind="reward_api"):
         if not isinstance(answer, Mapping):
             raise ValueError("the answer is not a JSON object")
         if answer.get("unscored"):
-            raise UnscoredError(f"{self._host} could not score: {str(answer.get('error'))[:_MAX_EXCERPT]}")
+            raise UnscoredError(
+                f"{self._host} could not score the trajectory: {str(answer.get('error'))[:_MAX_EXCERPT]}"
+            )
         score = answer.get("score")
         if not _is_number(score):
             raise ValueError(f"the answer's score is not a number: {reprlib.repr(score)}")

@@ -27,7 +27,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
+    """Return the prompt and the response: all turns, or the final answer as one message (empty if there is none)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]

@@ -68,7 +68,8 @@ class ModelConfig(EndpointConfig):
     engine: Literal["sglang", "vllm"] = "sglang"
     """The engine that serves a discriminative model."""
     tokenizer: str | None = None
-    """The model's tokenizer: a folder or a name on the Hub. Its chat template renders a discriminative model's text."""
+    """The model's tokenizer: a folder or a name on the Hub. The tokenizer's chat template renders a discriminative
+    model's text."""
     weight: float = 1.0
     """Weight of the model's score; 0: the score is logged but does not count."""
     hooks: str | None = None
@@ -284,5 +285,7 @@ def _load_hooks(path: str | None, key: str) -> ModuleType | None:
     separator = ":" if path.endswith(".py") else "."
     module = sys.modules[find_object(f"{path}{separator}__name__", Place(f"{key}.hooks"))]
     if not any(hasattr(module, name) for name in (PREPROCESS, POSTPROCESS)):
-        raise ConfigError(f"{key}.hooks", f"{path} defines neither {PREPROCESS} nor {POSTPROCESS}", "Define one")
+        raise ConfigError(
+            f"{key}.hooks", f"{path} defines neither {PREPROCESS} nor {POSTPROCESS}", "Define one of them"
+        )
     return module

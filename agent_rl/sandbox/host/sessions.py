@@ -33,7 +33,7 @@ _END_S = 2.0  # from the end of the channel to the report of the process's end
 class SandboxSession:
     """A session from `PythonSandbox.session`; use it as an async context manager.
 
-    The first run starts its process. It takes one of the sandbox's places only during a run.
+    The first run starts the session's process. A session takes one of the sandbox's places only during a run.
     """
 
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:

@@ -34,7 +34,7 @@ async def shared_sandbox(
     """Return the running event loop's sandbox with these settings of `PythonSandbox`.
 
     A separate task closes it when `asyncio.run` cancels the remaining tasks at its end. If this process ends without
-    that, the sandbox's processes notice it and exit.
+    cancelling its tasks, the sandbox's processes exit too.
 
     Raises:
         ConfigError: a package is not installed.

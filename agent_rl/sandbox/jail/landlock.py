@@ -37,8 +37,8 @@ class Ruleset:
 
     Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
     Rules for about two hundred paths would cost half the time of a program: the paths are in one ruleset for all
-    children, and a child's own ruleset has only their topmost directories without scratch directories. Both must permit
-    an access.
+    children, and a child's own ruleset has only their topmost directories without scratch directories. Both rulesets
+    must permit an access.
 
     Args:
         readable: the readable paths.

@@ -62,7 +62,7 @@ _NO: _Code = [(_RETURN, 0, 0, _EPERM)]
 
 
 def program(machine: str) -> bytes:
-    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the process's own pid."""
+    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the process's pid."""
     numbers = numbers_of(machine)
     leaves = {numbers[name]: _YES for name in _ALLOWED if name in numbers}
     leaves |= {numbers[name]: [(_RETURN, 0, 0, _ENOSYS)] for name in _ABSENT}
@@ -86,7 +86,7 @@ def program(machine: str) -> bytes:
 
 
 class Filter:
-    """This machine's filter, built once; `install` inserts the process's own pid."""
+    """This machine's filter, built once; `install` inserts the process's pid."""
 
     def __init__(self) -> None:
         code = program(MACHINE)
@@ -144,8 +144,8 @@ def _low(argument: int) -> int:
 def _open_rules(argument: int) -> _Code:
     """Deny truncation through a descriptor without write access, which early versions of Landlock miss.
 
-    Also deny access mode 3, whose descriptor can neither read nor write and is not checked by these versions, and
-    files without a name (O_TMPFILE), which leave no trace in a directory.
+    Access mode 3 is denied because its descriptor, which can neither read nor write, is not checked by these versions,
+    and files without a name (O_TMPFILE) because they leave no trace in a directory.
     """
     mode = [(_AND, 0, 0, _ACCESS_MODE), (_EQUAL, 3, 0, _ACCESS_MODE), (_EQUAL, 0, 3, 0)]
     truncating = [(_LOAD, 0, 0, _low(argument)), (_ANY_BIT, 0, 1, _TRUNCATE)]

@@ -1,7 +1,7 @@
 """`calculator`: exact arithmetic for word problems, written the way people and models write it.
 
 Nothing is evaluated as Python: `_calculator.parser` reads the expression and `_calculator.values` computes it with
-fractions, so 0.1+0.2 is 0.3. Both limit time and size; an expression beyond a limit results in an error.
+fractions, so 0.1+0.2 is 0.3. Time and size are limited; an expression beyond a limit results in an error.
 """
 
 from __future__ import annotations

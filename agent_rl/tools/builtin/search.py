@@ -17,8 +17,8 @@ it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"qu
           top_k: 3
           timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
 
-Both answer with Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that does not
-answer leaves the trajectory unscored. Documents are not checked for instructions to the policy.
+A corpus and a server both give Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that
+does not answer leaves the trajectory unscored. Documents are not checked for instructions to the policy.
 """
 
 from __future__ import annotations

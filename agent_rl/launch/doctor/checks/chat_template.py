@@ -1,7 +1,7 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
-In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. So a template
-that rewrites earlier turns does not break training, but the model is then trained on different prompts than a server
+In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. A template that
+rewrites earlier turns therefore does not break training, but the model is trained on different prompts than a server
 gives it, because a server renders the whole conversation again for every turn.
 """
 

@@ -233,7 +233,7 @@ def gpus_in_use(case: Case) -> Finding | None:
         return None
     used = [f"GPU {gpu.index}: {gpu.used_mib / 1024:.1f} of {gpu.memory_mib / 1024:.0f} GiB" for gpu in busy]
     remedy = "Stop what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
-    return warning(f"others use {', '.join(used)}", remedy)
+    return warning(f"other processes use {', '.join(used)}", remedy)
 
 
 @check("machine", "GPUs per node")

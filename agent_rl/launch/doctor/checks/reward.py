@@ -89,7 +89,7 @@ def shares(case: Case) -> Finding | None:
     if total >= 1:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
-        return warning(f"{text}: that leaves little for the trainer", remedy)
+        return warning(f"{text}: little is left for the trainer", remedy)
     return ok(f"{text}, while they score")
 
 

@@ -35,7 +35,7 @@ def evaluate(expression: str) -> Value:
     """Return the value of `expression`.
 
     Raises:
-        ToolError: it cannot be read, has no value, or exceeds a limit.
+        ToolError: the expression cannot be read, has no value, or exceeds a limit.
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are read")

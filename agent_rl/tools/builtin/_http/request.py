@@ -88,7 +88,7 @@ class HttpEndpoint(HttpRequest):
         properties = self.parameters.get("properties") or {}
         for argument in self.places:
             if argument not in properties:
-                raise ConfigError(f"places.{argument}", "no such argument", did_you_mean(argument, properties))
+                raise ConfigError(f"places.{argument}", "there is no such argument", did_you_mean(argument, properties))
         places = {name: self.places.get(name) or _default_place(name, self.method, self.path) for name in properties}
         fields = self.model_dump(include=set(HttpRequest.model_fields), exclude_unset=True)
         request = HttpRequest(**{**fields, "method": self.method, "places": places})
@@ -123,7 +123,7 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
             _check_header(key, name)
             name = name.lower()
         if other := used.get((place, name)):
-            raise ConfigError(key, f"{other!r} is also sent as {place} {name!r}", "Keep one")
+            raise ConfigError(key, f"{other!r} is also sent as {place} {name!r}", "Keep one of them")
         if (place, name) in used:
             raise ConfigError(key, f"the {place} {name!r} is set by the configuration", "Use another name")
         if place == "path" and name not in placeholders:
@@ -210,10 +210,10 @@ def _check_path(path: str) -> list[str]:
     """Check a path template and return its placeholders."""
     if not _PATH.fullmatch(path):
         remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` has the arguments of the query"
-        raise ConfigError("path", f"cannot be sent (value {path!r})", remedy)
+        raise ConfigError("path", f"it cannot be sent (value {path!r})", remedy)
     place = path.partition("?")[0]
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
-        raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write the full path")
+        raise ConfigError("path", f"it must not contain '.' or '..' (value {path!r})", "Write the full path")
     names = _PLACEHOLDER.findall(place)
     if len(set(names)) < len(names):
         raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each a different name")

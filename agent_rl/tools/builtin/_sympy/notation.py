@@ -35,7 +35,7 @@ def to_sympy(text: str) -> str:
     """Rewrite `text` for SymPy's parser: equations as `Eq(..., ...)`, several of them separated by commas.
 
     Raises:
-        ToolError: it is empty or too long, or its brackets do not match.
+        ToolError: the text is empty or too long, or its brackets do not match.
     """
     if len(text) > _MAX_CHARS:
         raise ToolError(f"the expression is longer than {_MAX_CHARS} characters")
