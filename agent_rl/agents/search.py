@@ -1,4 +1,4 @@
-"""Writes turns in tags: <think>, <search>, <information>, <answer> (Search-R1; Jin et al., 2025).
+"""The format of turns with the tags <think>, <search>, <information> and <answer> (Search-R1; Jin et al., 2025).
 
 A turn ends with a query or with the answer:
 

@@ -78,7 +78,7 @@ def compare(
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
-    """Return the step that a place refers to: by default a run's last one, and None for an evaluation."""
+    """Return the step of a place: by default a run's last step, and None for an evaluation."""
     from agent_rl.trajectory.viewer.query import Query
 
     bounds = index.ends(file)

@@ -80,7 +80,7 @@ def try_judges(
 
 
 def _chosen(stored: list[Trajectory], id: str | None) -> Trajectory:
-    """Return the trajectory with this id; without an id, the first that has an answer."""
+    """Return the trajectory with this id; if the id is None, the first that has an answer."""
     if id is None:
         return next((item for item in stored if item.answer is not None), stored[0])
     match = next((item for item in stored if item.id == id), None)

@@ -189,8 +189,8 @@ def serve(
       agent-rl reward serve --config recipes/reward_api/service.yaml
       agent-rl reward serve --config service.yaml port=9000 rules_file=my_rules.py
 
-    The service listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM it finishes the running requests and
-    exits.
+    The service listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM the service finishes the running
+    requests and exits.
     """
     from agent_rl.rewards.service.settings import read_settings
 

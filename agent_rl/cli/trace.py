@@ -26,7 +26,7 @@ app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=Tru
 
 
 class ExportFormat(str, Enum):
-    """The formats that a trace can be exported to."""
+    """The formats to which a trace can be exported."""
 
     ATIF = "atif"
     JSONL = "jsonl"

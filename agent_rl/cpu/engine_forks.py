@@ -53,7 +53,7 @@ def prepare() -> None:
 
 
 def use() -> None:
-    """Make `multiprocessing` start processes through the copy; without a copy it starts interpreters as before."""
+    """Make `multiprocessing` start processes through the copy; if there is none, it starts interpreters as before."""
     global _copy
     if _copy is None:
         return

@@ -28,7 +28,7 @@ THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads of training processes, if they have more than others."""
 SMALL_UPDATE_THREADS = 2
-"""The number of threads that a small model's update was measured with."""
+"""The number of threads with which a small model's update was measured."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",

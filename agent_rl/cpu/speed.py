@@ -51,7 +51,7 @@ def loop_construction(module: ModuleType) -> None:
 def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
-    The interval is a constructor argument that verl has no configuration key for; on a laptop, where a step takes one
+    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
     or two seconds, it would double the step.
     """
     original = module.ReplayBuffer.__init__
@@ -105,7 +105,7 @@ def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `IMAGES`.
 
     verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
-    them, and copying them for each mini-batch, took a tenth of an update.
+    these fields, and copying them for each mini-batch, took a tenth of an update.
     """
     original = module._async_meta_to_realdata
 
@@ -123,7 +123,7 @@ def fetched_tensors(module: ModuleType) -> None:
 class _TogetherQueue:
     """The `transfer_queue` module with puts that wait for a running put of the same kind, and are then sent together.
 
-    Ray pickles it together with the worker's class, while no put waits.
+    Ray pickles the queue together with the worker's class, while no put waits.
     """
 
     def __init__(self, queue: Any, to_tensordict: Any) -> None:

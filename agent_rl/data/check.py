@@ -92,7 +92,7 @@ class DataReport:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any row must not be used for training."""
+        """Whether there is a row that must not be used for training."""
         return bool(self.errors)
 
     def labels(self) -> dict[str, pd.DataFrame]:

@@ -130,7 +130,7 @@ class Row(BaseModel):
     data_source: Text
     """Name of the data set, which selects the scorer and groups metrics."""
     agent_name: Text | None = None
-    """Name of the row's agent loop; without the column, the run's default applies."""
+    """Name of the row's agent loop; if the column is missing, the run's default applies."""
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
     """The messages before the episode, the last one from the user; the loop adds tool descriptions and instructions."""
     ability: Text | None = None

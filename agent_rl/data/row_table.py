@@ -88,7 +88,7 @@ class RowTable:
         return np.flatnonzero(self.sources == code)
 
     def in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Return which of the rows have a difficulty in the range; None as range includes all rows."""
+        """Return which of the rows have a difficulty in the range; if the range is None, all rows."""
         if bounds is None:
             return np.ones(len(rows), dtype=np.bool_)
         found: Mask = (self.difficulties[rows] >= bounds[0]) & (self.difficulties[rows] <= bounds[1])

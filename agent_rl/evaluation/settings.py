@@ -47,7 +47,7 @@ class RewardFunctionSettings(_Section):
     path: str | None = None
     """Python file; null: the scorers of `agent_rl.reward` compute `correctness`."""
     name: str = "compute_score"
-    """Name of the function in the file; any signature that training accepts will do."""
+    """Name of the function in the file, which may have any signature that training accepts."""
     reward_kwargs: dict[str, Any] = {}
     """Additional arguments of the function."""
 
@@ -73,7 +73,7 @@ class EvaluationSettings(_Section):
     tools: str | None = None
     """YAML file that lists the tools."""
     model: str
-    """Name of the model at the endpoint; without an endpoint, a model folder or a training checkpoint."""
+    """Name of the model at the endpoint; if there is no endpoint, a model folder or a training checkpoint."""
     endpoint: str | None = None
     """Address of the server; null: a server is started for `model`."""
     n: int = Field(default=1, ge=1)

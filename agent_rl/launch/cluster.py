@@ -282,7 +282,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to the address of this host that the head's name resolves to."""
+    """Return the option that binds Ray to this host's address, to which the head's name resolves."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:

@@ -96,7 +96,7 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
 def trainer_command(
     recipe: str | os.PathLike[str], words: Sequence[str] = (), script: str | os.PathLike[str] | None = None
 ) -> list[str]:
-    """Return the command that trains a recipe, to be run from the folder that relative paths refer to.
+    """Return the command that trains a recipe; run it from the folder to which relative paths refer.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.

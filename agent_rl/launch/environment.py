@@ -1,10 +1,10 @@
-"""A run's environment: variables that its processes need, and folders that they must be able to write to.
+"""A run's environment: variables that its processes need, and folders to which they must be able to write.
 
 A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
 - `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
   the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
-- `CUDA_HOME` is a toolkit that SGLang builds kernels with when they are first used, regardless of its backends.
+- `CUDA_HOME` is a toolkit with which SGLang builds kernels when they are first used, regardless of its backends.
   SGLang's build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
 - `PATH` starts with the environment's `bin`, which has `ninja`, the program that builds the kernels.
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 CUDA = 13
-"""The major version of CUDA that the engine's wheels are built for."""
+"""The major version of CUDA for which the engine's wheels are built."""
 RUNTIME = f"libcudart.so.{CUDA}"
 TOOLKITS = (f"/usr/local/cuda-{CUDA}*", "/usr/local/cuda")
 VERSION = "include/cuda_runtime_api.h"

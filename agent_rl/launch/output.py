@@ -154,7 +154,7 @@ def _lines(log: Path, start: int) -> list[str]:
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
     """Return the last exception and its traceback, or the last lines; Ray's wrapper exceptions do not count.
 
-    For one of agent_rl's own errors the message is enough, and the traceback is omitted.
+    For an error from agent_rl the message is enough, and the traceback is omitted.
     """
     for index in range(len(lines) - 1, -1, -1):
         match = _EXCEPTION.match(lines[index].strip())

@@ -1,7 +1,7 @@
 """`RunPanel`: shows a run in the terminal, redrawn in place: its progress, its metrics, and an example trajectory.
 
-This process draws it once per second, without a thread, between two reads of the trainer's output. A short terminal
-shows fewer parts, and a narrow terminal shows shorter lines.
+This process draws the panel once per second, without a thread, between two reads of the trainer's output. A short
+terminal shows fewer parts, and a narrow terminal shows shorter lines.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def begin_child() -> None:
     """Make a child die with its parent, and let SIGQUIT end it; for `preexec_fn`.
 
     Background jobs of a shell ignore SIGQUIT, and their children inherit that. SGLang's processes, however, use SIGQUIT
-    to tell their server that they have failed; without it a run would wait for a dead engine forever.
+    to tell their server that they have failed; if it were ignored, a run would wait for a dead engine forever.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Finds the package's recipes by name, and the files that a recipe refers to.
+"""Finds the package's recipes by name, and the files to which a recipe refers.
 
 A clone has them in `recipes/` and `tool_configs/`; the wheel has both under `agent_rl/_share`.
 """

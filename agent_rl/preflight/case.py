@@ -1,4 +1,4 @@
-"""The input of the checks: the configuration of a run, and the environment it would start in."""
+"""The input of the checks: the configuration of a run, and the environment in which it would start."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
-"""The groups in the order they are checked and shown in; groups with other names follow."""
+"""The groups in the order in which they are checked and shown; groups with other names follow."""
 
 
 def group_order(group: str) -> int:

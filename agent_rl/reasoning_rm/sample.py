@@ -44,7 +44,7 @@ class DataSample(Section):
     preference: Winner | None = None
     """The better of two answers."""
     criteria: dict[str, str] = Field(default_factory=dict)
-    """The criteria to judge by: descriptions by name."""
+    """The criteria for the judgement: descriptions by name."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Additional JSON data."""
 

@@ -124,7 +124,7 @@ class Remote:
     """An HTTP client for one service, or for several with the same limits; a process shares one object per service.
 
     Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, each
-    request opens and closes a connection. Several event loops may use it at once; the limits apply to each loop
+    request opens and closes a connection. Several event loops may use a `Remote` at once; the limits apply to each loop
     separately.
 
     Args:
@@ -132,7 +132,7 @@ class Remote:
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
         allow_hosts: names of the hosts that may receive requests, with shell wildcards (`*.wikipedia.org`). Redirects
-            between them are followed, except from https to http. None: all hosts are allowed, without redirects.
+            between these hosts are followed, except from https to http. None: all hosts are allowed, without redirects.
     """
 
     def __init__(

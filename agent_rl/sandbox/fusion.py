@@ -1,6 +1,6 @@
 """Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion), not on this machine.
 
-`run_remotely` runs one program, `grade_remotely` grades one. The server is responsible for isolation.
+`run_remotely` runs one program, and `grade_remotely` grades one. The server is responsible for isolation.
 """
 
 from __future__ import annotations

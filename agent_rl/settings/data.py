@@ -50,7 +50,7 @@ class StageSettings(Section):
 
 
 class DropSettings(Section):
-    """Stops drawing rows that the policy can no longer learn from."""
+    """Stops drawing rows from which the policy can no longer learn."""
 
     solved_after: int | None = Field(default=None, ge=1)
     """Number of consecutive visits with a success rate of at least `solved_from` that drop a row; null: never."""

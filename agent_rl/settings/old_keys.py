@@ -65,7 +65,7 @@ class OldKey:
     reset: Any = _KEPT
     """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
     command: str | None = None
-    """`train` or `eval`: the only `agent-rl` command that the row applies to."""
+    """`train` or `eval`: the only `agent-rl` command to which the row applies."""
     section: str = ""
     """The row's heading in the table."""
 

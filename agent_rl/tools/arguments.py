@@ -160,7 +160,7 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
     Args:
         name: the tool's name, for the message.
         validator: from `make_validator`.
-        arguments: the policy's arguments. The trajectory keeps them, so a tool gets a copy that it may change.
+        arguments: the policy's arguments. The trajectory keeps the arguments, so a tool gets a copy that it may change.
 
     Raises:
         InvalidArgumentsError: an argument is wrong; the text names it and what was expected.

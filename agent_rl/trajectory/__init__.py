@@ -182,7 +182,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Score:
-    """A total and the components that it was computed from."""
+    """A total and the components from which it was computed."""
 
     total: float
     """The sum of weight times value over the components."""
@@ -191,8 +191,8 @@ class Score:
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
         default_factory=dict, compare=False
     )
-    """Weights of the measured components, without those with a closed gate. Empty in traces of an older version,
-    and if other code computed the score."""
+    """Weights of the measured components, without those with a closed gate. The mapping is empty in traces of an older
+    version, and if other code computed the score."""
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ STOP_FILE = "stop"
 INTERVAL_S = 5.0
 """Seconds between two checks of 1 ms each. Ray's public list of actors needs its dashboard."""
 SIGNAL = signal.SIGUSR1
-"""The signal that interrupts whatever the trainer waits for."""
+"""The signal that interrupts a wait of the trainer."""
 _WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)

@@ -58,7 +58,7 @@ def hooks() -> list[Hook]:
 
 
 def check_version(version: str) -> None:
-    """Reject a verl that the patches were not written for.
+    """Reject a version of verl for which the patches were not written.
 
     Raises:
         ConfigError: the installed version is not the expected one; the error names both.

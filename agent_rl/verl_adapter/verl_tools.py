@@ -1,8 +1,8 @@
 """Converts agent_rl's tools to verl's form, and verl's tools to agent_rl's.
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
-it agent_rl's tools in this form, so that the key works for every form of entry and verl's `tool_agent` runs them.
-`to_specs` converts them, and tools that were written for verl, to the specs that our loops use.
+verl agent_rl's tools in this form, so that the key works for every form of entry and verl's `tool_agent` runs them.
+`to_specs` converts these tools, and tools that were written for verl, to the specs that agent_rl's loops use.
 """
 
 from __future__ import annotations

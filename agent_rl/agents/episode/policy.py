@@ -26,8 +26,8 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """The text before the stop string (or with it, if `keep_stop`); without special tokens, unless the format
-    reads them."""
+    """The text before the stop string (or with it, if `keep_stop`); special tokens are removed, unless the format reads
+    them."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"

@@ -27,9 +27,10 @@ class Sampling(BaseModel):
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature; 0: greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Cumulative probability of the most likely tokens that are sampled from; 1: all tokens."""
+    """Tokens are sampled from the most likely ones up to this cumulative probability; 1: from all tokens."""
     top_k: int | None = Field(default=None, ge=1)
-    """Number of the most likely tokens that are sampled from; OpenAI does not accept it, but other endpoints do."""
+    """Tokens are sampled from this number of the most likely ones; OpenAI does not accept this key, other endpoints
+    do."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)

@@ -42,7 +42,7 @@ class EnvironmentUser(User):
         return await self._session.opened(opening)
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """Return the answer of `step` or of the simulated user; without either, the message ends the episode."""
+        """Return the answer of `step` or of the simulated user; if there is neither, the message ends the episode."""
         text, reward = await self._session.step(message)
         if self._user is not None:
             return await self._user.respond(message, trajectory)

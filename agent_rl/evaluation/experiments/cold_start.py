@@ -42,13 +42,13 @@ __all__ = ["MADE", "ColdStart"]
 EPISODES = "episodes"
 """Name of the split whose rows become worked episodes."""
 SAMPLE = 300
-"""Number of episodes whose text the tokenizer is trained on."""
+"""Number of episodes on whose text the tokenizer is trained."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
 """Minimum limits for the SFT trainer, which are its defaults: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
-"""File next to the model that records the settings and rows it was made with."""
+"""File next to the model that records the settings and rows with which it was made."""
 
 
 class ColdStart:
@@ -127,7 +127,7 @@ class ColdStart:
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
-        """Return the SHA-256 of the rows, regardless of which folder they are in."""
+        """Return the SHA-256 of the rows, regardless of their folder."""
         with tempfile.TemporaryDirectory() as folder:
             rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
         return hashlib.sha256(rows.encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 `results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and the
 success on held-out rows of the world's policies and of every variant and seed before and after training.
-`curve.csv` and `curve.png` next to it contain the training success by step.
+`curve.csv` and `curve.png` next to the receipt contain the training success by step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """Return the criteria for a CPU version, and whether every seed meets them; without seeds, none is met.
+    """Return the criteria for a CPU version, and whether every seed meets them; if there are no seeds, none is met.
 
     Args:
         outcomes: outcomes of the seeds.

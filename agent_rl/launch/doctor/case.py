@@ -1,4 +1,4 @@
-"""The input of the doctor's checks: a run, and the machine it would run on."""
+"""The input of the doctor's checks: a run, and the machine on which it would run."""
 
 from __future__ import annotations
 

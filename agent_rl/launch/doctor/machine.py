@@ -93,7 +93,7 @@ class Machine:
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
-    """The CUDA version that torch was built for; None for a CPU build, or if torch is not installed."""
+    """The CUDA version for which torch was built; None for a CPU build, or if torch is not installed."""
     packages = cached_property(lambda machine: _installed())
     """The version of every installed package, by its normalised name."""
 

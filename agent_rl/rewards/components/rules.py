@@ -29,7 +29,7 @@ Where = Literal["answer", "last_turn", "response"]
 
 
 class RulesConfig(TextRules, ComponentConfig):
-    """The rules, and the text they apply to."""
+    """The rules, and the text to which they apply."""
 
     where: Where = "answer"
 

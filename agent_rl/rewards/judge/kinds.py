@@ -1,4 +1,4 @@
-"""The kinds of prompt templates, by the verdict they ask for: a score, the better answer, or a score per criterion.
+"""The kinds of prompt templates, by the requested verdict: a score, the better answer, or a score per criterion.
 
     template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 

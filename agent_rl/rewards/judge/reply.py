@@ -106,7 +106,9 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value and text of each tag that starts a line; without an end tag, the value is the rest."""
+    """Yield the name, value and text of each tag that starts a line; if the end tag is missing, the value is the
+    rest.
+    """
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):
         line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not _BEFORE.fullmatch(re.sub(rf"<({_either(names)})>.*?</\1>", "", line, flags=re.IGNORECASE)):

@@ -69,7 +69,7 @@ class Outcome:
 
     purpose: str
     applied: int = 0
-    """Number of trajectories that the attack applies to."""
+    """Number of trajectories to which the attack applies."""
     raised: list[Exploit] = field(default_factory=list)
     escaped: list[Exploit] = field(default_factory=list)
 

@@ -76,7 +76,7 @@ class ModelConfig(EndpointConfig):
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template it was trained with, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
+    prompt template used in its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -104,7 +104,7 @@ class ModelConfig(EndpointConfig):
 
 
 class Model:
-    """Scores trajectories with one reward model. Several event loops may use it concurrently.
+    """Scores trajectories with one reward model. Several event loops may use a model concurrently.
 
     Args:
         name: the model's key in `models`.

@@ -146,7 +146,7 @@ def _python(text: str, function: str | None, before: str) -> _Tests:
 
 
 def _from_pair(test: Any, function: str | None) -> Any:
-    """Convert `[input, output]` to a mapping; without a function, values other than lists and strings become JSON."""
+    """Convert `[input, output]` to a mapping; if there is no function, values except lists and strings become JSON."""
     pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
     case = {"input": test[0], "output": test[1]} if pair else test
     if not isinstance(case, Mapping) or case.keys() != {"input", "output"}:

@@ -2,7 +2,7 @@
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
 one directory that is removed afterwards, and use neither the network nor other programs. The program's time, memory,
-output, files and threads are limited. The kernel reports how it ended; its output cannot change that.
+output, files and threads are limited. The kernel reports how a program ended; the program's output cannot change that.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
 files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,

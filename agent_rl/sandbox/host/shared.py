@@ -33,8 +33,8 @@ async def shared_sandbox(
 ) -> PythonSandbox:
     """Return the running event loop's sandbox with these settings of `PythonSandbox`.
 
-    A separate task closes it when `asyncio.run` cancels the remaining tasks at its end. If this process ends without
-    cancelling its tasks, the sandbox's processes exit too.
+    A separate task closes the sandbox when `asyncio.run` cancels the remaining tasks at its end. If this process ends
+    without cancelling its tasks, the sandbox's processes exit too.
 
     Raises:
         ConfigError: a package is not installed.

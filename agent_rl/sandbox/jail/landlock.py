@@ -72,7 +72,7 @@ class Ruleset:
         )
 
     def enforce(self, scratch: str) -> None:
-        """Confine the calling process; `scratch` is the one directory it can write to. This cannot be undone.
+        """Confine the calling process; `scratch` is the only directory to which it can write. This cannot be undone.
 
         Raises:
             OSError: the kernel refuses, or `scratch` is missing.

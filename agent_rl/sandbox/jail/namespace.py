@@ -32,8 +32,8 @@ _STAGES = ("/tmp", "/mnt", "/var/tmp", "/dev/shm", "/run")
 def enter_namespace(readable: Sequence[str], writable: str) -> None:
     """Move the calling process into a file system of `readable` (read-only) and `writable`, at their own paths.
 
-    The process must have one thread. Afterwards its working directory is the root, and /proc/self/statm shows the
-    size of this process, also in children.
+    The process must have one thread. Afterwards the process's working directory is the root, and /proc/self/statm shows
+    the size of this process, also in children.
 
     Args:
         readable: files, directories and devices; missing ones are skipped.

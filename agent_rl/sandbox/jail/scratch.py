@@ -4,8 +4,8 @@ A zygote has one root with a locked file in it. The kernel releases the lock whe
 ended, and then `sweep` removes the root.
 
 The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
-find them, but they use disk space. The kernel shows them to a parent of the same user or with CAP_SYS_PTRACE. Without
-such a parent, or if they are mapped in another mount namespace, deleted files are not counted.
+find them, but they use disk space. The kernel shows such files to a parent of the same user or with CAP_SYS_PTRACE.
+Without such a parent, or if they are mapped in another mount namespace, deleted files are not counted.
 """
 
 from __future__ import annotations

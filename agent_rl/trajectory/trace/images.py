@@ -51,7 +51,7 @@ def find_image(folder: Path, name: str) -> Path | None:
 
 
 def image_names(trajectory: Trajectory) -> list[str]:
-    """Return the names of a trajectory's images, in the order the policy saw them in."""
+    """Return the names of a trajectory's images, in the order in which the policy saw them."""
     return [image for holder in _holders(trajectory) for image in holder.images if isinstance(image, str)]
 
 

@@ -1,4 +1,4 @@
-"""Checks of the configuration: values, verl's validation, batches, the model's folder, folders to write to."""
+"""Checks of the configuration: values, verl's validation, batches, the model's folder, and output folders."""
 
 from __future__ import annotations
 

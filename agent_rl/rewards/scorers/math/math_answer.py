@@ -77,8 +77,9 @@ def score_math(
 
     With `strict` (`math_strict`), the answer must be marked: as the agent's final answer
     (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for DAPO's data sources,
-    whose prompt asks for it, also with a line `Answer: 5`. Without `strict`, the last formula or number counts too, and
-    so does a marked answer in the thoughts; a truth with two or more decimals equals all exact values that round to it.
+    whose prompt asks for it, also with a line `Answer: 5`. If `strict` is false, the last formula or number counts too,
+    and so does a marked answer in the thoughts; a truth with two or more decimals equals all exact values that round to
+    it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.

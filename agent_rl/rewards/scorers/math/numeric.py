@@ -88,7 +88,7 @@ _LATEX_NOISE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A value, and the precision it was written with."""
+    """A value, and the precision with which it was written."""
 
     value: Fraction
     decimals: int | None = None
