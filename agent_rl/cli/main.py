@@ -35,8 +35,7 @@ GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Groups of commands, in the order people need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""This limit allows thousands of concurrent requests; a limit of millions slows down programs that close every
-descriptor."""
+"""A limit for thousands of concurrent requests; with millions, programs that close every descriptor slow down."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)

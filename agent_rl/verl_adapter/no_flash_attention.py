@@ -133,7 +133,7 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The gradient of the logits: gradient times (one for the label, minus the probabilities)."""
+        """Return the gradient of the logits: the gradient, times one for the label minus the probabilities."""
         logits_TV, labels_T, sums_T = ctx.saved_tensors
         result_TV = torch.zeros_like(logits_TV)
         for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):

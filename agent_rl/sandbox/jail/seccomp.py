@@ -108,7 +108,7 @@ class Filter:
 
 
 def _search(starts: list[tuple[int, _Code]]) -> _Code:
-    """Return a binary search for the interval of the call's number; every leaf returns."""
+    """Return the code of a binary search for the interval of the call's number; every leaf returns a verdict."""
     if len(starts) == 1:
         return starts[0][1]
     middle = len(starts) // 2

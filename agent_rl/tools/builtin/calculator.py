@@ -17,14 +17,14 @@ from agent_rl.tools.builtin._calculator.values import too_large
 __all__ = ["Calculator", "calculate"]
 
 SIGNIFICANT_DIGITS = 12
-"""Significant digits of a result that is neither an integer nor a short decimal."""
+"""Number of significant digits in a result that is neither an integer nor a short decimal."""
 MAX_RESULT_DIGITS = 1000
 MAX_DECIMALS = 50
 """Maximum decimal places; longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
 
 
 class Calculator(Tool):
-    """Evaluates one expression per call; has no state."""
+    """Evaluates one expression per call, and has no state."""
 
     name = "calculator"
     Config = ToolConfig

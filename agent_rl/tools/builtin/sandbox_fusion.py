@@ -58,7 +58,7 @@ class SandboxFusionConfig(ToolConfig):
 
 
 class SandboxFusion(Tool):
-    """Runs one program per call; has no state."""
+    """Runs one program per call, and has no state."""
 
     name = "sandbox_fusion"
     Config = SandboxFusionConfig

@@ -73,7 +73,7 @@ class RemoteSearchConfig(RemoteLimits, _ResultLimits):
 
 
 class Search(Tool):
-    """Answers one query per call; has no state."""
+    """Answers one query per call, and has no state."""
 
     name = "search"
     description = "Search a collection of documents. Returns the passages that match the query best."

@@ -61,7 +61,7 @@ class _Row(ToolConfig):
 
 
 class Sql(Tool):
-    """Answers queries on the trajectory's database; has no state."""
+    """Answers queries on the trajectory's database, and has no state."""
 
     name = "sql"
     Config = SqlConfig
