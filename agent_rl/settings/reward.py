@@ -66,8 +66,7 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """A penalty of `-malformed_turns / turns`, but at least -1. Idle turns cannot dilute it, unlike a share of all
-    turns."""
+    """A penalty of `-malformed_turns / turns`, but at least -1. Unlike a share, it does not shrink with idle turns."""
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
