@@ -16,7 +16,7 @@ def value(node: ast.AST) -> int:
     """Return the value of a parsed expression."""
     if isinstance(node, ast.BinOp):
         return int(OPERATIONS[type(node.op)](value(node.left), value(node.right)))
-    return int(ast.literal_eval(node))  # type: ignore[arg-type]
+    return int(ast.literal_eval(node))
 
 
 @tool

@@ -169,7 +169,7 @@ class FunctionWorker:
             writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")
             process = int(await reader.readline() or 0)
             answer = await reader.readline()
-            return json.loads(answer) if answer else DIED  # type: ignore[no-any-return]
+            return json.loads(answer) if answer else DIED
         except ConnectionError:
             return DIED
         finally:

@@ -106,7 +106,7 @@ def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
 
 
 def _is_react(row: Mapping[str, Any]) -> bool:
-    return row["agent_name"] == "react_agent"
+    return str(row["agent_name"]) == "react_agent"
 
 
 def _call(row: Mapping[str, Any], thought: str, expression: str) -> str:
