@@ -82,6 +82,8 @@ class Session:
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
         """Conversation of each reply, how many messages it has up to the reply, and how many of them a request that
         continues the reply does not get."""
+        self._written_ids: set[str] = set()
+        """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
         self._unfetched: set[str] = set()
         self._overridden: set[str] = set()
         self.is_closed = False
@@ -230,7 +232,7 @@ class Session:
     ) -> bool:
         """Append the new messages; False if they leave no token for a turn."""
         if conversation.turns:
-            fits = await conversation.policy.extend(conversation.policy.as_text(new))
+            fits = await conversation.policy.extend(conversation.policy.as_text(self._answers(request, new)))
             if fits:
                 self._unfetched.discard(conversation.reply_id)
                 conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
@@ -248,6 +250,19 @@ class Session:
             self.trajectory.prompt = [Message.from_chat(message) for message in request.messages]
         return True
 
+    def _answers(self, request: TurnRequest, new: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return new messages; results get the name of their call, and no id that the policy has not written."""
+        calls = [call for message in request.messages for call in message.get("tool_calls") or ()]
+        names = {call["id"]: {"name": call["function"]["name"]} for call in calls}
+        answers = []
+        for message in new:
+            key = message.get("tool_call_id")
+            named = {**names.get(key, {}), **message}
+            if key not in self._written_ids:
+                named.pop("tool_call_id", None)
+            answers.append(named)
+        return answers
+
     def _read(self, generated: Generation, specs: list[ToolSpec], prompt_tokens: int) -> tuple[Turn, TurnReply]:
         """Read a turn; calls that cannot be read stay text, as with other servers."""
         turn = Turn(text=generated.text, tokens=generated.tokens)
@@ -256,6 +271,7 @@ class Session:
             content, calls = self._format.split(text, specs) if specs else (text, [])
         except MalformedActionError as error:
             turn.malformed, content, calls = str(error), text, []
+        self._written_ids.update(call.id for call in calls if call.id)
         turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
         if generated.finish == "length":
             turn.notes["cut"] = True

@@ -43,13 +43,13 @@ __all__ = ["MADE", "ColdStart"]
 EPISODES = "episodes"
 """Name of the split whose rows become worked episodes."""
 SAMPLE = 300
-"""Number of episodes whose text the tokenizer is trained on."""
+"""Number of episodes on whose text the tokenizer is trained."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Minimum limits for the SFT trainer, its own defaults: tokens per episode, and tokens per forward pass on a GPU."""
+"""Minimum limits for the SFT trainer, which are its defaults: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
-"""File next to the model that records the settings and rows it was made with."""
+"""File next to the model that records the settings and rows with which it was made."""
 
 
 class ColdStart:
@@ -79,6 +79,7 @@ class ColdStart:
         self.model = self.folder / "model"
         self._files = {"train": str(config.data.train_files), "test": str(config.data.val_files)}
         self._values = values_of(config)
+        self._agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
         self._devices = int(config.trainer.n_gpus_per_node)
         self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 
@@ -130,7 +131,7 @@ class ColdStart:
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
-        """Return the SHA-256 of the rows, regardless of which folder they are in."""
+        """Return the SHA-256 of the rows, regardless of their folder."""
         with tempfile.TemporaryDirectory() as folder:
             rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
         return hashlib.sha256(rows.encode()).hexdigest()
@@ -159,6 +160,10 @@ class ColdStart:
             known[EPISODES] += self.world.more(known[EPISODES], known["test"])
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
+        if self._agent == "gateway_agent":  # worked episodes need no program: tool_call_agent has the same tokens
+            for split, rows in splits.items():
+                for row in rows:
+                    row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent
         for split, rows in splits.items():
             if len(rows) < counts[split]:
                 problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
@@ -188,7 +193,7 @@ class ColdStart:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
     def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a model made for this request, or delete it; `model_sha256`: all stages are done."""
+        """Return the record of a model made for this request, or delete it; it has `model_sha256` after all stages."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():
