@@ -52,14 +52,13 @@ def test_a_script_is_short_and_says_what_it_takes(
 
 def test_rows_of_a_generated_world(tmp_path):
     sizes = ("--train_size", 5, "--test_size", 4)
-    result = run_script("generated_world.py", "--world", "text_world", "--local_save_dir", tmp_path, *sizes)
+    result = run_script("generated_world.py", "--world", "text_to_sql", "--local_save_dir", tmp_path, *sizes)
     assert result.stdout.splitlines() == [f"{split}: {size} rows in {tmp_path / split}.parquet"
                                           for split, size in (("test", 4), ("train", 5))]  # fmt: skip
     (row, *_) = read_parquet(tmp_path / "train.parquet")
     assert row["agent_name"] == "react_agent"
-    assert (tmp_path / "household.json").is_file()
-    unknown = run_script("generated_world.py", "--world", "text_word")
-    assert "Did you mean 'text_world'" in unknown.stderr
+    unknown = run_script("generated_world.py", "--world", "text_to_sq")
+    assert "Did you mean 'text_to_sql'" in unknown.stderr
 
 
 def test_rows_of_a_recipes_environments(tmp_path):

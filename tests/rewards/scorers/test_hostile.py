@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 N = 10**6
 TABLES = {"t": [{"a": 1}]}
-CANCELLED = [{"name": "cancel_order", "arguments": {"number": "18"}}]
 TRUTHS: dict[str, Any] = {
     "gsm8k": "18",
     "gsm8k_marked": "18",
@@ -30,7 +29,6 @@ TRUTHS: dict[str, Any] = {
     "code_all": [{"stdin": "", "expected": "18"}],
     "tool_match": [{"name": "f", "arguments": {}}],
     "tool_match_all": [{"name": "f", "arguments": {}}],
-    "service_state": {"domain": "shop", "database": {"orders": {"18": {"state": "open"}}}, "actions": CANCELLED},
     "sql_match": {"sql": "SELECT a FROM t", "tables": TABLES},
     "json_schema": {"type": "object", "properties": {"a": {"pattern": "^(a+)+$"}}, "required": ["a"]},
     "text_rules": {"patterns": ["^(a+)+$", "(x+x+)+y"], "all_of": ["18"]},
