@@ -34,7 +34,7 @@ ELSEWHERE = {
     r"\. \.venv": "the environment is there",
     r"(\.venv-gpu|python -m venv|export AGENT_RL_GPU|(bash )?tests/gpu/run.sh)": "a GPU node",
     r"bash tests/gpu/pack.sh": "an environment of 11 GB; tests/gpu/test_pack.py",
-    r"python data_preprocess/(text_to_sql|tool_calls|tau2|code_problems.*problems)": "a published set; tests/data",
+    r"python data_preprocess/(text_to_sql|tool_calls|code_problems.*problems)": "a published set; tests/data",
     r"python data_preprocess/(preference_pairs|helpsteer2)": "a published set; tests/reasoning_rm/test_sample.py",
     r"python data_preprocess/math_dataset.*(svamp|retool)": "a published set; tests/data",
     r"(git clone|(uv )?pip install|python -m sglang|export (SANDBOX|HF_HOME))": "a network",
