@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agent_rl.agents.episode.policy import Generation, cut_at_stop
-from agent_rl.agents.sessions.chat import chat_answer, chat_events
+from agent_rl.agents.sessions.chat import chat_answer, chat_events, chat_request
 from agent_rl.agents.sessions.server import LoopbackServer
 from agent_rl.agents.sessions.session import read_turn
 from agent_rl.agents.tool_call import ToolCallFormat
@@ -131,16 +131,16 @@ class Engine:
     async def _chat(self, request: Request) -> Response:
         try:
             body = await request.json()
-            text = self.tokenizer.apply_chat_template(body["messages"], tokenize=False, add_generation_prompt=True)
+            asked = chat_request({**body, "n": 1, "response_format": None})
+            text = self.tokenizer.apply_chat_template(asked.messages, tokenize=False, add_generation_prompt=True)
             if len(prompt_ids := self.tokenizer.encode(text)) > LONGEST:
                 raise ValueError(f"This model's maximum context length is {LONGEST} tokens.")
         except Exception as error:  # noqa: BLE001 - whatever cannot be rendered is the client's mistake
             return JSONResponse({"error": {"message": str(error), "type": "BadRequestError", "code": 400}}, 400)
-        output = await self.generate("", prompt_ids=prompt_ids, sampling_params=body)
+        output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": asked.stop})
         text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
-        tools = [] if body.get("tool_choice") == "none" else body.get("tools") or []
-        specs = declared_functions([tool["function"] for tool in tools])
-        turn = Generation(cut_at_stop(text, body.get("stop") or ()), len(output.token_ids), output.stop_reason)
+        turn = Generation(cut_at_stop(text, asked.stop), len(output.token_ids), output.stop_reason)
+        specs = declared_functions([tool["function"] for tool in asked.tools if not asked.without_tools])
         _, reply = read_turn(turn, ToolCallFormat(), specs, len(prompt_ids))
         choice = {**_choice(output), "finish_reason": reply.finish}
         if not body.get("stream"):

@@ -17,7 +17,7 @@ import httpx
 from agent_rl.conformance import Driver, OpenSession, TrainedSequence, Unsupported
 from agent_rl.conformance.engine import MODEL, Engine
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 
 
 class ProgramDriver(Driver):

@@ -3,7 +3,6 @@
 python verifiers_program.py PORT ENGINE_URL TOKENIZER MODEL
 """
 
-# ruff: noqa: INP001
 # mypy: ignore-errors
 
 import asyncio
