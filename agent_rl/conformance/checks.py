@@ -129,7 +129,7 @@ class Training(Checks):
     async def a_retry_waits_for_the_first_attempt(self, hangs_up: bool) -> None:
         """A retry while the first attempt is generated gets its turn, also if the first attempt has hung up."""
         client = await self.play("one", "two")
-        attempt = await self.generating(client.talk(HELLO, headers=FIRST))
+        [attempt] = await self.generating(client.talk(HELLO, headers=FIRST))
         if hangs_up:
             attempt.cancel()
         retry = asyncio.ensure_future(client.talk(HELLO, says="one", headers=RETRY))
@@ -154,7 +154,8 @@ class Training(Checks):
     async def a_turn_that_nobody_got_is_not_trained(self, stream: bool) -> None:
         """A turn whose client hung up while it was generated is not trained."""
         client = await self.play("lost", "two")
-        (await self.generating(client.send({"messages": [HELLO], "stream": stream}))).cancel()
+        [request] = await self.generating(client.send({"messages": [HELLO], "stream": stream}))
+        request.cancel()
         await self.noticed()
         await client.talk(user("Another question."))
         await client.trains("two")
@@ -163,9 +164,7 @@ class Training(Checks):
         """512 sessions whose turns are generated at the same time get their own turns, and train only these."""
         texts = [f"Turn {number}." for number in range(512)]
         clients = [await self.play(*texts), *[await self.session() for _ in texts[1:]]]
-        self.engine.free.clear()
-        answers = [asyncio.ensure_future(client.talk(HELLO)) for client in clients]
-        await self.engine.arrived(512)
+        answers = await self.generating(*(client.talk(HELLO) for client in clients))
         self.engine.free.set()
         shown = [(await answer)[-1]["content"] for answer in answers]
         equal(sorted(shown), sorted(texts), "answers")
@@ -176,7 +175,7 @@ class Training(Checks):
         """A turn in flight at a session's end, as of a program's child, is not trained; a later request is refused."""
         client = await self.play("one", "late")
         await client.talk(HELLO)
-        late = await self.generating(client.send({"messages": [ADD]}))
+        [late] = await self.generating(client.send({"messages": [ADD]}))
         end = asyncio.ensure_future(client.trains("one"))
         await self.noticed()
         await asyncio.wait({late, end})
@@ -231,7 +230,7 @@ class Training(Checks):
         dropped_thoughts=lambda message, call: message.pop("reasoning_content", None),
     )
     async def rewritten_turns_continue_a_conversation(self, rewrite: Any) -> None:
-        """A client may rename calls, write arguments anew, drop thoughts, and send null, missing or split content."""
+        """A client may send a turn with thoughts and a call back in another form, here named after the colon."""
         turn = THOUGHTS + called(b=2, a=1, note="caf\u00e9", text="")
         client = await self.play(turn, "It is 3.")
         messages = await client.talk(ADD, tools=TOOLS)
@@ -327,7 +326,7 @@ class Training(Checks):
         """An episode reports the versions that sampled it, also within a turn, not those of other models."""
         spans = {"two": (7, 8), "early": (3, 3), "side": (9, 9)}
         client = await self.play("one", *(ScriptedTurn(*span) for span in spans.items()))
-        first = await self.generating(client.talk(HELLO))
+        [first] = await self.generating(client.talk(HELLO))
         self.engine.version = 6
         self.engine.free.set()
         await client.talk(*await first, user("And?"))

@@ -57,12 +57,13 @@ class Checks:
         gateway = self.gateway
         return Client(self, gateway if isinstance(gateway, OpenSession) else await gateway.session(**run))
 
-    async def generating(self, request: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start a request, and return while its turn is generated, which ends once `engine.free` is set."""
+    async def generating(self, *requests: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
+        """Start requests, and return while their turns are generated, which end once `engine.free` is set."""
         self.engine.free.clear()
-        task = asyncio.ensure_future(request)
-        await self.engine.arrived(len(self.engine.played) + 1)
-        return task
+        tasks, played = [asyncio.ensure_future(request) for request in requests], len(self.engine.played)
+        while len(self.engine.played) < played + len(tasks) and not any(task.done() for task in tasks):  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        return tasks
 
     async def noticed(self) -> None:
         """Let the engine generate once the gateway has noticed a request, or that its client has hung up."""

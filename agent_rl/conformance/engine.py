@@ -68,7 +68,9 @@ class Engine:
         from agent_rl.cpu.tiny_model import CORPUS, make_tokenizer
 
         with tempfile.TemporaryDirectory() as folder:
-            return make_tokenizer(CORPUS, folder)
+            tokenizer = make_tokenizer(CORPUS, folder)
+        tokenizer.add_tokens(["<think>", "</think>", "<tool_call>", "</tool_call>"])
+        return tokenizer
 
     def reset(self, *turns: str | ScriptedTurn) -> None:
         """Forget all turns, and start with a new script."""
@@ -77,11 +79,6 @@ class Engine:
         self.script = deque(turn if isinstance(turn, ScriptedTurn) else ScriptedTurn(turn) for turn in turns)
         self.version = 1
         self.free.set()
-
-    async def arrived(self, number: int) -> None:
-        """Wait until this many turns have been requested."""
-        while len(self.played) < number:  # noqa: ASYNC110 - a check waits, nothing is measured
-            await asyncio.sleep(0.002)
 
     async def generate(
         self, request_id: str, *, prompt_ids: Sequence[int], sampling_params: Mapping[str, Any], **media: Any

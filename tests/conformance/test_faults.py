@@ -147,19 +147,22 @@ def test_a_fault_fails_its_check(name: str) -> None:
 
 
 class Hangs(OurDriver):
-    """Its engine never answers the first check."""
+    """Its first session does not open."""
 
     starts = 0
 
     async def start(self, engine: Engine) -> None:
         self.starts += 1
-        if self.starts == 1:
-            engine.free.wait = asyncio.Event().wait  # type: ignore[method-assign]
         await super().start(engine)
+
+    async def session(self, *, temperature: float = 1.0, logprobs: bool = True) -> OpenSession:
+        if self.starts == 1:
+            await asyncio.Event().wait()
+        return await super().session(temperature=temperature, logprobs=logprobs)
 
 
 def test_a_gateway_that_hangs_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_rl.conformance.run.TIMEOUT_S", 0.3)
     driver, names = Hangs(), ["equal_bodies_are_two_samples"] * 2
+    monkeypatch.setattr("agent_rl.conformance.run.TIMEOUT_S", 3.0)
     statuses = [result["status"] for result in asyncio.run(run_checks(driver, names))]
     assert (statuses, driver.starts) == (["does not end", "passes"], 2)
