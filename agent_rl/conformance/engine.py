@@ -69,7 +69,9 @@ class Engine:
 
         with tempfile.TemporaryDirectory() as folder:
             tokenizer = make_tokenizer(CORPUS, folder)
-        tokenizer.add_tokens(["<think>", "</think>", "<tool_call>", "</tool_call>"])
+        tokenizer.add_tokens(
+            [f"<{end}{name}>" for name in ("think", "tool_call", "tool_response") for end in ("", "/")]
+        )
         return tokenizer
 
     def reset(self, *turns: str | ScriptedTurn) -> None:
@@ -113,6 +115,7 @@ class Engine:
             Route("/v1/models", lambda _: JSONResponse({"data": [{"id": MODEL, "max_model_len": LONGEST}]})),
             Route("/health", lambda _: Response()),
         ]
+        _ = self.tokenizer  # loaded before a gateway watches the server's health
         self._server = LoopbackServer(Starlette(routes=routes))
         self.url = f"http://127.0.0.1:{await self._server.start()}"
 

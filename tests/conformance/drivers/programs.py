@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import socket
 import tempfile
@@ -158,7 +159,9 @@ class VerifiersDriver(ProgramDriver):
     gateway, environment, health = "verifiers 0.4.0 (InterceptionServer)", "verifiers", "/health"
 
     def command(self, engine: Engine, port: int, folder: Path) -> list[str]:
-        engine.tokenizer.save_pretrained(folder / "tokenizer")
+        tokenizer = copy.deepcopy(engine.tokenizer)
+        tokenizer.unk_token = None  # as in Qwen's; otherwise the renderer takes <|endoftext|> for unknown
+        tokenizer.save_pretrained(folder / "tokenizer")
         program = Path(__file__).with_name("verifiers_program.py")
         return [str(program), str(port), engine.url, str(folder / "tokenizer"), MODEL]
 

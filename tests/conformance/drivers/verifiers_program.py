@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from aiohttp import web
-from renderers import DefaultRendererConfig
+from renderers import Qwen3RendererConfig
 from verifiers.v1.agent import AgentConfig
 from verifiers.v1.clients.client import ModelContext
 from verifiers.v1.configs.client import TrainClientConfig
@@ -20,7 +20,7 @@ from verifiers.v1.trace import AgentInfo, Trace, TraceTask
 from verifiers.v1.types import SamplingConfig
 
 port, url, tokenizer, model = sys.argv[1:]
-renderer = DefaultRendererConfig(tool_parser="qwen3", reasoning_parser="think")
+renderer = Qwen3RendererConfig()
 client = TrainClientConfig(base_url=f"{url}/v1", api_key_var="NO_KEY", renderer=renderer, renderer_model_name=tokenizer)
 rollouts = {}
 
