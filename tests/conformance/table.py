@@ -32,7 +32,7 @@ driver does not offer what the check needs. The drivers are in `tests/conformanc
   interrupt, and the client resumed them.
 - rllm-model-gateway and agentlightning record requests. A request whose prompt continues the tokens of an earlier one
   counts as the same sequence.
-- verifiers ran with its `TrainClient` and its renderer for Qwen3. Each trainable branch of a trace counts as a sequence.
+- verifiers ran with its `TrainClient` and its renderer for Qwen3. Each trainable branch of a trace is a sequence.
 
 """
 
