@@ -37,7 +37,7 @@ ELSEWHERE = {
     r"python data_preprocess/(text_to_sql|tool_calls|code_problems.*problems)": "a published set; tests/data",
     r"python data_preprocess/(preference_pairs|helpsteer2)": "a published set; tests/reasoning_rm/test_sample.py",
     r"python data_preprocess/math_dataset.*(svamp|retool)": "a published set; tests/data",
-    r"(git clone|(uv )?pip install|python -m sglang|export (SANDBOX|HF_HOME))": "a network",
+    r"(git clone|(uv |\S+/bin/)?pip install|python -m sglang|export (SANDBOX|HF_HOME))": "a network",
     r"python data_preprocess/(gsm8k_multi|full_hh|geo3k)": "a network",
     r"hf download": "15 GB",
     r"(export AGENT_RL_REWARD|curl|agent-rl reward serve|\{)": "tests/rewards/service",

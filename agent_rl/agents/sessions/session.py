@@ -82,6 +82,8 @@ class Session:
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
         """Conversation of each reply, how many messages it has up to the reply, and how many of them a request that
         continues the reply does not get."""
+        self._written_ids: set[str] = set()
+        """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
         self._unfetched: set[str] = set()
         self._overridden: set[str] = set()
         self.is_closed = False
@@ -168,6 +170,7 @@ class Session:
             self.error = error
             raise RequestError(str(error), 503) from error
         turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
+        self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
         turn.generation_seconds = time.monotonic() - started
         if request.forced and not reply.calls:
             self.counts["unenforced_tool_choices"] += 1
@@ -230,7 +233,7 @@ class Session:
     ) -> bool:
         """Append the new messages; False if they leave no token for a turn."""
         if conversation.turns:
-            fits = await conversation.policy.extend(conversation.policy.as_text(new))
+            fits = await conversation.policy.extend(conversation.policy.as_text(self._answers(request, new)))
             if fits:
                 self._unfetched.discard(conversation.reply_id)
                 conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
@@ -247,6 +250,19 @@ class Session:
         if conversation.is_trained and not self.trajectory.turns:
             self.trajectory.prompt = [Message.from_chat(message) for message in request.messages]
         return True
+
+    def _answers(self, request: TurnRequest, new: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return new messages; results get the name of their call, and no id that the policy has not written."""
+        calls = [call for message in request.messages for call in message.get("tool_calls") or ()]
+        names = {call["id"]: {"name": call["function"]["name"]} for call in calls}
+        answers = []
+        for message in new:
+            key = message.get("tool_call_id")
+            named = {**names.get(key, {}), **message}
+            if key not in self._written_ids:
+                named.pop("tool_call_id", None)
+            answers.append(named)
+        return answers
 
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
         calls = [as_message_call(call) for call in reply.calls]
