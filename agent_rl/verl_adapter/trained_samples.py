@@ -198,7 +198,8 @@ def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Se
     final = compute(data.select_idxs(rows), batch_keys=[batch_keys[row] for row in rows]).batch
     values = final["advantages"][torch.arange(len(rows)), final["response_mask"].argmax(dim=1)].tolist()
     of_session = dict(zip(places, values, strict=True))
-    advantages_B = torch.tensor([of_session.get(session_of(key), 0.0) for key in batch_keys])
+    advantages = [of_session.get(session_of(key), 0.0) for key in batch_keys]
+    advantages_B = torch.tensor(advantages, dtype=final["advantages"].dtype)
     data.batch["advantages"] = data.batch["returns"] = advantages_B.unsqueeze(-1) * data.batch["response_mask"]
     return data
 

@@ -7,7 +7,6 @@ under each mode's name, because verl compares these names. Each method documents
 
 from __future__ import annotations
 
-import functools
 import logging
 from typing import Any
 
@@ -20,7 +19,6 @@ from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import logger as separate_logger
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import Place
@@ -37,6 +35,7 @@ from agent_rl.verl_adapter import (
     updates,
 )
 from agent_rl.verl_adapter.algorithms import remax, turns
+from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.trained_samples import finals, session_of
@@ -210,16 +209,7 @@ class AgentTrainer(PPOTrainer):
             self.samples.counts["skipped_updates"] += 1
             data.batch["advantages"] = data.batch["returns"] = data.batch["token_level_rewards"] * 0
             return data
-        if adv_estimator in turns.BY_TURN:
-            by_std = options.get("norm_adv_by_std_in_grpo", True)
-            return turns.turn_level_advantages(data, batch_keys, adv_estimator, options.get("gamma", 1.0), by_std)
-        estimate: Any = functools.partial(
-            compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options
-        )
-        if adv_estimator in trained_samples.GROUPWISE:
-            estimate = functools.partial(trained_samples.trajectory_advantages, estimate)
-        result: DataProto = estimate(data, batch_keys=batch_keys)
-        return result
+        return estimate(data, batch_keys, adv_estimator, **options)
 
     def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.is_idle:

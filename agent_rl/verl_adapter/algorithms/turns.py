@@ -82,7 +82,12 @@ def add_records(data: Any, batch: Any) -> None:
 
 
 def turn_level_advantages(
-    data: Any, batch_keys: Sequence[str], adv_estimator: str, gamma: float = 1.0, by_std: bool = True
+    data: Any,
+    batch_keys: Sequence[str],
+    adv_estimator: str,
+    gamma: float = 1.0,
+    norm_adv_by_std_in_grpo: bool = True,
+    **_: Any,
 ) -> Any:
     """Add `advantages` and `returns` to a batch, the same number on each token of a turn.
 
@@ -92,7 +97,7 @@ def turn_level_advantages(
         batch_keys: see `TurnTable.from_batch`.
         adv_estimator: one of `BY_TURN`.
         gamma: the discount of `algo=turn`, per turn.
-        by_std: whether GiGPO divides by standard deviations.
+        norm_adv_by_std_in_grpo: whether GiGPO divides by standard deviations.
     """
     table = TurnTable.from_batch(data, batch_keys)
     if adv_estimator == turn.ESTIMATOR:
@@ -100,7 +105,7 @@ def turn_level_advantages(
     else:
         own = data.meta_info.get("gigpo") or GigpoSettings()
         advantages, share = gigpo.gigpo_advantages(
-            table.rewards, table.groups, table.states, own.weight, own.discount, by_std
+            table.rewards, table.groups, table.states, own.weight, own.discount, norm_adv_by_std_in_grpo
         )
         data.meta_info["metrics"] = {"agent/lone_states": share}
     values_BT = table.spread(advantages, data.batch["token_level_rewards"]) * data.batch["response_mask"]
