@@ -196,7 +196,7 @@ class Score:
     turn_rewards: Annotated[list[float], Field(exclude_if=lambda rewards: not any(rewards))] = field(
         default_factory=list, compare=False
     )
-    """The part of the total that each turn earned; the rest is the trajectory's own. Empty if no component has parts."""
+    """The part of the total that each turn earned; the rest is the trajectory's own. Empty without such parts."""
 
 
 @dataclass(slots=True)

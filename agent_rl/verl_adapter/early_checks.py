@@ -98,9 +98,8 @@ def registered_estimator(case: RunCase) -> Errors:
     """The estimator is registered by verl or by the user's modules."""
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
-    known = (*ADV_ESTIMATOR_REGISTRY, *turns.BY_TURN)
-    if (name := case.get(values.ESTIMATOR)) not in known:
-        remedy = did_you_mean(str(name), known)
+    if (name := case.get(values.ESTIMATOR)) not in ADV_ESTIMATOR_REGISTRY:
+        remedy = did_you_mean(str(name), ADV_ESTIMATOR_REGISTRY)
         yield ConfigError(values.ESTIMATOR, f"there is no estimator {name!r}", remedy)
 
 
