@@ -48,7 +48,7 @@ class StageSettings(Section):
 
 
 class DropSettings(Section):
-    """Stops drawing rows that the policy can no longer learn from."""
+    """Stops drawing rows from which the policy can no longer learn."""
 
     solved_after: int | None = Field(default=None, ge=1)
     """A row is dropped after this number of consecutive visits with a success rate of at least `solved_from`. Null
@@ -72,7 +72,7 @@ class ReplaySettings(Section):
 
 
 class DataSettings(Section):
-    """The order of training rows. If no key is set, verl's own order applies."""
+    """The order of training rows. If no key is set, verl's order applies."""
 
     weights: Weights = Field(default_factory=dict)
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in

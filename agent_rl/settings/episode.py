@@ -18,7 +18,7 @@ __all__ = [
 
 
 class BudgetSettings(Section):
-    """Limits for one episode, in addition to verl's own limits on turns and tokens."""
+    """Limits for one episode, in addition to verl's limits on turns and tokens."""
 
     max_tool_calls: int | None = Field(default=None, ge=0)
     """Maximum number of tool calls in one episode. Null means no limit."""
@@ -29,7 +29,7 @@ class BudgetSettings(Section):
     max_repeats: int | None = Field(default=None, ge=1)
     """Number of consecutive turns with only repeated calls after which the episode ends. Null means no limit."""
     tool_timeout_s: float = Field(default=30.0, gt=0)
-    """Timeout of one tool call in seconds, unless the tool's entry has its own `timeout_s`."""
+    """Timeout of one tool call in seconds, unless the tool's entry sets `timeout_s`."""
 
 
 class FinalTurnSettings(Section):

@@ -1,4 +1,4 @@
-"""Imports the classes and functions that a configuration refers to.
+"""Imports the classes and functions to which a configuration refers.
 
 A reference is a dotted path (`my_package.tools.Search`) or a user's file (`my_tools.py:Search`). A file is loaded
 under a module name derived from its path, so every mention of it yields the same module.

@@ -1,7 +1,7 @@
 """Checks a user's class against the base class whose methods agent_rl calls.
 
-It finds mistakes that Python would report only at the first call in the middle of a run, or never: a method whose name
-agent_rl never calls, that cannot take the arguments, or that is not `async def`.
+The check finds mistakes that Python would report only at the first call in the middle of a run, or never: a method
+whose name agent_rl never calls, that cannot take the arguments, or that is not `async def`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class _NamedTermSettings(TermSettings):
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """A penalty for the resources an episode used: the sum of the parts below, but at least `floor`."""
+    """A penalty for the resources that an episode used: the sum of the parts below, but at least `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
     """Penalty for each tool call beyond `free_calls`."""

@@ -1,4 +1,4 @@
-"""Sorts the exceptions of the user's own code (tools, hooks, users, components, scorers), the same way everywhere.
+"""Sorts the exceptions of the user's code (tools, hooks, users, components, scorers), the same way everywhere.
 
 - `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
 - A `FatalError` stops the run.
@@ -92,7 +92,7 @@ class UserCodeError(FatalError):
 
 
 class BrokenCallError(UnscoredError):
-    """The user's code raised in the middle of an episode; neither the policy nor an outage is the cause.
+    """The user's code raised an exception during an episode; neither the policy nor an outage is the cause.
 
     Args:
         text: the call, where it failed, and how.
@@ -129,7 +129,7 @@ class RepeatedBugs:
             text: the error's message.
 
         Raises:
-            FatalError: it is the eighth occurrence of this bug.
+            FatalError: this is the eighth occurrence of the bug.
         """
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:

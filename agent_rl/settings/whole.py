@@ -60,7 +60,7 @@ class AgentRLSettings(Section):
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False
     """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does.
-    Their rewards still count in their groups."""
+    The rewards of such trajectories still count in their groups."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
     """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
     cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
