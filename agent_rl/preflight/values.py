@@ -1,7 +1,7 @@
-"""Checks values of verl's own keys that verl accepts but cannot use: types, sizes, the estimator.
+"""Checks values of verl's keys that verl accepts but cannot use: types, sizes, the estimator.
 
-verl reports most of them in a worker, after Ray and the model have been loaded, and some never. Other checks report
-values that cannot be resolved.
+verl reports most of them in a worker, after Ray and the model have been loaded, and never reports some. Other checks
+report values that cannot be resolved.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ESTIMATOR = "algorithm.adv_estimator"
 VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 """The critic's model in verl's defaults."""
 ALGORITHMS = ("cispo", "dapo", "dr_grpo", "gigpo", "gspo", "maxrl", "ppo", "sapo", "turn")
-"""Names in our `algo` group that are not estimators."""
+"""Names in agent_rl's `algo` group that are not estimators."""
 NOT_IN_V1 = {
     "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
     "optimal_token_baseline": "Use algo=rloo",
@@ -101,13 +101,13 @@ def sizes(case: RunCase) -> Errors:
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
         if (type(value) is not int or value < 1) and not (value is None and is_optional):
             text = "null" if value is None else repr(value)
-            remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
+            remedy = f"Write for example {key}=1{', or null for no separate limit' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
 
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is the one agent_rl is tested with, and does not replay routed experts."""
+    """The engine is the one with which agent_rl is tested, and does not replay routed experts."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,
