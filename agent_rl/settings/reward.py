@@ -67,7 +67,8 @@ class EfficiencySettings(_NamedTermSettings):
 
 class FormatSettings(_NamedTermSettings):
     """A penalty of `-malformed_turns / turns`, but at least -1. Idle turns cannot dilute it, unlike a share of all
-    turns."""
+    turns.
+    """
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
