@@ -187,7 +187,10 @@ ENTRIES = {
     "gigpo": Entry(["algo=gigpo", "kl=none"], both(gigpo, kl_none)),
     "lora_turn": Entry(["algo=turn", "kl=reward", "mode=colocate_async", "tuning=lora"], kl_reward, difference=1e-3),
     "maxrl": Entry(
-        ["algo=maxrl", "kl=none", "correction=icepop", "agent_rl.reward.overlong.penalty=0"],
+        [
+            *("algo=maxrl", "kl=none", "correction=icepop"),
+            *("agent_rl.reward.overlong.penalty=0", "agent_rl.reward.format.weight=0"),  # no reward is negative
+        ],
         both(maxrl, kl_none, weighted),
     ),
     "dr_grpo": Entry(["algo=dr_grpo", "kl=none", "correction=tis"], both(dr_grpo, kl_none, weighted)),
