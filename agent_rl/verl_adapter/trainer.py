@@ -34,7 +34,7 @@ from agent_rl.verl_adapter import (
     trained_samples,
     updates,
 )
-from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.algorithms import remax, turns
 from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
@@ -79,6 +79,7 @@ class AgentTrainer(PPOTrainer):
         self.failures = FailedSessions(self.settings.reward.max_unscored_share)
         self.is_idle = False
         self.advantages: Any = None
+        self._batch: KVBatchMeta | None = None
         super().__init__(config)
         self.last_step = ending.LastStep(self)
         self._log_probs_every = 1 if updates.needs_log_probs(self) else self.settings.run.log_probs_every
@@ -172,15 +173,20 @@ class AgentTrainer(PPOTrainer):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
+        self._batch = batch
         result = super()._compute_advantage(batch, metrics)
+        metrics.update(self.advantages.meta_info.pop("metrics", {}))
         if not self.is_idle:
             step, update = self.global_steps, self.local_trigger_step
             trained_samples.keep_batch(self.settings.trace, step, update, batch, self.advantages)
         return result
 
-    def _estimate(self, *args: Any, **kwargs: Any) -> Any:
+    def _estimate(self, data: DataProto, **options: Any) -> Any:
         """Compute the advantages; replaces the function that verl calls between fetching and storing the batch."""
-        self.advantages = self.estimate_advantages(*args, **kwargs)
+        if options["adv_estimator"] in turns.BY_TURN:
+            turns.add_records(data, self._batch)
+            data.meta_info["gigpo"] = self.settings.gigpo
+        self.advantages = self.estimate_advantages(data, **options)
         return self.advantages
 
     def estimate_advantages(

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from agent_rl.verl_adapter import trained_samples
+from agent_rl.verl_adapter.algorithms import turns
 
 if TYPE_CHECKING:
     from verl import DataProto
@@ -22,7 +23,11 @@ def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **optio
         batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
         adv_estimator: `algorithm.adv_estimator`.
         options: the arguments of verl's estimators.
+
+    For estimators with an advantage per turn, see `turns.TurnTable.from_batch`.
     """
+    if adv_estimator in turns.BY_TURN:
+        return turns.turn_level_advantages(data, batch_keys, adv_estimator, **options)
     from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories  # loads `AgentTrainer`
 
     compute: Any = functools.partial(compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options)
