@@ -1,7 +1,7 @@
 """Train tool-using LLM agents over many turns with reinforcement learning, on verl, SGLang and Ray.
 
-The names that a user's script needs are importable from here. Each is loaded when it is first used, verl and torch only
-by the agent loops.
+The names that a user's script needs are importable from here. Each name is loaded when it is first used; only the agent
+loops load verl and torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """One exception tree, whose branches determine who must handle a failure.
 
-- `ObservationError`: the model's own mistake. It becomes tool text that the policy reads, and shaping can count it.
+- `ObservationError`: the model's own mistake. The error becomes tool text that the policy reads, and shaping can count
+  it.
 - `UnscoredError`: the infrastructure failed. The trajectory has no reward, not a reward of 0: it affects neither the
   policy nor its group's baseline, and it is counted.
-- `FatalError`: the configuration or the code is wrong. Stop at once, before GPU time is spent, and name the key.
+- `FatalError`: the configuration or the code is wrong. The run must stop at once, before GPU time is spent, and the
+  error names the key.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class ToolTimeoutError(ObservationError):
 
 
 class UnscoredError(AgentRLError):
-    """The infrastructure failed, so this trajectory tells nothing about the policy."""
+    """The infrastructure failed, so this trajectory says nothing about the policy."""
 
 
 class EngineError(UnscoredError):
@@ -72,7 +74,7 @@ class ConfigError(FatalError):
     """A configuration value that cannot be used.
 
     Args:
-        key: the full key as the user writes it, for example `agent_rl.reward.efficiency.penalty`, or file and entry.
+        key: the full key as the user writes it, for example `agent_rl.reward.efficiency.penalty`, or a file and entry.
         problem: what is wrong, with the value.
         remedy: what to do about it.
     """

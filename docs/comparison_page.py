@@ -45,8 +45,8 @@ def comparison_page(note: str, table: Any) -> str:
 
 This page compares agent_rl with other frameworks for reinforcement learning with tool-using agents, and with libraries
 that such trainers use. The claims come from public repositories, documentation and packages of the versions below.
-These projects change quickly, so check them before you decide. "Not found" lists the files that were searched; the
-feature may exist elsewhere. Only the `make bench` rows for TRL 1.16.0 and verifiers 0.4.0 are measurements.
+These projects change quickly, so check them before you decide. "Not found" means that the listed files do not mention
+the feature; it may exist elsewhere. Only the `make bench` rows for TRL 1.16.0 and verifiers 0.4.0 are measurements.
 `docs/comparison.yaml` lists the source of each claim.
 """,
         table(("", "what it is", "version", "read on"), overview),

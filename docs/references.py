@@ -310,9 +310,9 @@ def migration_page() -> str:
         f"""{NOTE}
 # Coming from an older verl
 
-This page lists keys from verl 0.3 to 0.8, from guides for those versions and from other trainers, and what they are
-in verl 0.9.1 and agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m verl.trainer.main_ppo`
-accept these keys on the command line and in YAML files. A moved key takes effect, and a line shows its new form:
+This page lists keys from verl 0.3 to 0.8, from guides for those versions and from other trainers, with their
+replacements in verl 0.9.1 and agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m
+verl.trainer.main_ppo` accept old keys in commands and YAML files. A moved key takes effect, and a line reports it:
 
 ```text
 agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl moved all rewards under `reward`
@@ -320,7 +320,7 @@ agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: v
 
 A line also warns about a current verl key that agent_rl does not read, if its value differs from verl's default. Any
 other old key ends the command with exit code 2 and shows what to write instead, with your values. A command line that
-has both an old key and its new form is rejected. The command line overrides YAML files, in either spelling.
+has both an old key and its new form is rejected. A key on the command line overrides YAML files, in either spelling.
 """
     ]
     for section, rows in itertools.groupby(old_keys.rows(), lambda row: row.section):
@@ -364,9 +364,9 @@ def _codes(names: Iterable[str]) -> str:
 
 def _becomes(row: old_keys.OldKey) -> str:
     if row.kind == "moved":
-        return "takes effect" if row.new else "is removed"
-    what = "has no effect, and a warning says so" if row.kind == "unread" else "rejected"
-    return f"{what}: {row.write}" if row.write else what
+        return "the new key takes effect" if row.new else "the key is removed"
+    what = "the key has no effect, and a warning says so" if row.kind == "unread" else "the key is rejected"
+    return f"{what}. {row.write}" if row.write else what
 
 
 def _agent(name: str) -> str:

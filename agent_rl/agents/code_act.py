@@ -6,8 +6,8 @@ r"""Code as the action: a fenced Python block is executed, and its output is the
     ```
 
 The environment answers with a ```` ```output ```` block in a separate message. Several Python blocks in one turn are
-one program; blocks in other languages are text. A turn without code is the answer: its last `\boxed{...}`, or the
-whole text, as configured. A turn that makes up its own output is cut before it.
+one program; blocks in other languages are text. A turn without code is the answer: the configuration says whether its
+last `\boxed{...}` or its whole text counts. If a turn makes up its own output, it is cut before that output.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class CodeActFormat(TextToolFormat):
     """The format of the turns of `code_act_agent`.
 
     Args:
-        instructions: system text, with `{answer}` for the sentence on answers; None: the default; empty: none.
-        answer: `boxed`: a turn without code must have it; `text`: a turn without code is the answer.
+        instructions: system text; `{answer}` stands for the sentence on answers; None: the default; empty: none.
+        answer: `boxed`: a turn without code must contain a boxed answer; `text`: a turn without code is the answer.
         observation_role: role of the message that shows the output.
         tool: the tool that executes code; None: the only one, or `python`.
     """
@@ -76,7 +76,7 @@ class CodeActFormat(TextToolFormat):
         return super().instructions(tools).replace("{answer}", _ANSWER[self._answer])
 
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
-        """Read the program, or the answer of a turn without one."""
+        """Read the turn's program, or its answer if it has no program."""
         text = text.replace("\r\n", "\n")
         blocks = [textwrap.dedent(code) for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
         if program := "\n".join(block for block in blocks if block.strip()):
@@ -88,7 +88,7 @@ class CodeActFormat(TextToolFormat):
 
 
 def boxed(text: str) -> str | None:
-    r"""The content of the last complete `\boxed{...}`, nested braces included; None without one."""
+    r"""Return the content of the last complete `\boxed{...}`, including nested braces; None if there is none."""
     begins: list[int | None] = []
     last = (-1, -1)
     for brace in _BRACE.finditer(text):

@@ -9,9 +9,9 @@ The next conversation has the same prompt, with those notes and that answer at i
     user: <a request for notes>             assistant: <turn>
     assistant: <notes>                      ...
 
-Each conversation is a separate training sequence, in which sampled tokens, notes included, have mask 1. All get the
-trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once: its sequences are one sample of
-the group and share one advantage.
+Each conversation is a separate training sequence, in which sampled tokens, notes included, have mask 1. All sequences
+get the trajectory's reward. With every built-in `algo=` the trainer counts a trajectory once: its sequences are one
+sample of the group and share one advantage.
 
 Notes that do not fit end the episode, like any turn that does not fit.
 """
@@ -46,7 +46,7 @@ class FoldingPolicy(Policy):
     Args:
         inner: the policy; calling its `begin` again starts a new conversation.
         reserve_tokens: tokens of the context that are reserved for the request for notes and the notes.
-        max_folds: maximum number of folds; after them, a full context ends the episode.
+        max_folds: maximum number of folds; after that many, a full context ends the episode.
         instructions: the request for notes; None: the default.
     """
 
@@ -129,7 +129,7 @@ class FoldingPolicy(Policy):
 
 
 def _folded(settings: AgentRLSettings) -> Agent:
-    """Return the agent in `agent_rl.folding.loop`."""
+    """Return the agent that `agent_rl.folding.loop` names."""
     names = [name for name in registry.agent_names() if name != "folding_agent"]
     agent = registry.find_agent(settings.folding.loop, key="agent_rl.folding.loop", known=names)
     assert isinstance(agent, Agent)  # all agents of the package are records

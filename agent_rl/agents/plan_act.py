@@ -8,9 +8,9 @@
     Action: shop                              Action: shop
     Action Input: {"item": "pear"}            Action Input: {"item": "pear", "list": "sizes"}
 
-A turn's plan, as a list of strings, and the number of its current step are `Turn.notes["plan"]` and
-`["step"]`, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A
-reward may judge whether a turn follows its plan.
+`Turn.notes["plan"]` is the turn's plan as a list of strings, and `Turn.notes["step"]` is the number of its current
+step, so the JSON of a trajectory keeps every revision. A first action or answer without a plan is malformed. A reward
+may judge whether a turn follows its plan.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ITEM = re.compile(r"^[ \t]*(?:\d{1,4}[.)]|[-*])[ \t]+", re.MULTILINE)
 
 
 class PlanActFormat(ReactFormat):
-    """The ReAct format with a plan; it remembers whether its episode has a plan."""
+    """The ReAct format with a plan; it records whether its episode has a plan."""
 
     default_instructions = DEFAULT_INSTRUCTIONS
 
@@ -80,7 +80,7 @@ class PlanActFormat(ReactFormat):
     def parse(self, text: str, tools: Sequence[ToolSpec]) -> Step:
         """Read the plan, if there is one, and then the turn as `react_agent` does.
 
-        If the action of a turn is malformed, its plan still counts and is noted with the next well-formed turn.
+        If the action of a turn is malformed, its plan still counts, and the next well-formed turn gets it as a note.
         """
         if plan := _PLAN.search(text):
             steps = _steps(plan[1])
@@ -105,6 +105,6 @@ AGENT = Agent("plan_act_agent", _format)
 
 
 def _steps(text: str) -> list[str]:
-    """Return one string per numbered line or bullet, with the lines below it; without these, one per line."""
+    """Return one string per numbered line or bullet, with the lines below it; if there are none, one per line."""
     parts = _ITEM.split(text)[1:] if _ITEM.search(text) else text.splitlines()
     return [" ".join(part.split()) for part in parts if part.strip()]

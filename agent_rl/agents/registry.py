@@ -1,7 +1,7 @@
-"""Finds agents by name: the package's by the files in this folder, and those that a user's script has registered.
+"""Finds agents by name: those that files in this folder define, and those that a user's script has registered.
 
-The `x_agent` agent is the `AGENT` record in `x.py`, which is imported when the agent is used. The
-`agent_rl.verl_adapter.loops` module listens here and sends registered agents to Ray's workers.
+The `x_agent` agent is the `AGENT` record in `x.py`, which is imported when the agent is used. Each registration is
+reported to the `agent_rl.verl_adapter.loops` module, which sends registered agents to Ray's workers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ C = TypeVar("C", bound=type)
 
 @functools.cache
 def agent_names() -> tuple[str, ...]:
-    """Return the names of the package's own agents, without importing them."""
+    """Return the names of the package's agents, without importing them."""
     modules = pkgutil.iter_modules([str(Path(__file__).parent)])
     return tuple(f"{each.name}{_SUFFIX}" for each in modules if not each.ispkg and each.name != "registry")
 
@@ -62,11 +62,11 @@ def find_agent(name: str, *, key: str = "loop", known: Iterable[str] = ()) -> Ag
 
 
 class StartsTrainingError(ConfigError):
-    """A script trains as soon as it is imported, so that its agents cannot be loaded."""
+    """A script starts training as soon as it is imported, so its agents cannot be loaded."""
 
 
 def load_script(path: str) -> None:
-    """Run a user's training script up to its main block, for the agents that it registers.
+    """Run a user's training script up to its main block, so that it registers its agents.
 
     Raises:
         StartsTrainingError: the script has no main block around its call of the trainer.
@@ -108,16 +108,16 @@ def register_agent_loop(name: str, cls: C) -> C: ...
 def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
     """Register your own agent: a record, or a class under a name, with a call or as a decorator.
 
-    Call it in the script that starts the trainer, before the trainer starts. Record and class may be defined in that
-    script or in a module next to it: they are sent to the workers by value, on any node, together with the objects of
-    that module that they use. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
+    Call it in the script that starts the trainer, before the trainer starts. The record or class may be defined in that
+    script or in a module next to it: it is sent by value to the workers on every node, together with the objects of
+    that module that it uses. `agent-rl eval`, `reward score` and `doctor` run the script to find them.
 
     Args:
         name: the value of `agent_name` in a row or of `rollout.agent.default_agent_loop`; or the record, with its name.
         cls: a subclass of verl's `AgentLoopBase`, usually of `EpisodeAgentLoop` or a loop of this package.
 
     Returns:
-        The record or the class; for only a name, a decorator.
+        The record or the class; if only a name was given, a decorator.
 
     Raises:
         ConfigError: `cls` is not an agent loop or too large to send, or the name belongs to agent_rl.
@@ -133,7 +133,7 @@ def register_agent_loop(name: str | Agent, cls: type | None = None) -> Any:
 
 def _register(name: str, agent: Agent | type[Any]) -> Agent | type[Any]:
     if name in agent_names():
-        raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another")
+        raise ConfigError(f"register_agent_loop({name!r})", "the name belongs to agent_rl", "Choose another name")
     if isinstance(agent, type) and issubclass(agent, EpisodeLoop) and "agent" not in vars(agent):
         agent.agent = name  # not the name of its base class
     registered[name] = agent

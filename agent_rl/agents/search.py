@@ -1,4 +1,4 @@
-"""Writes turns in tags: <think>, <search>, <information>, <answer> (Search-R1; Jin et al., 2025).
+"""The format of turns with the tags <think>, <search>, <information> and <answer> (Search-R1; Jin et al., 2025).
 
 A turn ends with a query or with the answer:
 
@@ -6,7 +6,7 @@ A turn ends with a query or with the answer:
     <search>Faust first part published</search>  <answer>1808</answer>
 
 The environment answers `<information>...</information>` in a separate message. The closing tag ends a turn and
-belongs to it: it is sampled, trained on, and part of the turn's text. The text before its opening tag is free. A query
+belongs to it: it is sampled, trained on, and part of the turn's text. Any text may come before the opening tag. A query
 may go to any tool that takes a single text.
 """
 

@@ -31,8 +31,8 @@ class ToolCallFormat(Format):
     """The format of native tool calls in one syntax.
 
     Args:
-        syntax: its name; with an unknown chat template, "auto" is for an endpoint that parses calls itself
-            (`Generation.calls`), and means hermes for one that does not.
+        syntax: name of the syntax. If the chat template is unknown, use "auto" for an endpoint that parses calls itself
+            (`Generation.calls`); for any other endpoint it means hermes.
 
     Raises:
         ConfigError: there is no such syntax.

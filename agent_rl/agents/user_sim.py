@@ -1,12 +1,12 @@
-"""The text format of an agent that talks to a user and has tools: ReAct's, with a message instead of an answer.
+"""The text format of an agent that talks to a user and has tools: ReAct with a message instead of an answer.
 
     Thought: I must know the order.          Thought: I look it up.
     Message: Which order do you mean?        Action: orders
                                              Action Input: {"number": 17}
 
-The simulated user (`agents/users`) answers a message; an action is answered with `Observation: ...`. A turn without any
-label is a message. The conversation ends when the user ends it; the last message is the trajectory's answer.
-With `agent_rl.user_sim.native` the agent uses the format of `tool_call` instead.
+The simulated user (`agents/users`) answers a message; the answer to an action is `Observation: ...`. A turn without any
+label is a message. The conversation ends when the user ends it; the last message is the trajectory's answer. With
+`agent_rl.user_sim.native` the agent uses the format of `tool_call` instead.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
 def _user(settings: AgentRLSettings, extra_info: Mapping[str, Any]) -> User:
     about = extra_info.get("user")
     if about is None:
-        raise ConfigError(ROW_KEY, "the row has none", "Describe its user there, for example {'goal': ...}")
+        raise ConfigError(ROW_KEY, "the row has no user", "Describe its user there, for example {'goal': ...}")
     user_sim = settings.user_sim
     return load_user(user_sim.user, user_sim.config)(MappingProxyType(user_sim.config), about)
 

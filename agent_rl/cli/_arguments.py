@@ -31,7 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 """The `as_json` option of every command that prints a result; the command's help lists the keys."""
 
 stdout: ContextVar[TextIO | None] = ContextVar("stdout", default=None)
-"""The stream for the result of a command with `--json`; other prints go to stderr."""
+"""The stream for the result of a command with `--json`; all other output goes to stderr."""
 
 
 def print_json(result: Any) -> None:
@@ -57,7 +57,7 @@ def json_object(key: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(key, f"not JSON ({error}): {text}", """Write '{"name": value}'""") from error
+        raise ConfigError(key, f"this is not JSON ({error}): {text}", """Write '{"name": value}'""") from error
     if not isinstance(value, dict):
         raise ConfigError(key, f"expected a JSON object, got {text}", """Write '{"name": value}'""")
     return value
@@ -85,7 +85,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, or groups"),
 ]
-AgentName = Annotated[str, typer.Option("--agent", help="Agent if a row sets none", autocompletion=agent_names)]
+AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows that name none", autocompletion=agent_names)]
 Script = Annotated[str | None, typer.Option(help="Training script that registers your agents")]
 Tools = Annotated[str | None, typer.Option(help="YAML file with the tools")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]

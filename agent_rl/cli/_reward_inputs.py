@@ -1,4 +1,4 @@
-"""Inputs of the `agent-rl reward` commands: the configuration, and finished pieces of the work."""
+"""Inputs of the `agent-rl reward` commands: the configuration, and the stored pieces of finished work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["configuration", "configured", "kept_pieces"]
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """Open a command's stored pieces, keyed by its arguments, its configuration and the files these refer to."""
+    """Open the pieces that a command has stored, keyed by its arguments and configuration, and the files in them."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces
@@ -56,7 +56,7 @@ def configuration(config: Path | None, overrides: Sequence[str]) -> Any:
 
     for word in overrides:
         if "=" not in word or not word.startswith(("agent_rl.", "data.max_response_length=")):
-            raise ConfigError(word, "not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
+            raise ConfigError(word, "this is not a setting of the reward", "Write agent_rl.reward.<key>=<value>")
     is_recipe = config is not None and (config.is_dir() or not config.suffix)  # a folder, or a recipe's name
     try:
         content: Any = OmegaConf.create({})

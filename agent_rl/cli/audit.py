@@ -40,9 +40,11 @@ def _audit() -> None: ...
 @app.command()
 def tokens(
     path: Annotated[Path, typer.Argument(help="Trace, or a folder that contains one")],
-    tokenizer: Annotated[list[str], typer.Option(help="Folder or name of a model; repeat to compare several")],
+    tokenizer: Annotated[
+        list[str], typer.Option(help="Folder or name of a model; repeat the option to compare several")
+    ],
     model: Annotated[
-        str | None, typer.Option(help="Folder with the weights used for sampling, for comparing log-probs")
+        str | None, typer.Option(help="Folder with the weights that sampled the turns, to compare log-probs")
     ] = None,
     template_options: Annotated[str, typer.Option(help="data.apply_chat_template_kwargs, as JSON")] = "{}",
     out: Annotated[Path | None, typer.Option(help="JSON lines file for the findings in every turn")] = None,

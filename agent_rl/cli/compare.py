@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run: its first and last step"),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last step"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -39,8 +39,8 @@ def compare(
       agent-rl compare outputs/gsm8k_calculator
 
     The samples of a row are averaged; rows that exist on only one side are ignored. The interval is the 95% interval of
-    the mean difference. `better` and `worse` count rows; `p` is their sign test, the probability of such an uneven
-    split by chance.
+    the mean difference. `better` and `worse` count rows; `p` is the result of their sign test: the probability of such
+    an uneven split by chance.
 
     --json: `a`, `b`, `measures` (each: `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`).
     """
@@ -52,7 +52,9 @@ def compare(
     from agent_rl.trajectory.viewer.records import find_sources
 
     if len(places) > 2:
-        raise ConfigError("A B", f"{len(places)} places were given", "Pass two runs or evaluations, or one run")
+        raise ConfigError(
+            "A B", f"{len(places)} runs or evaluations were given", "Pass two runs or evaluations, or one run"
+        )
     paths, steps = zip(*(place.partition("@")[::2] for place in places), strict=True)
     with closing(TraceIndex(find_sources(paths))) as index:
         index.refresh()
@@ -76,7 +78,7 @@ def compare(
 
 
 def _step(index: TraceIndex, file: str, place: str, step: str) -> int | None:
-    """Return the step that a place refers to: by default a run's last one, and None for an evaluation."""
+    """Return the step of a place: by default a run's last step, and None for an evaluation."""
     from agent_rl.trajectory.viewer.query import Query
 
     bounds = index.ends(file)

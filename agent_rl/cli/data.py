@@ -26,7 +26,7 @@ app = typer.Typer(
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model, to render prompts and count tokens")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the run's agent_rl settings")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An agent_rl setting of the run")]
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
@@ -37,7 +37,8 @@ def convert(context: typer.Context) -> None:
       agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
       agent-rl data convert --hub openai/gsm8k --prompt question --answer answer
 
-    It writes train.parquet and test.parquet to the --out folder. `agent-rl data convert --help` lists all options.
+    The command writes train.parquet and test.parquet to the --out folder. `agent-rl data convert --help` lists all
+    options.
     """
     from agent_rl.data.conversion import run
     from agent_rl.data.from_file import FROM_FILE
@@ -59,7 +60,7 @@ def show(
     settings: Set = None,
     as_json: Json = False,
 ) -> None:
-    r"""Print rows as the model will see them: instructions, tools and template included.
+    r"""Print rows as the model will see them, with instructions, tools and template.
 
     \b
       agent-rl data show train.parquet -n 3 --tools tool_configs/calculator.yaml
@@ -110,10 +111,12 @@ def check(
     agent: AgentName = "react_agent",
     script: Script = None,
     settings: Set = None,
-    sample: Annotated[int, typer.Option(min=0, help="Number of rows whose ground truths to score")] = 2_000,
+    sample: Annotated[int, typer.Option(min=0, help="Number of rows whose ground truths are scored")] = 2_000,
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
-    seed: Annotated[int, typer.Option(help="Random seed for choosing these rows")] = 0,
-    fix: Annotated[Path | None, typer.Option(help="File for the good rows; bad rows and reasons go next to it")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed that chooses the rows for --sample")] = 0,
+    fix: Annotated[
+        Path | None, typer.Option(help="File for the good rows; a file next to it gets the bad rows")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     r"""Check data files: format, duplicate rows, ground truths, names and lengths. Exit code 1: rows have errors.

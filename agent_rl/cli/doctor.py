@@ -32,20 +32,20 @@ def doctor(
     ] = None,
     overrides: Overrides = None,
     script: Annotated[
-        Path | None, typer.Option(help="Your entry point, as for train; the agents it registers are tried")
+        Path | None, typer.Option(help="Your entry point, as for train; doctor tries the agents it registers")
     ] = None,
     machine: Annotated[
-        Path | None, typer.Option(help="Facts about the machine the run will use, written by --save-machine")
+        Path | None, typer.Option(help="File with facts about the run's machine, written by --save-machine")
     ] = None,
     save_machine: Annotated[
-        Path | None, typer.Option(help="File to write the facts about this machine to; nothing is checked")
+        Path | None, typer.Option(help="Write facts about this machine to this file, and check nothing")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all findings, including those that are ok")] = False,
     as_json: Json = False,
 ) -> None:
     r"""Find what would stop a run before a GPU is used.
 
-    It prints problems, then warnings, each with what to change. Exit code 1: a problem.
+    The doctor prints problems, then warnings, and says what to change for each. Exit code 1: there is a problem.
 
     To check a run for another machine, first run --save-machine on that machine:
 

@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's last"),
+        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's last one"),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -52,7 +52,7 @@ def evaluate(
     ] = None,
     script: Script = None,
     tools: Tools = None,
-    n: Annotated[int | None, typer.Option("-n", help="Episodes per row; default: the recipe's, or 1")] = None,
+    n: Annotated[int | None, typer.Option("-n", help="Episodes per row; default: the recipe's number, or 1")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -61,11 +61,11 @@ def evaluate(
     ] = None,
     difficulty: Annotated[
         Path | None,
-        typer.Option("--write-difficulty", help="File for the rows with their share of wrong samples"),
+        typer.Option("--write-difficulty", help="Write each row, with its share of wrong samples, to this file"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Evaluate a model with the same agent, tools and reward.
+    r"""Evaluate a model with the agent, tools and reward of a run.
 
     \b
       agent-rl eval outputs/gsm8k_calculator
@@ -77,8 +77,8 @@ def evaluate(
       agent-rl eval --data test.parquet --tools tool_configs/calculator.yaml \
         --model outputs/my_run/checkpoints/global_step_100
 
-    The same command resumes an interrupted evaluation; other settings need another folder. It contains
-    trajectories.jsonl, summary.json and table.txt.
+    The same command resumes an interrupted evaluation; other settings need another folder. An evaluation's folder
+    contains trajectories.jsonl, summary.json and table.txt.
 
     --json: the keys of summary.json, `all`, `data_sources`, `unscored` (numbers by error), `missing` and `of` (model,
     versions, hashes of weights, data, tools and settings), and `folder`.
@@ -117,12 +117,12 @@ def _split(words: list[str]) -> tuple[Path | None, list[str]]:
     """Split the words into the run's folder and the settings."""
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
-        raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one at a time")
+        raise ConfigError("RUN", f"several runs were given: {', '.join(runs)}", "Evaluate one run at a time")
     return (Path(runs[0]) if runs else None), [word for word in words if "=" in word]
 
 
 def _task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return run and recipe; a task's file is the recipe of the given model, else it stands for its own run."""
+    """Return run and recipe; with a given model, a task's file is the recipe, otherwise it means the task's run."""
     from agent_rl.launch.task import is_task, task_recipe
 
     if run is None or not is_task(str(run)):

@@ -35,15 +35,16 @@ def experiment(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Run a recipe over seeds and values, and write a receipt.
+    r"""Run a recipe with several seeds or values; write a receipt.
 
     \b
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql --seeds 3
       VERL_PLATFORM=cpu agent-rl experiment recipes/text_to_sql algo=grpo,rloo
 
     The same command resumes an experiment that was killed. Runs are in outputs/experiments/<recipe>. The receipt has
-    the success on held-out rows before and after (with intervals), that of the world's solver and of policies without
-    the tool, hashes, versions and the curve. If a seed fails, it is reported and no receipt is written (exit code 1).
+    success rates on held-out rows: before and after training (with intervals), of the world's solver, and of policies
+    without the tool. The receipt also has hashes, versions and the curve. If a seed fails, the command reports it and
+    writes no receipt (exit code 1).
 
     --json: the receipt; with --check, `stale`: a sentence for each receipt that no longer matches.
     """
@@ -59,7 +60,7 @@ def experiment(
         print_result({"stale": stale}, as_json, *(stale or [f"the receipts of {len(folders)} recipes match"]))
         raise typer.Exit(1 if stale else 0)
     if recipe is None:
-        raise ConfigError("RECIPE", "no recipe was given", "Pass one, or --check")
+        raise ConfigError("RECIPE", "no recipe was given", "Pass a recipe, or --check")
     run = Experiment(recipe, seeds, words or [])
     receipt = run.run(out or (run.folder / "results" if words else results_folder(recipe)))
     if as_json:

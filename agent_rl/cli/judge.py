@@ -31,9 +31,11 @@ def _judge() -> None:
 
 @app.command("try")
 def try_judges(
-    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL from a run or agent-rl eval")],
+    trajectories: Annotated[Path, typer.Argument(metavar="TRAJECTORIES", help="JSONL file of a run or agent-rl eval")],
     config: Annotated[str, typer.Option(help="Recipe's folder or name, or a YAML file", autocompletion=recipe_names)],
-    trajectory: Annotated[str | None, typer.Option(help="Trajectory's id; default: the first with an answer")] = None,
+    trajectory: Annotated[
+        str | None, typer.Option(help="Id of a trajectory; default: the first with an answer")
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Reward settings, under agent_rl.reward")
     ] = None,
@@ -78,7 +80,7 @@ def try_judges(
 
 
 def _chosen(stored: list[Trajectory], id: str | None) -> Trajectory:
-    """Return the trajectory with this id; without an id, the first that has an answer."""
+    """Return the trajectory with this id; if the id is None, the first that has an answer."""
     if id is None:
         return next((item for item in stored if item.answer is not None), stored[0])
     match = next((item for item in stored if item.id == id), None)

@@ -1,8 +1,8 @@
 """The `agent-rl` command: each file of this folder without a leading underscore is a command of the same name.
 
-A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. It imports
-heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1 problem
-found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
+A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. Such a file
+imports heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1
+problem found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Groups of commands, in the order people need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""Enough for thousands of concurrent requests; with millions, programs that close every descriptor slow down."""
+"""A limit for thousands of concurrent requests; with millions, programs that close every descriptor slow down."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
@@ -44,7 +44,7 @@ WIDEST = 60
 """Maximum number of characters of a command's sentence in the list; a longer one is cut before its colon."""
 
 KEPT = "\\b\n"
-"""The mark at the start of a help paragraph whose line breaks are kept."""
+"""The marker at the start of a help paragraph whose line breaks are kept."""
 
 HELP = """
 Train LLM agents that use tools. Usage: agent-rl COMMAND ...
@@ -192,7 +192,7 @@ def main() -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit on open files as far as the user may, as Ray and SGLang do: each request opens one."""
+    """Raise the limit on open files as far as the user may, as Ray and SGLang do: each request opens a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < target:

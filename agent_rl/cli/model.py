@@ -34,7 +34,7 @@ def from_gguf(
     The folder has the float32 weights, the tokenizer, the chat template and a generation config. Converting does not
     restore the precision lost to quantisation; gguf.json in the folder records the original types.
 
-    --json: `folder`, and file facts: `architecture`, `name`, `license`, `types` of its matrices, `parameters`.
+    --json: `folder`, and about the file: `architecture`, `name`, `license`, `types` of its matrices, `parameters`.
     """
     from agent_rl.trajectory.exports.from_gguf import model_from_gguf
 

@@ -36,7 +36,7 @@ def new(
       agent-rl new tool unit_converter
       agent-rl new agent terse --to agents/terse
 
-    The folder trains without changes on a CPU, for two steps unless it is a task. The next commands are printed.
+    The result trains on a CPU without changes, for two steps unless it is a task. The command prints what to run next.
 
     --json: `files`, `next` (a list of commands).
     """

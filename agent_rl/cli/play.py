@@ -27,10 +27,12 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def play(
-    task: Annotated[str, typer.Argument(metavar="FILE.py", help="File of an environment, FILE.py:Class, or family:id")],
+    task: Annotated[str, typer.Argument(metavar="FILE.py", help="Environment: FILE.py, FILE.py:Class or family:id")],
     row: Annotated[int, typer.Option(help="Number of the row, from 0")] = 0,
     split: Annotated[str, typer.Option(help="Split of the row: train or test")] = "train",
-    expert: Annotated[bool, typer.Option("--expert", help="Let the environment's solve act instead of you")] = False,
+    expert: Annotated[
+        bool, typer.Option("--expert", help="Let the environment's solve method act instead of you")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     r"""Act in an environment at the terminal instead of a model.
@@ -40,7 +42,7 @@ def play(
       agent-rl play lockers.py --expert
       agent-rl play lockers.py --row 3 < moves.txt
 
-    A line such as look_up(number=182) calls a tool; any other line is a message, as a model's turn without a call.
+    A line such as look_up(number=182) calls a tool; any other line is a message, like a model's turn without a call.
     The end of the input ends the episode.
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
@@ -51,7 +53,9 @@ def play(
     kind = load_task(task)
     rows = environment_rows(kind, split, seed=0)
     if not 0 <= row < len(rows):
-        raise ConfigError("--row", f"no row {row}: the {split} split has {len(rows)}", f"Choose 0 to {len(rows) - 1}")
+        raise ConfigError(
+            "--row", f"there is no row {row}: the {split} split has {len(rows)} rows", f"Choose 0 to {len(rows) - 1}"
+        )
     lines = _expert_lines(kind, rows[row], as_json) if expert else _typed_lines(as_json)
     turns, reward = asyncio.run(_play(kind, rows[row], lines, quiet=as_json))
     if as_json:
@@ -104,7 +108,7 @@ async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, boo
 
 
 def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool and the arguments of a line such as `open(number=1, code=2)`; None for a message."""
+    """Return the tool and the arguments of a line such as `open(number=1, code=2)`; None if it is a message."""
     from agent_rl.errors import InvalidArgumentsError
 
     try:

@@ -56,7 +56,7 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
 
     "Many calls" and "honest work" make a call in every allowed turn except the last. The turns share half of
     data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a service
-    or your code appears in the sum by name. A weight with a schedule has its last value.
+    or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
     --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour, the number, and
     the weights of the components that appear by name.
@@ -189,7 +189,8 @@ def serve(
       agent-rl reward serve --config recipes/reward_api/service.yaml
       agent-rl reward serve --config service.yaml port=9000 rules_file=my_rules.py
 
-    It listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM it finishes the running requests and exits.
+    The service listens on 127.0.0.1; another `host` needs `token_env`. On SIGTERM the service finishes the running
+    requests and exits.
     """
     from agent_rl.rewards.service.settings import read_settings
 

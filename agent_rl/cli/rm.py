@@ -45,7 +45,9 @@ def evaluate(
     ] = False,
     engine: Annotated[str, typer.Option(help="Engine of a discriminative model: sglang or vllm")] = "sglang",
     tokenizer: Annotated[str | None, typer.Option(help="Folder of the model's tokenizer; default: MODEL")] = None,
-    score: Annotated[str, typer.Option(help="The rating that is a single answer's ground truth")] = "helpfulness",
+    score: Annotated[
+        str, typer.Option(help="Name of the rating that is a single answer's ground truth")
+    ] = "helpfulness",
     body: Annotated[str, typer.Option(help="Additional request fields, as JSON")] = '{"temperature": 0}',
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens per reply, reasoning included")] = 2048,
     concurrency: Annotated[int, typer.Option(min=1, help="Number of samples judged concurrently")] = 32,
@@ -63,8 +65,8 @@ def evaluate(
       agent-rl rm eval Skywork/Skywork-Reward-V2-Qwen3-4B rewardbench.parquet \
         --endpoint http://127.0.0.1:8000 --discriminative
 
-    Files are rows, or examples of HelpSteer2, UltraFeedback, hh-rlhf, RewardBench and JudgeBench as published. A pair
-    is judged in both orders; an unreadable verdict counts as wrong; a failed request is not counted.
+    Files contain rows, or examples of HelpSteer2, UltraFeedback, hh-rlhf, RewardBench and JudgeBench as published. A
+    pair is judged in both orders; an unreadable verdict counts as wrong; a failed request is not counted.
 
     --json: `samples`, `failed`, `unparsable`, `accuracy` (`mean`, `low`, `high`, `rows`), `categories`,
     `mean_of_categories`, `mae`, `pearson`, `spearman`, `position_bias`, `consistent`, `ties`.
@@ -79,7 +81,9 @@ def evaluate(
     keys: dict[str, Any] = {"model": model, "api_key_env": api_key_env, "max_concurrent": 2 * concurrency}
     if discriminative:
         if endpoint is None:
-            raise ConfigError("--endpoint", "a discriminative model needs a server", "Start one, and pass its address")
+            raise ConfigError(
+                "--endpoint", "a discriminative model needs a server", "Start a server, and pass its address"
+            )
         make_judge = _judge({**keys, "engine": engine, "tokenizer": tokenizer or model, "shown": "answer"}, None, {})
     else:
         make_judge = _judge(keys, template, {**json_object("--body", body), "max_tokens": max_tokens})

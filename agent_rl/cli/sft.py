@@ -21,9 +21,9 @@ def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> N
       VERL_PLATFORM=cpu agent-rl sft recipes/text_to_sql
       VERL_PLATFORM=cpu agent-rl train recipes/text_to_sql
 
-    The recipe's agent runs the episodes with its tools, and verl's SFT trainer learns their turns. The
-    agent_rl.cold_start section configures this. Existing results are kept unless the section has changed; after an
-    interruption, the same command resumes at the unfinished stage.
+    The recipe's agent runs the episodes with its tools, and verl's SFT trainer trains the model on their turns. The
+    agent_rl.cold_start section configures the cold start. Existing results are kept unless the section has changed;
+    after an interruption, the same command resumes at the unfinished stage.
 
     --json: `folder` and `model`, paths, and `made`, false if nothing was missing.
     """

@@ -26,7 +26,7 @@ app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=Tru
 
 
 class ExportFormat(str, Enum):
-    """The formats that a trace can be exported to."""
+    """The formats to which a trace can be exported."""
 
     ATIF = "atif"
     JSONL = "jsonl"
@@ -53,7 +53,9 @@ def export(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Output file (atif: folder); default: next to the trace")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Only this split, or 'all'; default: all (sft: train)")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Only this split; 'all': every split; default: all (sft: train)")
+    ] = None,
     step: Annotated[int | None, typer.Option(help="Only this training step")] = None,
     min_reward: Annotated[float | None, typer.Option(help="Only trajectories with at least this reward")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N trajectories")] = None,
@@ -75,7 +77,9 @@ def export(
     from agent_rl.trajectory.trace.files import trace_of
 
     if per_prompt and form is not ExportFormat.SFT:
-        raise ConfigError("--per-prompt", f"the {form.value} format does not use it", "Remove it, or set --format sft")
+        raise ConfigError(
+            "--per-prompt", f"the {form.value} format does not use this option", "Remove it, or set --format sft"
+        )
     path = trace_of(source)
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)
@@ -132,7 +136,7 @@ def _sft(
 
 
 def _model(path: Path) -> str | None:
-    """Return the model of the run that wrote a trace, if known."""
+    """Return the model of the run that wrote a trace; None if it is unknown."""
     file = path.with_name("run.json")
     if not file.is_file():
         return None

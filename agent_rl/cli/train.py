@@ -33,16 +33,18 @@ def train(
         str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="File of rows for a file of TRL, instead of its train_dataset")
+        Path | None, typer.Option(help="For a file of TRL: file of rows that replaces its train_dataset")
     ] = None,
     reward: Annotated[
-        list[str] | None, typer.Option(help="Reward function file.py:name for a file of TRL; may be repeated")
+        list[str] | None, typer.Option(help="For a file of TRL: reward function file.py:name; may be repeated")
     ] = None,
     script: Annotated[
-        str | None, typer.Option(help="Your entry point: registers loops, then calls verl.trainer.main_ppo.main()")
+        str | None, typer.Option(help="Your script, which registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the composed configuration; start nothing")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print everything that the run's log gets")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print everything that goes to the run's log")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per step, and one at the end")
     ] = False,
@@ -105,7 +107,7 @@ def train(
 
 
 def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
-    """Return the overrides, including the model; a task on a CPU then does not start from a tiny model."""
+    """Return the overrides, including the model; if one is given, a task on a CPU does not start from a tiny model."""
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 

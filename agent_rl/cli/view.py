@@ -24,9 +24,9 @@ def view(
             metavar="RUN|FILE...", help="Run or evaluation folders, or files; default: the newest run in outputs/"
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one")] = 8321,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port")] = 8321,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; one that others can reach requires a token")
+        str, typer.Option(help="Address to listen on; if other machines can reach it, a token is required")
     ] = "127.0.0.1",
     as_json: Json = False,
 ) -> None:
@@ -37,8 +37,8 @@ def view(
       agent-rl view outputs/gsm8k_calculator
       agent-rl view outputs/eval/before outputs/eval/after
 
-    It reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files, even
-    while a run writes them. Ctrl-C stops the server.
+    The viewer reads traces of runs and evaluations, verl's rollout dumps (trainer.rollout_data_dir) and ATIF files,
+    even while a run writes them. Ctrl-C stops the server.
 
     --json: `url` and `trajectories` (their number), printed once the pages can be opened.
     """

@@ -26,7 +26,8 @@ def why(
     \b
       agent-rl why outputs/gsm8k_calculator
 
-    It recognizes the symptoms of docs/symptoms.md, each as soon as enough steps can show it. Exit code 1: a warning.
+    The command recognizes each symptom in docs/symptoms.md as soon as enough steps can show it. Exit code 1: there is a
+    warning.
 
     --json: `run`, `status`, `step`, `time`, `error`, `warnings` (each with `text`, `remedy`, `symptom`).
     """

@@ -1,4 +1,4 @@
 """The base of every recipe (`agent.yaml`) and hydra groups to choose from: `hydra.searchpath` lists this package.
 
-It must not contain what only one recipe needs.
+This package must not contain settings that only one recipe needs.
 """

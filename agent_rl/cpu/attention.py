@@ -1,9 +1,9 @@
 """SGLang's attention on a CPU for all requests of a batch at once, as an SGLang plugin (group `sglang.srt.plugins`).
 
-While it decodes, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
-each request and layer: at 128 concurrent conversations with a tiny model that is a tenth of a training step. Here keys
-and values are gathered for the whole batch, padded to its longest context. A batch whose padding would exceed
-`MAX_PADDED` is left to SGLang's own loop.
+During decoding, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
+each request and layer: at 128 concurrent conversations with a tiny model that takes a tenth of a training step. This
+module gathers keys and values for the whole batch, padded to its longest context. A batch whose padding would exceed
+`MAX_PADDED` is left to SGLang's loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Slots(NamedTuple):
 
 
 def install() -> None:
-    """Install the hooks of this module, `grammar` and `sampling`, on a CPU only; SGLang calls it in its processes."""
+    """Install the hooks of this module, `grammar` and `sampling` on a CPU; SGLang calls this in its processes."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType

@@ -27,7 +27,7 @@ class _OnCPU:
     engine_config: Any
 
     def initialize(self) -> None:
-        """Run verl's method with the threads of a process that trains."""
+        """Run verl's method with the number of threads for training processes."""
         if threads := os.environ.get(TRAINING_THREADS):
             torch.set_num_threads(int(threads))
         super().initialize()  # type: ignore[misc]
@@ -39,7 +39,7 @@ class _OnCPU:
 
         In a batch without images, the empty image fields are removed: verl would copy each for its micro-batch.
 
-        Losses are normalised over the whole mini-batch, so that its order does not matter. The model's output has the
+        Losses are normalised over the whole mini-batch, so its order does not matter. The model's output has the
         original order.
         """
         if isinstance(images := data.get(IMAGES), NonTensorStack) and not any(images.tolist()):
@@ -61,7 +61,7 @@ class _OnCPU:
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Shard the module, without the offload that verl forces on a forward-only engine (the reference policy).
 
-        Offloading pins host memory for a device, which is missing; the parameters are in host memory anyway.
+        Offloading pins host memory for a device, but there is no device, and the parameters are in host memory anyway.
         """
         config = self.engine_config
         self.engine_config = copy.copy(config)

@@ -1,9 +1,9 @@
 """Starts SGLang's processes as forks.
 
 SGLang starts its scheduler and its detokenizer as new interpreters, each of which imports torch, transformers and
-SGLang. Its server process is a fork of `fork_server` and has imported them, but by then it has Ray's threads,
-and a process with threads cannot be forked safely. So it is forked once more before Ray starts in it. This copy waits,
-and then serves as the fork server of `multiprocessing`.
+SGLang. SGLang's server process is a fork of `fork_server` and has imported them, but by then it has Ray's threads, and
+a process with threads cannot be forked safely. The server process is therefore forked once more before Ray starts in
+it. The copy waits, and then serves as the fork server of `multiprocessing`.
 
 The copy is a child of the server's process and ends with it; SGLang's processes end with the copy, which forwards
 their SIGQUIT to the parent.
@@ -26,7 +26,7 @@ from agent_rl.cpu.forked_python import SERVER, send
 __all__ = ["ENGINE", "prepare", "receive", "take_streams", "use"]
 
 ENGINE = "AGENT_RL_ENGINE"
-"""Environment variable of a Ray worker that SGLang's server will run in; the platform sets it."""
+"""Environment variable that marks a Ray worker in which SGLang's server will run; the platform sets it."""
 PR_SET_PDEATHSIG = 1
 
 _copy: socket.socket | None = None
@@ -53,7 +53,7 @@ def prepare() -> None:
 
 
 def use() -> None:
-    """Make `multiprocessing` start processes through the copy; without a copy it starts interpreters as before."""
+    """Make `multiprocessing` start processes through the copy; if there is none, it starts interpreters as before."""
     global _copy
     if _copy is None:
         return
@@ -84,7 +84,7 @@ def take_streams(request: dict[str, Any]) -> None:
 
 
 def _become_fork_server(process: socket.socket, listener: int, alive: int) -> NoReturn:
-    """Wait, in the copy, for environment and streams, which Ray and SGLang have changed in the meantime, and serve."""
+    """In the copy, wait for the environment and streams, which Ray and SGLang have changed by then, and serve."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         with process:

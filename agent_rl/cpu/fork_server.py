@@ -6,8 +6,8 @@ workers with `forked_python` instead of Python. verl, agent_rl and the user's mo
 effects of importing them depend on each worker's environment.
 
 A worker gets the same things as a new interpreter: arguments, environment, folder, standard streams, process group. A
-library that starts threads when it is imported must not be in `LIBRARIES`; pyarrow's allocator, which does, survives
-a fork.
+library that starts threads when it is imported must not be in `LIBRARIES`; pyarrow's allocator starts threads too, but
+it survives a fork.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LIBRARIES = (
 )
 """Third-party modules that verl's processes import, in this order."""
 RAYS = ("ray.util.state", "transfer_queue")
-"""Imported in the environment of the first worker: Ray reads its settings when it is imported."""
+"""Modules imported in the first worker's environment, because Ray reads its settings when it is imported."""
 
 
 PYTHON = "AGENT_RL_WORKER_PYTHON"
@@ -64,7 +64,7 @@ PYTHON = "AGENT_RL_WORKER_PYTHON"
 def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, str]]:
     """Run a server during this block; yield the variables that Ray's processes and their driver need.
 
-    The variables are empty unless the CPU is chosen, and for a trainer that joins a running Ray.
+    There are no variables if the CPU is not chosen, or if the trainer joins a running Ray.
 
     Args:
         environ: the trainer's environment.
@@ -106,8 +106,8 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 def fork_workers(module: ModuleType) -> None:
     """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
-    This is the first function that verl's `main` calls with its configuration. The shell that Ray starts a worker in
-    replaces the variable.
+    verl's `main` calls this function first with its configuration. The shell in which Ray starts a worker replaces the
+    variable.
     """
     original = module.auto_set_device
 
@@ -122,7 +122,7 @@ def fork_workers(module: ModuleType) -> None:
 
 
 def main(fd: int) -> None:
-    """Serve until standard input ends; in a fork, become the script."""
+    """Serve until standard input ends; in a fork, run the script."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # as Ray does for its processes: they end with the driver
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # see `launch.process.begin_child`
     environment = dict(os.environ)
@@ -144,7 +144,7 @@ def _import(names: Sequence[str]) -> None:
 
 
 def _serve(listener: socket.socket, added: Mapping[str, str]) -> dict[str, Any] | None:
-    """Serve; return the request in the fork that must run it, and None when the trainer has ended.
+    """Serve requests; return a request in the fork that must run it, and None when the trainer has ended.
 
     Args:
         listener: the socket to which clients connect.

@@ -1,7 +1,8 @@
 """Run a Python script as a fork of the server in `fork_server`: `python -I -S forked_python.py script arguments`.
 
-It replaces the Python executable in Ray's runtime environment, and imports next to nothing: it sends its arguments,
-environment and standard streams to the server, which replies when the fork runs. Without a server it becomes Python.
+The script replaces the Python executable in Ray's runtime environment, and imports almost nothing: it sends its
+arguments, environment and standard streams to the server, which replies when the fork runs. If there is no server, it
+runs Python itself.
 """
 
 import json

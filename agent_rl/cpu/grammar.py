@@ -1,7 +1,7 @@
 """JSON-constrained generation on a CPU: SGLang's xgrammar backend masks logits on accelerators only.
 
-A judge needs a JSON schema for its verdict on a CPU too. xgrammar has a kernel for the CPU, which SGLang 0.5.12
-does not call. `agent_rl.cpu.attention.install` hooks it in SGLang's processes.
+On a CPU too, a judge's verdict must follow a JSON schema. xgrammar has a kernel for the CPU, which SGLang 0.5.12 does
+not call. `agent_rl.cpu.attention.install` installs the kernel in SGLang's processes.
 """
 
 from __future__ import annotations

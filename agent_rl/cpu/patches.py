@@ -36,17 +36,17 @@ def gloo_process_group(module: ModuleType) -> None:
 
 
 def training_engines(module: ModuleType) -> None:
-    """`verl.workers.engine.fsdp.transformer_impl`: training engines for the `cpu` device."""
+    """`verl.workers.engine.fsdp.transformer_impl`: register training engines for the `cpu` device."""
     from agent_rl.cpu import engine  # noqa: F401 - registers itself
 
 
 def weight_transport(module: ModuleType) -> None:
-    """`verl.workers.rollout.base`: the weight transport of the CPU, under the name that verl looks up."""
+    """`verl.workers.rollout.base`: register the CPU's weight transport under the name that verl looks up."""
     module._ROLLOUT_REGISTRY[("sglang", "async")] = "agent_rl.cpu.rollout.CPUServerAdapter"
 
 
 def engine_processes(module: ModuleType) -> None:
-    """`verl.workers.rollout.sglang_rollout.async_sglang_server`: SGLang's processes are forks of `engine_forks`."""
+    """`verl.workers.rollout.sglang_rollout.async_sglang_server`: fork SGLang's processes with `engine_forks`."""
     original = module._set_envs_and_config
 
     @functools.wraps(original)
@@ -58,12 +58,12 @@ def engine_processes(module: ModuleType) -> None:
 
 
 def checkpoint_engine(module: ModuleType) -> None:
-    """`verl.checkpoint_engine`: weights for standalone rollout servers, instead of verl's `nccl` engine."""
+    """`verl.checkpoint_engine`: replace verl's `nccl` engine, which sends weights to standalone rollout servers."""
     from agent_rl.cpu import shared_memory  # noqa: F401 - registers itself
 
 
 def value_head_attention(module: ModuleType) -> None:
-    """`verl.utils.model`: a critic with the attention of its configuration; verl asks for flash-attn's."""
+    """`verl.utils.model`: give a critic the attention in its configuration; verl requests flash-attn's."""
 
     def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
         from transformers import AutoModelForTokenClassification
@@ -93,4 +93,4 @@ HOOKS: tuple[tuple[str, Callable[[ModuleType], None]], ...] = (
     ("verl.trainer.ppo.v1.agent_loop_tq", speed.trajectory_puts),
     ("verl.utils.transferqueue_utils", speed.fetched_tensors),
 )
-"""Each function with the module whose import it waits for."""
+"""Each function with the module after whose import it runs."""

@@ -16,7 +16,7 @@ __all__ = ["Placeholder", "add_module", "placeholder_jit", "placeholders_of"]
 
 
 class Placeholder:
-    """A name of a GPU-only package: attributes and subscripts return more placeholders, a call raises."""
+    """A name of a GPU-only package: attributes and subscripts return more placeholders, and a call raises an error."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name

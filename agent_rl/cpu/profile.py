@@ -1,11 +1,11 @@
 """Chooses the threads and dtype of a run on a CPU, based on its model's size and the CPU's instructions.
 
-A model of some 100,000 parameters is fastest in float32 with one thread for each process: a batch's single tokens are
-too few to divide. An update has whole sequences, and in synchronous training nothing else runs at the same time:
-with two threads it takes a fifth less. A real model spends its time in large products. Engine and trainer take turns,
-so each gets all cores; CPUs that multiply bfloat16 in hardware do so about four times as fast as float32
-(measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694 against 172 on two). The
-trainer's weights, accumulated gradients and optimizer stay float32.
+A model of some 100,000 parameters is fastest in float32 with one thread for each process: generating one token for each
+request of a batch is too little work to divide. An update has whole sequences, and in synchronous training nothing else
+runs at the same time: with two threads it takes a fifth less time. A real model spends its time on large matrix
+products. Engine and trainer take turns, so each gets all cores; CPUs that multiply bfloat16 in hardware do so about
+four times as fast as float32 (measured with avx512_bf16 for 1024x576x1536: 453 against 100 GFLOPS on one core, 694
+against 172 on two). The trainer's weights, accumulated gradients and optimizer stay float32.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agent_rl.cpu.switch import is_users_own
 __all__ = ["TRAINING_THREADS", "CPUProfile", "processor_flags", "profile_of"]
 
 LARGE = 64 << 20
-"""Size of the weights in bytes from which a model benefits from several threads."""
+"""A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")
 """Instructions, as /proc/cpuinfo lists them, that multiply bfloat16."""
 THREADS = "OMP_NUM_THREADS"
 TRAINING_THREADS = "AGENT_RL_TRAINING_THREADS"
 """Environment variable with the number of threads of training processes, if they have more than others."""
 SMALL_UPDATE_THREADS = 2
-"""The number of threads that a small model's update was measured with."""
+"""The number of threads with which a small model's update was measured."""
 TRAINED = (
     "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
     "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype",
@@ -96,7 +96,7 @@ def profile_of(
     """Return the profile for a model.
 
     Args:
-        model: its folder, or its name on the Hub, which counts as large.
+        model: the model's folder, or its name on the Hub; a model from the Hub counts as large.
         alone: whether engine and trainer take turns; otherwise each gets half of the cores.
         cores: the number of cores; None: those that this process may use.
         flags: the CPU's flags; None: those of this CPU.

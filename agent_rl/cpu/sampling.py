@@ -1,8 +1,8 @@
 """Samples on a CPU by inverting the cumulative probabilities, in SGLang's processes.
 
 torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
-one core, where the sums take 3 ms. That was a tenth of the engine's time with a 0.1M-parameter model.
-`agent_rl.cpu.attention.install` hooks it.
+one core, where the sums take 3 ms. The draws took a tenth of the engine's time with a 0.1M-parameter model.
+`agent_rl.cpu.attention.install` installs this function.
 """
 
 from __future__ import annotations

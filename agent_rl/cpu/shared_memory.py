@@ -1,8 +1,8 @@
 """A checkpoint engine of verl over shared memory: it sends weights to standalone rollout servers on a CPU.
 
-verl's own engines (nccl, nixl, ...) need a device. This one takes the name `nccl` when the CPU is chosen, as verl's
-engine for Ascend does, so that a configuration for GPUs does not have to change. One machine only: the servers read the
-files that the trainer's first rank writes.
+verl's engines (nccl, nixl, ...) need a device. This engine takes the name `nccl` when the CPU is chosen, as verl's
+engine for Ascend does, so that a configuration for GPUs does not have to change. The engine works on one machine only,
+because the servers read the files that the trainer's first rank writes.
 """
 
 from __future__ import annotations

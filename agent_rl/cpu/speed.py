@@ -1,7 +1,7 @@
 """Patches of verl 0.9.1 that make a small run on a CPU faster, where verl has no setting.
 
-On a GPU with a large model, they do not matter. Each patch has a test that fails when the patch is
-no longer needed.
+These patches do not matter on a GPU with a large model. Each patch has a test that fails when the patch is no longer
+needed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = [
 POLL_INTERVAL_S = 0.05
 
 IMAGES = "multi_modal_inputs"
-"""verl's field for a model's inputs other than tokens: a dict for each row, empty without images."""
+"""verl's field for a model's inputs other than tokens: a dict for each row, empty if there are no images."""
 
 
 def loop_construction(module: ModuleType) -> None:
     """`verl.experimental.agent_loop.agent_loop`: create an agent loop by calling its class.
 
-    verl lets hydra create one for each trajectory, which copies and merges a configuration of one key: nine tenths of
-    the time to create a loop. A loop that is registered with more than its class is left to hydra.
+    verl lets hydra create a loop for each trajectory. Hydra copies and merges a configuration of one key, which takes
+    nine tenths of the time to create a loop. A loop that is registered with more than its class is left to hydra.
     """
     original = module.hydra
 
@@ -51,7 +51,7 @@ def loop_construction(module: ModuleType) -> None:
 def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
-    The interval is a constructor argument that verl has no configuration key for; on a laptop, where a step takes one
+    The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
     or two seconds, it would double the step.
     """
     original = module.ReplayBuffer.__init__
@@ -67,7 +67,7 @@ def replay_buffer_polling(module: ModuleType) -> None:
 def single_server(module: ModuleType) -> None:
     """`verl.workers.rollout.llm_server`: if there is one server, call the load balancer once.
 
-    Two of three actor calls for each turn go to the load balancer; on two cores they were a tenth of a step. Trainers
+    Two of three actor calls for each turn go to the load balancer; on two cores they took a tenth of a step. Trainers
     that add and remove servers while they run have their own client class, which is not changed.
     """
     client = module.LLMServerClient
@@ -95,8 +95,7 @@ def single_server(module: ModuleType) -> None:
 def trajectory_puts(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.agent_loop_tq`: store the trajectories that end at about the same time together.
 
-    verl stores each separately, in three requests to two other processes; this took a quarter of an agent-loop worker's
-    time.
+    verl stores each trajectory separately, in three requests to two processes; this took a quarter of a worker's time.
     """
     module.tq = _TogetherQueue(module.tq, module.list_of_dict_to_tensordict)  # type: ignore[attr-defined]
     module.list_of_dict_to_tensordict = lambda fields: fields  # type: ignore[attr-defined]
@@ -106,7 +105,7 @@ def fetched_tensors(module: ModuleType) -> None:
     """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `IMAGES`.
 
     verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
-    them, and copying them for each mini-batch, took a tenth of an update.
+    these fields, and copying them for each mini-batch, took a tenth of an update.
     """
     original = module._async_meta_to_realdata
 
@@ -124,7 +123,7 @@ def fetched_tensors(module: ModuleType) -> None:
 class _TogetherQueue:
     """The `transfer_queue` module with puts that wait for a running put of the same kind, and are then sent together.
 
-    Ray pickles it together with the worker's class, while no put waits.
+    Ray pickles the queue together with the worker's class, while no put waits.
     """
 
     def __init__(self, queue: Any, to_tensordict: Any) -> None:

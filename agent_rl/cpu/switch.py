@@ -4,9 +4,9 @@ verl reads the variable itself to choose its platform. If it is `cpu`, the plugi
 that imports verl, which sets threads and environment variables for this process and its children. The engine flags
 and dtypes are the hydra group `platform=cpu` (agent_rl/config/platform/cpu.yaml), which the launcher adds.
 
-The stand-ins, for packages that are not installed, are on the path of child processes only: whether torchvision exists
-is decided when transformers is first imported, which verl has done by then. verl imports SGLang in Ray workers only,
-which are children.
+Stand-ins for packages that are not installed are on the path of child processes only: transformers decides whether
+torchvision exists when it is first imported, and verl has already imported it in this process. verl imports SGLang only
+in Ray workers, which are child processes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 ENVIRONMENT = {
     # Processes that share few cores with torch's default threads were measured up to 15 times slower.
     "OMP_NUM_THREADS": "1",
-    # A training step takes a fifth less when malloc keeps the memory of one micro-batch for the next.
+    # A training step takes a fifth less time when malloc keeps the memory of one micro-batch for the next.
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "268435456",
     "SGLANG_USE_CPU_ENGINE": "1",
     # The engine may run on every core; SGLang otherwise looks for NUMA nodes, which a container may not show.
     "SGLANG_CPU_OMP_THREADS_BIND": ",".join(map(str, sorted(os.sched_getaffinity(0)))),
-    # Compiling needs a triton backend, which is missing. Read when SGLang is imported.
+    # Compiling needs a triton backend, which is missing. SGLang reads this when it is imported.
     "TORCHDYNAMO_DISABLE": "1",
     # verl reads each worker's visible devices from the variable that the platform specifies.
     "CPU_VISIBLE_DEVICES": "0",
@@ -54,10 +54,10 @@ ENVIRONMENT = {
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
-    # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.
+    # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors that request none.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Defaults: a variable that the user has set keeps its value."""
+"""Default values; a variable that the user has set keeps its value."""
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * 128)}
 """Hides the machine's GPUs, which SGLang would otherwise choose. Ray gives a worker one entry per reserved logical GPU,
 and refuses to start with fewer entries."""
@@ -88,7 +88,7 @@ def _is_stand_in(path: str) -> bool:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the variables that a child process needs before its imports; the user's own values stay."""
+    """Return the variables that a child process needs before its imports; the user's values stay."""
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not _is_stand_in(path)]
     chosen = {name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()}
     return {**chosen, **NO_GPUS, "PYTHONPATH": os.pathsep.join([*paths, *stand_ins()])}

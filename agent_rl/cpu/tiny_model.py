@@ -93,7 +93,8 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer
     # Qwen2's rules already make each digit its own piece. They leave a newline with the punctuation before it, so
-    # that the text of a turn would encode differently with and without its end; a merge never learned cannot happen.
+    # that the text of a turn would encode differently with and without its end; a merge that was not learned cannot
+    # happen.
     newline = pre_tokenizers.Split(Regex("\n"), behavior="isolated")
     trained.pre_tokenizer = pre_tokenizers.Sequence([newline, rules.pre_tokenizer])
     trainer = trainers.BpeTrainer(

@@ -1,8 +1,8 @@
 """Generated word problems with two or three operations on numbers too long for mental arithmetic.
 
-They are the simplest task that a calculator makes easy: the wording comes from a few templates with a small
-vocabulary, and the question lists the numbers in the order of the expression, so even a very small model can learn to
-copy them. The problems have no division, negative numbers, brackets or irrelevant facts.
+This is the simplest task that a calculator makes easy: the wording comes from a few templates with a small vocabulary,
+and the question lists the numbers in the order of the expression, so even a very small model can learn to copy them.
+The problems have no division, negative numbers, brackets or irrelevant facts.
 
 Terms of sums have 3 or 4 digits, multipliers have 2. All intermediate values are non-negative integers.
 """
@@ -39,7 +39,8 @@ STORIES = (
     ("{a}+{b}*{m}-{c}", "{name} has {a} {things}, gets {b} boxes of {m} {things} each and sells {c} {things}."),
     ("{a}*{m}+{b}*{n}", "{name} has {a} boxes of {m} {things} each and {b} boxes of {n} {things} each."),
 )
-"""Expression and story. a to d have 3 or 4 digits, m and n 2, and s 3, so a product of three has at most 7 digits."""
+"""Expression and story: a to d have 3 or 4 digits, m and n have 2, s has 3, so a product of three has at most 7
+digits."""
 
 QUESTION = "{story} How many {things} does {name} have now?"
 

@@ -22,7 +22,7 @@ _OPPOSED = re.compile(r"\b(?:no|not|is|was|wrong|then|so|thus|hence|therefore|bu
 
 
 def last_boxed(text: str, *, joined: bool = False) -> str | None:
-    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`), or None without one.
+    r"""Return the content of the last complete `\boxed{}` (or `\fbox{}`, or `\boxed 5`); None if there is none.
 
     Args:
         text: the response.

@@ -43,7 +43,7 @@ class RowFinding:
 
     Attributes:
         kind: the kind of finding, in a few words.
-        text: what the finding is.
+        text: a description of the finding.
         remedy: what to do.
         is_error: whether the row must not be used for training; other findings are notes.
     """
@@ -92,14 +92,14 @@ class DataReport:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any row must not be used for training."""
+        """Whether there is a row that must not be used for training."""
         return bool(self.errors)
 
     def labels(self) -> dict[str, pd.DataFrame]:
         """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.
 
-        Its columns are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile) and
-        `longest`.
+        The columns of a table are `rows` and, for the prompt lengths, `mean`, `median`, `most` (the 95th percentile)
+        and `longest`.
         """
         import pandas as pd
 

@@ -8,7 +8,7 @@
     {"text" or "prompt": ..., "test_list": ["assert ...", ...], "code": ...}                  MBPP
 
 With `--visible N`, the `run_tests` tool gets the first N tests of a row (for CodeContests, those in the problem
-statement), and the others grade.
+statement), and the other tests grade the program.
 
 The ground truth has the tests in a form that the `code` scorer reads. A published solution is stored in
 `extra_info.solution`, as a program that runs after the row's prefix. `data_preprocess/code_problems.py` omits rows
@@ -37,14 +37,14 @@ def to_row(example: Mapping[str, Any], visible: int | None = None) -> dict[str, 
 
     Args:
         example: the columns of the example.
-        visible: number of tests that the `run_tests` tool gets; None: all tests grade, and the row has no tool.
+        visible: number of tests that the `run_tests` tool gets; None: all tests grade the program, without a tool.
 
     Raises:
         ConfigError: a column is missing or cannot be used; the error names it.
     """
     read = next((read for column, read in _FORMS.items() if column in example), None)
     if read is None:
-        problem = f"unknown form: {', '.join(map(str, example))}"
+        problem = f"the columns have an unknown form: {', '.join(map(str, example))}"
         raise ConfigError("column question", problem, f"A row needs one of the columns {', '.join(_FORMS)}")
     source, question, tests, solution = read(example)
     open_tests, hidden = (None, tests) if visible is None else _divide_tests(example, tests, visible)
@@ -155,7 +155,7 @@ _FORMS = {
     "input_output": _apps,
     "test": _kodcode,
 }
-"""Reader of each form, by a column that identifies it; the first one that a row has decides."""
+"""Reader of each form, by a column that identifies it; the first of these columns in a row selects the reader."""
 
 
 def _with_start(example: Mapping[str, Any], question: str) -> str:

@@ -2,8 +2,8 @@
 
     Row.model_validate({"data_source": "openai/gsm8k", "agent_name": "react_agent", ...})
 
-`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. The checks concern the form
-only: they do not know which agent loops, tools or scorers exist.
+`make_row` builds a row, `check_row` checks one, and `agent_rl.data.storage` stores it. The contract covers only the
+form, not whether an agent loop, tool or scorer exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.trajectory import Role
 __all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardColumn", "Row", "check_row", "check_rows"]
 
 IMAGE, VIDEO = "<image>", "<video>"
-"""Marks in a message's text where the row's next image or video goes."""
+"""Markers in a message's text for the place of the row's next image or video."""
 
 
 def _truth(value: Any) -> Any:
@@ -78,7 +78,7 @@ class RewardColumn(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     style: Text = "rule"
-    """`rule`: a scorer compares with the ground truth. `model`, `environment`: a reward model, or the row's
+    """`rule`: a scorer compares the answer with the ground truth. `model`, `environment`: a reward model, or the row's
     environment, judges; ground_truth is optional."""
     ground_truth: Annotated[Any, AfterValidator(_truth)] = None
     """The right answer: text, or the list or mapping that the scorer documents; numbers are stored as text."""
@@ -117,7 +117,7 @@ class ExtraInfo(BaseModel):
     difficulty: float | None = None
     """Share of failed attempts, 0 to 1, or a number on your own scale."""
     original_prompt: Any = None
-    """The prompt that your scorer or reward function gets; without it, the user's last message."""
+    """The prompt that your scorer or reward function gets; None: the user's last message."""
     test_cases: Any = None
     """Additional tests of a program, for your own scorers."""
 
@@ -130,9 +130,9 @@ class Row(BaseModel):
     data_source: Text
     """Name of the data set, which selects the scorer and groups metrics."""
     agent_name: Text | None = None
-    """Name of the row's agent loop; without the column, the run's default applies."""
+    """Name of the row's agent loop; if the column is missing, the run's default applies."""
     prompt: Annotated[list[PromptMessage], Field(min_length=1)]
-    """The messages before the episode, the last by the user; the loop adds tool descriptions and instructions."""
+    """The messages before the episode, the last one from the user; the loop adds tool descriptions and instructions."""
     ability: Text | None = None
     """Label for the kind of task, for statistics."""
     reward_model: RewardColumn
@@ -150,7 +150,7 @@ class Row(BaseModel):
             problem = f"the last message of the prompt is from {self.prompt[-1].role!r}"
             raise InvalidValueError(problem, "End the prompt with a user message")
         if not self.images and not self.videos:
-            return self  # without media, verl treats the marks as text
+            return self  # without media, verl treats the markers as text
         for mark, media in ((IMAGE, self.images), (VIDEO, self.videos)):
             marks = sum(message.content.count(mark) for message in self.prompt)
             if marks != len(media or ()):

@@ -40,7 +40,7 @@ class Hub(NamedTuple):
 
 @dataclass(frozen=True)
 class RawSet:
-    """A data set as published, and how its examples become rows.
+    """A published data set, and how its examples become rows.
 
     Attributes:
         name: name of the output folder under `~/data`.
@@ -205,8 +205,8 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     if data_set.generate is None:
         _add_inputs(parser, data_set)
     else:
-        add("--train_size", type=int, default=5000, help="Number of rows, default: %(default)s")
-        add("--test_size", type=int, default=500, help="Number of rows, default: %(default)s")
+        add("--train_size", type=int, default=5000, help="Number of training rows, default: %(default)s")
+        add("--test_size", type=int, default=500, help="Number of test rows, default: %(default)s")
     default = f"~/data/{data_set.name}"
     add("--local_save_dir", "--local_dir", "--out", default=default, help="Output folder, default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="Agent loop for the rows, default: %(default)s")
@@ -220,11 +220,11 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
 
 def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
     add = parser.add_argument
-    add("--input", nargs="+", metavar="FILE", help="Files; a word such as test or validation in a name sets the split")
+    add("--input", nargs="+", metavar="FILE", help="Input files; a word such as test in a file's name sets the split")
     add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
     default = next(iter(data_set.hub.values()), None)
     add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {default.name if default else 'none'}")
-    add("--split_by", metavar="COLUMN", help="Column that sets the split, or whose equal values stay in one split")
+    add("--split_by", metavar="COLUMN", help="Column with the split, or with values that must not be in two splits")
     share = data_set.test_share
     add("--test_share", type=_share, default=share, help="Share of train rows for the test split, default: %(default)s")
 

@@ -108,7 +108,7 @@ def read_rows(path: str, most: int) -> RowsFile:
 
 
 def differences(one: RowsFile, other: RowsFile) -> list[str]:
-    """Return the columns, with both types, that keep verl from joining two files; a column may be absent from one."""
+    """Return the columns, with both types, that prevent verl from joining two files; one file may lack a column."""
     import pyarrow as pa
     from datasets import Dataset, concatenate_datasets  # verl joins files with it
 

@@ -3,8 +3,8 @@
     agent-rl data convert problems.csv --prompt question --answer answer
 
 A mapping on the command line or in a YAML file (`--mapping`) assigns the columns; its keys are the fields of
-`ColumnMapping`. Without `--prompt` and `--template` a row must be in a shape that `agent_rl.data.as_row` reads
-(`prompt`, `messages`, `conversations`, ...). Columns that are not in the mapping are kept in `extra_info`.
+`ColumnMapping`. If neither `--prompt` nor `--template` is given, a row must be in a shape that `agent_rl.data.as_row`
+reads (`prompt`, `messages`, `conversations`, ...). Columns that are not in the mapping are kept in `extra_info`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ColumnMapping(BaseModel):
     answer: str | None = None
     """Column with the right answer: text, a number, or a list or mapping that your scorer reads."""
     id: str | None = None
-    """Column with the name of the row; without it, rows are numbered."""
+    """Column with the name of the row; if it is not set, rows are numbered."""
     template: str | None = None
     """Jinja file that renders the prompt from the columns, for example `{{ question }} Options: {{ options }}`."""
     system: str | None = None

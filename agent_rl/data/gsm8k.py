@@ -23,7 +23,7 @@ def final_answer(answer_text: str) -> str:
     """Return the number after the last `####`, without commas.
 
     Raises:
-        ConfigError: the mark is missing, or no number follows it.
+        ConfigError: `####` is missing, or no number follows it.
     """
     _, mark, text = answer_text.rpartition("####")
     number = text.strip().replace(",", "")

@@ -97,7 +97,9 @@ def _from_retool(example: Mapping[str, Any]) -> dict[str, Any]:
     """Return the problem, without the format instructions in its prompt, and the solution."""
     messages = list(example["messages"])
     if len(messages) != 2:
-        raise ConfigError("column messages", f"{len(messages)} messages, not question and answer", "See ReTool-SFT")
+        raise ConfigError(
+            "column messages", f"there are {len(messages)} messages, not a question and an answer", "See ReTool-SFT"
+        )
     prompt, solution = (text_of(message, "content") for message in messages)
     problem = prompt.rpartition("*user question:*")[2].partition("Remember to place the final answer")[0].strip()
     return {"problem": problem.removeprefix("<answer>").removesuffix("</answer>").strip(), "solution": solution}

@@ -46,8 +46,8 @@ class _Pass:
 class _Progress:
     """The position of the order, without the success rates of the rows.
 
-    `recent` has the mean success rates of the stage's latest steps, `deficits` how many draws each source is behind its
-    share. Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
+    `recent` has the mean success rates of the stage's latest steps, and `deficits` the number of draws that each source
+    is behind its share. Until the next report, sources in `dry` have no row to draw, and `free` turns the band off.
     """
 
     seed: int
@@ -67,7 +67,7 @@ class RowOrder:
 
     Args:
         rows: the rows of the files; a row's number is its position.
-        settings: the `agent_rl.data` section; `order: null` is `shuffled`.
+        settings: the `agent_rl.data` section; `order: null` means `shuffled`.
         seed: seed of all shuffling.
 
     Raises:
@@ -134,7 +134,7 @@ class RowOrder:
         """Continue from the state of another order, with its seed and this order's settings.
 
         Raises:
-            ConfigError: the state belongs to other rows, or to verl's own order.
+            ConfigError: the state belongs to other rows, or to verl's order.
         """
         if "progress" not in state:
             problem = "the checkpoint was saved with verl's own row order, which no other order can continue"
@@ -222,7 +222,7 @@ class RowOrder:
         return self.table.in_range(rows, self._stages[self._position.stage].difficulty) & ~self.table.is_dropped(rows)
 
     def _change_stage(self, rates: list[float]) -> None:
-        """Advance to the next stage if this one has ended; it draws rows in new passes."""
+        """Advance to the next stage if this one has ended; the new stage draws rows in new passes."""
         position = self._position
         if rates:
             position.recent.append(math.fsum(rates) / len(rates))

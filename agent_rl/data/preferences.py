@@ -11,7 +11,7 @@ r"""Preferences, as rows for training under a reward model, and as pairs for a j
 Rows of all forms but the last contain the conversation before the answer, with `style: model`: the answers are in
 `extra_info` (`chosen`, `rejected`), and the chosen one is the ground truth, which a reward model can ignore. With
 `--judge`, and always for JudgeBench, a row asks a judge which of two answers is better, in an order that depends on
-`index`. Its ground truth is `A` or `B`, and its answers are in `extra_info.answers`.
+`index`. The ground truth of such a row is `A` or `B`, and its answers are in `extra_info.answers`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TURN = re.compile(r"\n\n(Human|Assistant):")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 _RATINGS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity", "score_chosen", "score_rejected")
 _LABELS = ("subset", "source")
-"""Columns that benchmarks report by."""
+"""Columns by which benchmarks group their results."""
 
 
 @makes_row
@@ -131,12 +131,12 @@ def _stronger(example: Mapping[str, Any]) -> tuple[str, str]:
     """Return the better and the worse of two responses; the second is better if the strength is above 0."""
     strength, answers = value_of(example, "preference_strength"), [text_of(example, f"response_{n}") for n in (1, 2)]
     if not isinstance(strength, int | float):
-        raise ConfigError("column preference_strength", f"expected a number, got {strength!r}", "Correct it")
+        raise ConfigError("column preference_strength", f"expected a number, got {strength!r}", "Correct the value")
     return (answers[1], answers[0]) if strength > 0 else (answers[0], answers[1])
 
 
 def _turns(text: str, column: str) -> list[dict[str, Any]]:
-    """Return the messages of a transcript, the last by the assistant."""
+    """Return the messages of a transcript, which ends with one from the assistant."""
     parts = _TURN.split(text)
     turns = [
         {"role": _ROLES[speaker], "content": content.strip()}

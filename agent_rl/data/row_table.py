@@ -88,7 +88,7 @@ class RowTable:
         return np.flatnonzero(self.sources == code)
 
     def in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Return which of the rows have a difficulty in the range; None as range includes all rows."""
+        """Return which of the rows have a difficulty in the range; if the range is None, all rows."""
         if bounds is None:
             return np.ones(len(rows), dtype=np.bool_)
         found: Mask = (self.difficulties[rows] >= bounds[0]) & (self.difficulties[rows] <= bounds[1])
@@ -119,7 +119,7 @@ class RowTable:
             self._streaks[row] = max(streak, 0) + 1 if solved else min(streak, 0) - 1 if hopeless else 0
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of rows, visited rows, and so on."""
+        """Return the metrics to log: the numbers of rows, of visited rows, and so on."""
         rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
         counts = {"rows": len(rows), "visited": known.sum()}
         if self._settings.drop is not None:
@@ -139,7 +139,7 @@ class RowTable:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over the success rates in the state of another table.
+        """Load the success rates from the state of another table.
 
         Raises:
             ConfigError: the state belongs to other rows.

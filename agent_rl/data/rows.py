@@ -4,7 +4,7 @@ A question with an answer:
 
     make_row(question="6 * 7?", data_source="gsm8k", ground_truth="42", split="train", index=0)
 
-A row with its own selection of tools, and arguments for them:
+A row that selects tools and passes arguments to them:
 
     make_row(question="How many orders are open?", data_source="my/shop", ground_truth="3", split="train", index=1,
              tool_selection=["sql"], tools_kwargs={"sql": {"create_kwargs": {"database": "shop.sqlite"}}})

@@ -1,4 +1,4 @@
-"""Reads rows in the shapes common in this field, and reports what it changed.
+"""Reads rows in commonly used shapes, and reports what it changed.
 
     row, changes = as_row({"prompts": "6 * 7?", "ground_truth": "42", "data_source": "gsm8k"}, number=0)
 

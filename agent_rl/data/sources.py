@@ -26,7 +26,7 @@ SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},
     **dict.fromkeys(("validation", "valid", "val", "dev", "eval"), "validation"),
 }
-"""Names of splits in data sets, and the names they are written under."""
+"""Names of splits in data sets, and the names under which they are written."""
 _LARGEST_FIELD = 2**31 - 1
 _SHARD = re.compile(r"(?P<name>[A-Za-z]+)([-_.]\d+(-of-\d+)?)?")
 
@@ -164,7 +164,7 @@ def _csv(file: Path) -> Iterator[Raw]:
 
 
 def _json(file: Path) -> Iterator[Raw]:
-    """Yield the objects of one list, or of one object per line."""
+    """Yield the objects of a file, which has one list of objects or one object per line."""
     with _open(file) as raw:
         lines = _decoded(file, raw)
         filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())

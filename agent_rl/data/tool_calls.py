@@ -5,10 +5,10 @@
     {"prompt": [...], "reward_model": {"ground_truth": "<tool_call>..."}}         RLLA, a row of verl
 
 The prompt describes the functions, and a call is written as text: `<tool_call>{"name": ..., "arguments":
-{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has them instead, with JSON
-schemas, and the agent shows them as its tools; RLLA has them only in its prompt. The ground truth is the list of calls.
-If a BFCL example has several turns, a scripted user says the later ones, and the ground truth has the calls of all
-turns; such an example lists classes instead of their functions, so the agent needs tools for them.
+{...}}</tool_call>`. For agents other than `single_turn_agent`, `extra_info.functions` has the functions instead, with
+JSON schemas, and the agent shows them as its tools; RLLA rows have them only in the prompt. The ground truth is the
+list of calls. If a BFCL example has several turns, a scripted user sends the later messages, and the ground truth has
+the calls of all turns; such an example lists classes instead of their functions, so the agent needs tools for them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
     """Return the row of an example in any of the module's forms.
 
     Args:
-        example: the columns of the example; BFCL's need the answers as `ground_truth`.
+        example: the columns of the example; an example of BFCL needs the answers as `ground_truth`.
         index: number of the row in its split.
         agent_name: agent loop of the row; `user_sim_agent` replaces it if the user speaks several times.
 
@@ -82,7 +82,9 @@ def to_row(example: Mapping[str, Any], index: int, agent_name: str = IN_TEXT) ->
             info["initial_config"] = example.get("initial_config")
     else:
         remedy = "It must have the form of BFCL (question, function), xLAM (query, tools, answers) or RLLA"
-        raise ConfigError("column question", f"unknown form: {', '.join(map(str, example))}", remedy)
+        raise ConfigError(
+            "column question", f"the columns have an unknown form: {', '.join(map(str, example))}", remedy
+        )
     if functions and agent_name == IN_TEXT:
         prompt = _prompt(prompt, functions)
     elif functions:
@@ -115,7 +117,9 @@ def read_with_answers(path: Path, answers: Path | None = None) -> Iterator[Raw]:
         value = raw.value
         if answers is not None and "ground_truth" not in value:
             if value.get("id") not in truths:
-                raise ConfigError(raw.place, f"no answer for id {value.get('id')!r} in {answers}", "Complete that file")
+                raise ConfigError(
+                    raw.place, f"there is no answer for id {value.get('id')!r} in {answers}", "Complete that file"
+                )
             value = value | {"ground_truth": value_of(truths[value["id"]], "ground_truth")}
         yield Raw(raw.place, value)
 

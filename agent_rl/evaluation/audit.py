@@ -1,6 +1,6 @@
 """The token audit: compares each turn's sampled tokens with the mask, the log-probs and a fresh rendering.
 
-Three kinds of findings; the first two are errors:
+There are three kinds of findings; the first two are errors:
 
 - *mask*: the tokens with mask 1 are not the turn's tokens;
 - *log-probs*: values that are not log-probabilities, or that belong to tokens that were not sampled; with a model,
@@ -65,7 +65,7 @@ class _Stretch:
 
 
 def has_tokens(trajectory: Trajectory) -> bool:
-    """Whether a trajectory was read with its tokens, which a trace has with `agent_rl.trace.tokens`."""
+    """Whether a trajectory was read with its tokens, which a trace has if `agent_rl.trace.tokens` is set."""
     return "tokens" in trajectory.info
 
 
@@ -177,7 +177,7 @@ def _compare(
 def _find_drift(
     record: Mapping[str, Any], stretches: Sequence[_Stretch], audits: Sequence[TurnAudit], template: ChatTemplate
 ) -> None:
-    """Compare each turn's context in the last sequence, the only one with known messages, with rendering it again."""
+    """Compare each turn's context in the last sequence, the only one with known messages, with a new rendering."""
     last, tools = record["sequences"][-1], record["tools"]
     messages = [] if last["images"] else record["messages"]  # the tokens of an image cannot be derived from text
     pairs = [(s, a) for s, a in zip(stretches, audits, strict=True) if s.sequence is last]

@@ -21,7 +21,7 @@ def export_model(run: str, to: Path) -> list[str]:
     """Write the model of a run, or of one of its checkpoints, to a folder.
 
     The weights are the ones that `agent-rl eval` uses for the checkpoint. If the run's record is next to its
-    checkpoints, the generation config gets the temperature, top_p and top_k of training, the defaults of servers.
+    checkpoints, the generation config gets the temperature, top_p and top_k of training, which servers use as defaults.
 
     Args:
         run: a run's folder, a checkpoint, or a model's folder.
@@ -63,7 +63,9 @@ def _vocabulary(model: Path) -> int:
 
 
 def _sampling(run: Path) -> dict[str, Any]:
-    """Return the run's sampling settings for rollouts under transformers' names; empty without a record of the run."""
+    """Return the run's sampling settings for rollouts under transformers' names; empty if there is no record of the
+    run.
+    """
     files = (folder / "run.json" for folder in (run, *run.absolute().parents))
     record = next((file for file in files if file.is_file()), None)
     if record is None:

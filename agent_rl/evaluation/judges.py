@@ -1,9 +1,9 @@
 """Measures how well a judge agrees with the ground truth: accuracy, error, correlation, position bias.
 
-A judge is a chat endpoint with a prompt template, a reward model, or your own function. It compares a pair in
-both orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as
-wrong; failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus
-the share for the second: 1 for a judge that always prefers the first.
+A judge is a chat endpoint with a prompt template, a reward model, or your own function. A judge compares a pair in both
+orders, each of which counts as half a pair, or scores its answers one by one. An unreadable verdict counts as wrong;
+failed requests are excluded and counted. Position bias is the share of verdicts for the first answer minus the share
+for the second: 1 for a judge that always prefers the first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 CATEGORIES = ("subset", "source", "category")
-"""Keys of a sample's metadata that contain the category benchmarks report by."""
+"""Keys of a sample's metadata that contain the category by which benchmarks group their results."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Judged:
 
     sample: DataSample
     verdicts: list[float | str | None] = field(default_factory=list)
-    """One score; the scores of A and B; or the winners in both orders, the second as given for the swapped pair."""
+    """One score; the scores of A and B; or the winners in both orders, the second as reported for the swapped pair."""
     failed: str = ""
     """Why there is no reply; empty if there is one."""
 
@@ -166,7 +166,7 @@ async def judge_all(
         advance: called with 1 after each sample.
 
     Raises:
-        ConfigError: the judge cannot be asked, or it compares and a sample is not a pair.
+        ConfigError: the judge cannot be asked, or it compares answers and a sample is not a pair.
         UnscoredError: the judge replied to none of the samples.
     """
     free = asyncio.Semaphore(at_once)
@@ -208,7 +208,7 @@ class JudgeReport:
 
     samples: int
     failed: int
-    """Samples without a reply, which are excluded from all numbers below."""
+    """Number of samples without a reply, which are excluded from all other numbers."""
     unparsable: float | None
     """Share of verdicts that could not be read."""
     accuracy: dict[str, Any] | None

@@ -1,8 +1,7 @@
-"""`Ledger`: the folder of one evaluation, which the same command resumes from after a crash.
+"""`Ledger`: the folder of one evaluation, from which the same command resumes after a crash.
 
 `settings.json` records what is evaluated; `trajectories.jsonl` gets one line for every finished episode. If a killed
-process leaves an incomplete line, its episode runs again. Not promised: if the machine itself crashes, the last
-lines may be lost.
+process leaves an incomplete line, its episode runs again. If the machine itself crashes, the last lines may be lost.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Ledger:
             self._lock.acquire(timeout=0)
         except Timeout:
             problem = f"another process is evaluating in {self.folder}"
-            raise ConfigError("--out", problem, "Wait, or choose another") from None
+            raise ConfigError("--out", problem, "Wait, or choose another folder") from None
         try:
             self._require_same({**_fixed(settings), WEIGHTS: model and f"sha256:{weights_digest(model)}"})
         except BaseException:

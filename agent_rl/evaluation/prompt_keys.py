@@ -37,7 +37,7 @@ TRAINING_ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def as_setting(word: str) -> str:
-    """Return a `key=value` word with its training key replaced by the evaluation's, if it has one."""
+    """Return a `key=value` word with its training key replaced by the key of an evaluation, if there is one."""
     words = (own + word[len(key) :] for key, own in PROMPT_KEYS.items() if word.startswith((f"{key}.", f"{key}=")))
     return next(words, word)
 

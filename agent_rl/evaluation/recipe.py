@@ -45,7 +45,7 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
 
     Args:
         folder: the run's folder, with `run.json`.
-        with_model: whether the checkpoint is wanted.
+        with_model: whether the checkpoint is needed.
 
     Raises:
         ConfigError: the folder is not a run, the run has no checkpoint, or `values_of` rejects its configuration.
@@ -69,7 +69,8 @@ def values_of(config: Any) -> dict[str, Any]:
     """Return the settings of `agent-rl eval` that a composed training configuration defines.
 
     Raises:
-        ConfigError: it has several files of validation data, or a reward that only the trainer can compute.
+        ConfigError: the configuration has several files of validation data, or a reward that only the trainer can
+            compute.
     """
     if problems := resolution.problems(config):
         raise problems[0]

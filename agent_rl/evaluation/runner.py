@@ -1,4 +1,4 @@
-"""Runs an evaluation's episodes, many at a time, each with training's agent and reward."""
+"""Runs an evaluation's episodes, many at a time, with the agent and reward of training."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = ["Evaluation", "columns", "run", "run_scripts"]
 logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16
-"""Consecutive engine failures after which an evaluation ends; at least the number of concurrent episodes."""
+"""An evaluation ends after this number of consecutive engine failures, or as many as there are concurrent episodes."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Evaluation:
         reward = configured_reward(settings.agent_rl.reward, function, max_response_tokens=limit)
         if reward.needs_groups:
             problem = "a component compares the samples of a row, which an evaluation scores one by one"
-            remedy = "Remove it here, and pass the stored trajectories to `agent-rl reward score`"
+            remedy = "Remove the component, and pass the stored trajectories to `agent-rl reward score`"
             raise ConfigError("agent_rl.reward", problem, remedy)
         user = load_user(settings.agent_rl.user_sim.user, settings.agent_rl.user_sim.config)
         reward.require_scorers({str(row["data_source"]) for row in rows if not gives_verdict(user, row)})
@@ -120,8 +120,8 @@ async def run(
 
     Raises:
         EngineError: the engine failed in too many episodes in a row.
-        FatalError: every episode would fail, as a tool or the endpoint reports; a scorer or component raised; or the
-            user's code raised the same bug eight times.
+        FatalError: a tool or the endpoint reports that every episode would fail; a scorer or component raised an error;
+            or the user's code raised the same error eight times.
     """
     settings = evaluation.settings
     if settings.agent_rl.tools.max_result_tokens is not None and not hasattr(source, "tokenizer"):
@@ -193,7 +193,7 @@ async def run_scripts(
 
 
 async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, number: int, sample: int) -> Trajectory:
-    """Run and score one episode of a row; if its reward raises, the trajectory is written to `folder`."""
+    """Run and score one episode of a row; if its reward raises an error, the trajectory is written to `folder`."""
     settings, row, usage = evaluation.settings, evaluation.rows[number], PolicyUsage()
     loop = evaluation.loop(evaluation.agent(row), getattr(source, "tokenizer", None))
     format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)

@@ -36,7 +36,7 @@ class MultiTurnSettings(_Section):
     max_tool_response_length: int = Field(default=256, ge=1)
     """Maximum number of characters of a tool result to show the policy."""
     tool_response_truncate_side: TruncateSide = "middle"
-    """The part of a longer result to remove."""
+    """The part of a longer result that is removed."""
     format: str = "hermes"
     """Syntax of native tool calls, if the endpoint does not parse them."""
 
@@ -47,7 +47,7 @@ class RewardFunctionSettings(_Section):
     path: str | None = None
     """Python file; null: the scorers of `agent_rl.reward` compute `correctness`."""
     name: str = "compute_score"
-    """Name of the function in it, with any signature that training accepts."""
+    """Name of the function in the file, which may have any signature that training accepts."""
     reward_kwargs: dict[str, Any] = {}
     """Additional arguments of the function."""
 
@@ -73,7 +73,7 @@ class EvaluationSettings(_Section):
     tools: str | None = None
     """YAML file that lists the tools."""
     model: str
-    """Name of the model at the endpoint; without an endpoint, a model folder or a training checkpoint."""
+    """Name of the model at the endpoint; if there is no endpoint, a model folder or a training checkpoint."""
     endpoint: str | None = None
     """Address of the server; null: a server is started for `model`."""
     n: int = Field(default=1, ge=1)
@@ -81,7 +81,7 @@ class EvaluationSettings(_Section):
     limit: int | None = Field(default=None, ge=1)
     """Number of rows to use, from the first; null: all."""
     seed: int | None = None
-    """Sampling seed that each episode derives its own from; null: no seed is sent."""
+    """Seed from which each episode derives its sampling seed; null: no seed is sent."""
     policy: PolicyKind = "chat"
     """Where the policy runs: at an OpenAI-compatible endpoint, in SGLang or vLLM (token ids), or in this process."""
     tokenizer: str | None = None
@@ -139,7 +139,7 @@ def _parse_words(overrides: Sequence[str]) -> dict[str, Any]:
     overrides = [as_setting(word.lstrip("+")) for word in overrides]
     for word in overrides:
         if "=" not in word:
-            raise ConfigError(word, "not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
+            raise ConfigError(word, "this is not a setting", "Write KEY=VALUE, for example sampling.temperature=0")
     words = [f"{word}''" if word.endswith("=") else word for word in overrides]
     try:
         return _plain(OmegaConf.from_dotlist(words))

@@ -40,7 +40,7 @@ from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 __all__ = ["cpu_flags", "open_source", "serve", "server_command"]
 
 START_S = 1200.0
-"""Seconds a server may take to load its model."""
+"""Number of seconds within which a server must load its model."""
 
 
 @asynccontextmanager
@@ -57,14 +57,18 @@ async def open_source(settings: EvaluationSettings, folder: Path) -> AsyncIterat
     async with AsyncExitStack() as stack:
         url, weights = settings.endpoint, settings.model
         if url is None and settings.policy == "vllm":
-            raise ConfigError("endpoint", "vLLM servers are not started here", "Pass one: --endpoint http://host:8000")
+            raise ConfigError(
+                "endpoint", "agent-rl does not start vLLM servers", "Start one, and pass --endpoint http://host:8000"
+            )
         if url is None:
             model = await asyncio.to_thread(model_folder, settings.model, "model")
             weights = str(model)
             if settings.policy != "local":
                 url = await stack.enter_async_context(serve(model, settings.model, folder / "server.log"))
         elif settings.policy == "local":
-            raise ConfigError("endpoint", "policy=local does not use an endpoint", "Remove one of the two")
+            raise ConfigError(
+                "endpoint", "policy=local does not use an endpoint", "Remove the endpoint, or choose another policy"
+            )
         source = _source(settings, url or "", weights)
         if isinstance(source, TokenSource):
             source.logprobs = settings.agent_rl.trace.tokens
@@ -152,7 +156,7 @@ def _start(model: Path, name: str, port: int, log: Path) -> subprocess.Popen[byt
 
 
 def server_command(model: Path, name: str, port: int) -> tuple[list[str], dict[str, str]]:
-    """Return the command and environment that start SGLang's server; on a CPU with training's dtype and threads.
+    """Return the command and environment that start SGLang's server; on a CPU, with training's dtype and threads.
 
     Args:
         model: the model's folder.

@@ -101,7 +101,7 @@ def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
-    """Return the summary as a table for a terminal: a column for all, and one per data source if there are several."""
+    """Return the summary as a terminal table, with a column for all rows and, if there are several, per data source."""
     columns = {"all": summary["all"], **summary["data_sources"]}
     result = Table(title=Text(title), title_justify="left")
     result.add_column("")
@@ -179,5 +179,5 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
 
 
 def ks(n: int) -> list[int]:
-    """Return the values of k that a table shows pass@k for: the powers of two up to `n`, and `n`."""
+    """Return the values of k for which a table shows pass@k: the powers of two up to `n`, and `n`."""
     return sorted({2**i for i in range(n.bit_length())} | {n})

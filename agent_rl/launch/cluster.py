@@ -38,16 +38,19 @@ PORT = 6379
 """Port of the head: Ray's own default."""
 POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
-"""Free ports, as `ray.init` uses: Ray's fixed ones could collide with another node's on this host, or `MASTER_PORT`."""
+"""Options for free ports, as `ray.init` uses: Ray's fixed ports could be in use by another node on this host, or be
+`MASTER_PORT`."""
 SILENT_S = 60.0
-"""Seconds without an answer after which a head counts as gone; Ray's own limit. A closed port counts at once."""
+"""A head counts as gone after this number of seconds without an answer (Ray's limit), or at once if its port is
+closed."""
 MARK = "AGENT_RL_NODE"
 """Environment variable that all processes of a node inherit."""
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """Name prefixes of interfaces that do not lead to another node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables for the launcher, removed for its children: verl's workers use two of these names themselves."""
+"""Variables that the launcher reads and its children do not get, because verl's workers use two of these names
+themselves."""
 
 Check = Callable[[str], None]
 
@@ -83,16 +86,20 @@ class Nodes:
         """
         if joins_ray(environ):
             if (_number(environ, "NNODES", "PET_NNODES") or 1) > 1:
-                raise ConfigError("RAY_ADDRESS", "it is set, and so is NNODES", "Unset RAY_ADDRESS to start a cluster")
+                raise ConfigError("RAY_ADDRESS", "NNODES is set as well", "Unset RAY_ADDRESS to start a cluster")
             return None
         count = _number(environ, "NNODES", "PET_NNODES", "SLURM_STEP_NUM_NODES", "SLURM_NNODES") or 1
         if count == 1:
             return None
         rank = _number(environ, "NODE_RANK", "PET_NODE_RANK", "SLURM_NODEID")
         if rank is None:
-            raise ConfigError("NODE_RANK", f"there are {count} nodes, but it is not set", "Set 0 on the first node")
+            raise ConfigError("NODE_RANK", f"there are {count} nodes, but no rank is set", "Set 0 on the first node")
         if not 0 <= rank < count:
-            raise ConfigError("NODE_RANK", f"{rank} of {count} nodes", f"Set 0 to {count - 1}, different on each node")
+            raise ConfigError(
+                "NODE_RANK",
+                f"there is no rank {rank} among {count} nodes",
+                f"Set 0 to {count - 1}, different on each node",
+            )
         if _number(environ, "SLURM_LOCALID"):
             raise ConfigError("--ntasks-per-node", "SLURM runs several tasks on a node", "Set --ntasks-per-node=1")
         head = environ.get("MASTER_ADDR") or environ.get("PET_MASTER_ADDR") or _slurm_head(environ)
@@ -142,7 +149,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         wait_s: seconds within which all nodes must join.
 
     Returns:
-        The trainer's environment, and a function to call repeatedly, which raises when the head has ended.
+        The trainer's environment, and a function to call repeatedly, which raises an error when the head has ended.
 
     Raises:
         ClusterError: when the port is taken, nodes are missing, or the head ends before the trainer.
@@ -157,7 +164,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
 
 
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
-    """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 has the trainer's exit status.
+    """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 returns the trainer's exit status.
 
     A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved it.
 
@@ -264,7 +271,7 @@ def _security() -> dict[str, str]:
 
 
 def _answers(nodes: Nodes) -> bool | None:
-    """Whether the head's port is open; None if unknown: no answer, or an unknown host."""
+    """Whether the head's port is open; None if there is no answer or the host is unknown."""
     try:
         with socket.create_connection((nodes.head, nodes.port), timeout=5):
             return True
@@ -275,7 +282,7 @@ def _answers(nodes: Nodes) -> bool | None:
 
 
 def _own_address(head: str) -> list[str]:
-    """Return the option that binds Ray to the address of this host that the head's name resolves to."""
+    """Return the option that binds Ray to this host's address, to which the head's name resolves."""
     try:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo(head, None, type=socket.SOCK_STREAM)}
     except OSError:
@@ -290,7 +297,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     for name in names:
         if text := environ.get(name):
             if not text.isdecimal():
-                raise ConfigError(name, f"not a number: {text!r}", "Set a whole number")
+                raise ConfigError(name, f"{text!r} is not a number", "Set a whole number")
             return int(text)
     return None
 

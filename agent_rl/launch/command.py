@@ -30,11 +30,11 @@ SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 """Keys of `ray_kwargs.ray_init` that Ray rejects when it joins a cluster."""
 
 JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
-"""Overrides for a trainer that joins a Ray cluster: Ray then rejects sizes, which the nodes know themselves."""
+"""Overrides for a trainer that joins a Ray cluster: Ray then rejects sizes, because the nodes set them."""
 
 
 def has_accelerator() -> bool:
-    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; without one, verl would hang."""
+    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; if there is none, verl would hang."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
@@ -71,12 +71,12 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     tell(notes)
     for word in words:
         if "=" not in word and not word.startswith("~"):
-            raise ConfigError(word, "not a hydra override", "Write key=value, or ~key to remove one")
+            raise ConfigError(word, "this is not a hydra override", "Write key=value, or ~key to remove a key")
     return words
 
 
 def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
-    """Return all overrides of a run: the platform's groups, paths of the recipe's files, the words, joining Ray.
+    """Return all overrides of a run: the platform's groups, the recipe's file paths, the words, and those to join Ray.
 
     Args:
         folder: the recipe's folder.
@@ -96,12 +96,12 @@ def hydra_arguments(folder: Path, words: Sequence[str]) -> list[str]:
 def trainer_command(
     recipe: str | os.PathLike[str], words: Sequence[str] = (), script: str | os.PathLike[str] | None = None
 ) -> list[str]:
-    """Return the command that trains a recipe, to be run from the folder that relative paths refer to.
+    """Return the command that trains a recipe; run it from the folder to which relative paths refer.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         words: from `rewrite`.
-        script: the user's own entry point instead of verl's, which registers loops and then calls
+        script: the user's entry point, used instead of verl's; it registers loops and then calls
             `verl.trainer.main_ppo.main()`.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Composes a recipe's configuration and rejects keys that verl does not know.
+"""Composes a recipe's configuration and rejects keys that verl does not define.
 
-hydra composes it as in the trainer's process, but verl is not imported, which would take seconds.
+hydra composes it as in the trainer's process, but without importing verl, which would take seconds.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Di
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
-        overrides: hydra overrides, `key=value`; `+key=value` adds one that verl does not know.
+        overrides: hydra overrides, `key=value`; `+key=value` adds a key that verl does not define.
 
     Raises:
-        ConfigError: verl does not know a key (the error suggests the nearest one), a value cannot be used, or hydra
+        ConfigError: verl does not define a key (the error suggests the nearest one), a value cannot be used, or hydra
             reports any other error.
     """
     return compose_words(recipe, rewrite(overrides))
@@ -77,7 +77,7 @@ def compose_words(recipe: str | os.PathLike[str], words: Sequence[str]) -> DictC
 
 
 def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Return the options of the recipe's and our groups, such as `size` and `algo`; verl's groups are sections.
+    """Return the options of the recipe's and agent_rl's groups, such as `size` and `algo`; verl's groups are sections.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
@@ -93,7 +93,7 @@ def groups(recipe: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 @functools.cache
 def verl_defaults() -> DictConfig:
-    """Compose verl's own configuration, without any recipe."""
+    """Compose verl's configuration, without any recipe."""
     with initialize_config_dir(str(_verl_config_dir()), version_base=None):
         config: DictConfig = hydra_compose("ppo_trainer")
         return config
@@ -131,10 +131,10 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
         if error.missing_cfg_file is None or not error.options:
             raise ConfigError("config.yaml", _short(error), "Correct the recipe's defaults") from error
         group, _, option = error.missing_cfg_file.rpartition("/")
-        raise ConfigError(group, f"there is no {option!r}", did_you_mean(option, error.options)) from error
+        raise ConfigError(group, f"there is no option {option!r}", did_you_mean(option, error.options)) from error
     except OverrideParseException as error:
         remedy = "Quote values with commas, braces or spaces"
-        raise ConfigError(error.override, f"not a hydra override: {_short(error)}", remedy) from error
+        raise ConfigError(error.override, f"this is not a hydra override: {_short(error)}", remedy) from error
     except (HydraException, OmegaConfBaseException) as error:
         if wrong := _WRONG_KEY.search(str(error)):  # with a remedy, which hydra's own lacks
             known = hydra_compose("config", [searchpath])
@@ -153,7 +153,7 @@ def _short(error: Exception) -> str:
 
 @check("configuration", at=("compose",))
 def keys(case: RunCase) -> Iterator[ConfigError]:
-    """Verl knows every key, or the user added it on purpose."""
+    """Verl defines every key, or the user added it on purpose."""
     added = {key for each in case.overrides if each.startswith("+") for key in argument_keys([each])}
     for key in unknown_keys(case.config, verl_defaults()):
         if not any(key == each or each.startswith(f"{key}.") for each in added):
@@ -162,7 +162,7 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
-    """Values have the types they have in verl's configuration."""
+    """Each value has the type that it has in verl's configuration."""
     return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 

@@ -1,6 +1,6 @@
 """`Display`: shows a run in a terminal, a file or a pipe, as a panel, as lines, or as JSON.
 
-A run outlives its display: a panel that fails is replaced by lines, and output that cannot be written is dropped.
+A run continues if its display fails: lines replace a panel that fails, and output that cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Display:
 
     @_ignore_errors
     def line(self, line: str) -> None:
-        """Take a new line of the log."""
+        """Process a new line of the log."""
         news = self.progress.line(line)
         if self._panel is None:
             self._print(*([named(bare(line))] if self._shows_log else news))

@@ -1,12 +1,12 @@
-"""A run's environment: variables that its processes need, and folders that they must be able to write to.
+"""A run's environment: variables that its processes need, and folders to which they must be able to write.
 
 A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
 - `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
   the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
-- `CUDA_HOME` is a toolkit that SGLang builds kernels with when they are first used, regardless of its backends. Its
-  build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not one.
-- `PATH` starts with the environment's `bin`, which has `ninja`, which builds them.
+- `CUDA_HOME` is a toolkit with which SGLang builds kernels when they are first used, regardless of its backends.
+  SGLang's build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
+- `PATH` starts with the environment's `bin`, which has `ninja`, the program that builds the kernels.
 
 A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.
 The user's settings are kept; no library is loaded here.
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 CUDA = 13
-"""The major version of CUDA that the engine's wheels are built for."""
+"""The major version of CUDA for which the engine's wheels are built."""
 RUNTIME = f"libcudart.so.{CUDA}"
 TOOLKITS = (f"/usr/local/cuda-{CUDA}*", "/usr/local/cuda")
 VERSION = "include/cuda_runtime_api.h"
@@ -53,7 +53,7 @@ LONGEST = 107 - len(SOCKET)
 LONGEST_OF_ALL = 107 - len("/pymp-00000000/listener-00000000")
 """Maximum length in bytes of `TMPDIR`, for the sockets of SGLang and Python."""
 SHORT = "/tmp"
-"""Replaces a `TMPDIR` that is too long."""
+"""The folder that replaces a `TMPDIR` that is too long."""
 
 
 def joins_ray(environ: Mapping[str, str] = os.environ) -> bool:

@@ -40,7 +40,7 @@ WRONG = 2
 LAST_LINES = 15
 """Number of log lines in a failure's message."""
 ROOM = 1 << 20
-"""Free bytes below which a folder counts as full: a file that did not fit has usually been removed again."""
+"""A folder with fewer free bytes counts as full, because a file that did not fit has usually been removed again."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PREFIX = re.compile(r"^(?:\([A-Za-z_]\w* [^)]*\) ?|\[rank\d+\]: ?)")
@@ -60,7 +60,7 @@ _BEGINNINGS = ("Traceback (most recent", "The above exception was", "During hand
 TOTAL = re.compile(r"\bTotal training steps: (\d+)$")
 """The number of steps in a line of verl's log."""
 SHARE = "{:.0%}"
-"""The form of a share of trajectories."""
+"""The number format for a share of trajectories."""
 _FIELDS = {
     "critic/score/mean": "reward {:+.3f}",
     "agent/acc": f"accuracy {SHARE}",
@@ -101,7 +101,7 @@ def command(*words: str) -> str:
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
+    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty if there was none."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if match := _VALIDATION.match(key):
@@ -116,8 +116,8 @@ def failure(log: Path, start: int, status: int, folders: Iterable[Path] = ()) ->
         log: the file with all output.
         start: size of the log in bytes when the trainer was started.
         status: exit status of the trainer, negative for a signal.
-        folders: where it writes; if one is full, that is the cause, whatever the exception
-            (torch.save: "unexpected pos 13696 vs 13588").
+        folders: folders that it writes to; if one is full, that is the cause, whatever the exception (torch.save:
+            "unexpected pos 13696 vs 13588").
     """
     lines = _lines(log, start)
     if status == WRONG and (refused := next((line for line in reversed(lines) if line.startswith("error: ")), None)):
@@ -152,9 +152,9 @@ def _lines(log: Path, start: int) -> list[str]:
 
 
 def _cause(lines: list[str]) -> tuple[str | None, list[str]]:
-    """Return the last exception (no wrapper: Ray's repeats the remote traceback) and its traceback, or the last lines.
+    """Return the last exception and its traceback, or the last lines; Ray's wrapper exceptions do not count.
 
-    For one of our own errors the message is enough, and the traceback is omitted.
+    For an error from agent_rl the message is enough, and the traceback is omitted.
     """
     for index in range(len(lines) - 1, -1, -1):
         match = _EXCEPTION.match(lines[index].strip())

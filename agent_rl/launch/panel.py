@@ -1,7 +1,7 @@
-"""`RunPanel`: a run in the terminal, redrawn in place: its progress, its metrics, and an example trajectory.
+"""`RunPanel`: shows a run in the terminal, redrawn in place: its progress, its metrics, and an example trajectory.
 
-This process draws it once per second, without a thread, between two reads of the trainer's output. A short terminal
-shows fewer parts, a narrow one shorter lines.
+This process draws the panel once per second, without a thread, between two reads of the trainer's output. A short
+terminal shows fewer parts, and a narrow terminal shows shorter lines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PERIOD_S = 0.9
 """Seconds between two frames: every second read of the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 TAIL = 1 << 24
-"""Number of bytes at the trace's end that a random trajectory is chosen from."""
+"""Number of bytes at the trace's end from which a random trajectory is chosen."""
 MOST_CHARACTERS = 500
 """Maximum number of characters of a line before the terminal's width cuts it."""
 LONGEST_CHART = 60
@@ -240,13 +240,13 @@ def _with_bar(text: str, progress: RunProgress) -> RenderableType:
 
 
 def _about(progress: RunProgress) -> str:
-    """The model and the algorithm."""
+    """Return the names of the model and the algorithm."""
     keys = dict(leaves(progress.configuration))
     return "".join(f"{keys[key]}, " for key in ABOUT if keys.get(key))
 
 
 def _started(progress: RunProgress) -> list[RenderableType]:
-    """Return one line per started part, or, once training, a single line until the first step is done."""
+    """Return one line per started part, or, once training has begun, a single line until the first step is done."""
     if not progress.is_training:
         return [_entry(f"  {what}", f"{seconds:.1f} s", columns=2 + LABEL) for what, seconds in progress.started]
     seconds = sum(seconds for _, seconds in progress.started)

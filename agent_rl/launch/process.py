@@ -78,7 +78,7 @@ def run_trainer(
     stopping: StopRequest | None = None,
     checkpoints: str | os.PathLike[str] | None = None,
 ) -> StoppedRun | None:
-    """Run the trainer as a child that cannot outlive this process, in its own session, so that Ctrl-C reaches only us.
+    """Run the trainer as a child that ends with this process, in a separate session, so that Ctrl-C does not reach it.
 
     Args:
         command: the result of `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
@@ -188,8 +188,8 @@ def follow(child: subprocess.Popen[bytes], files: Sequence[Tail], watch: Callabl
 def begin_child() -> None:
     """Make a child die with its parent, and let SIGQUIT end it; for `preexec_fn`.
 
-    Background jobs of a shell ignore SIGQUIT, and their children inherit that. But SGLang's processes use it to tell
-    their server that they have failed: a run would wait for a dead engine forever.
+    Background jobs of a shell ignore SIGQUIT, and their children inherit that. SGLang's processes, however, use SIGQUIT
+    to tell their server that they have failed; if it were ignored, a run would wait for a dead engine forever.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux's PR_SET_PDEATHSIG
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -235,7 +235,7 @@ class Tail:
 
 
 def _kept(metrics: Path, on_metrics: Callable[[int, dict[str, Any]], None]) -> Callable[[str], None]:
-    """Return a function that appends the lines verl writes to `NEW_METRICS` to `metrics.jsonl`."""
+    """Return a function that appends the lines that verl writes to `NEW_METRICS` to `metrics.jsonl`."""
     file, is_first = metrics.with_name("metrics.jsonl"), True
 
     def keep(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Finds the package's recipes by name, and the files that a recipe refers to.
+"""Finds the package's recipes by name, and the files to which a recipe refers.
 
 A clone has them in `recipes/` and `tool_configs/`; the wheel has both under `agent_rl/_share`.
 """
@@ -62,11 +62,11 @@ def recipe_folder(recipe: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a recipe's folder.
 
     Args:
-        recipe: a folder with `config.yaml`; the file of an environment, `FILE.py` or `FILE.py:Class`, whose recipe is
-            written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
+        recipe: a folder with `config.yaml`; the file of an environment, `FILE.py` or `FILE.py:Class`, for which a
+            recipe is written; else the name of a recipe that comes with the package, `NAME` or `recipes/NAME`.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: `recipe` is none of these.
     """
     if is_task(str(recipe)):
         return task_recipe(str(recipe))
@@ -162,7 +162,7 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
     if name not in (recipes := described()):
         raise ConfigError(name, "there is no recipe with this name", did_you_mean(name, recipes))
     if target.exists():
-        raise ConfigError(str(target), "it exists", "Choose a new folder")
+        raise ConfigError(str(target), "it already exists", "Choose a new folder")
     share = share_folder()
     shutil.copytree(share / "recipes" / name, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     config = (target / "config.yaml").read_text(encoding="utf-8").replace(f"recipes/{name}/", "")

@@ -21,7 +21,7 @@ _RESOLVING = re.compile(r'^\w+ raised while resolving interpolation: "(.+)"$')
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return plain containers with interpolations resolved; unresolved if one of them cannot be."""
+    """Return plain containers with interpolations resolved; if one cannot be resolved, none is."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:

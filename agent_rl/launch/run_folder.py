@@ -1,8 +1,8 @@
 """`RunFolder`: the folder for a run's output, `outputs/<experiment>` unless `agent_rl.run.folder` sets another.
 
 `run.json` records what was started and how it ended; `train.log`, `metrics.jsonl`, `tensorboard/`, `trace.jsonl`,
-`rollouts/` and `checkpoints/` are the run's. The same configuration resumes there from the newest checkpoint; another
-one is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
+`rollouts/` and `checkpoints/` are the run's output. The same configuration resumes there from the newest checkpoint;
+another configuration is rejected. A run that starts from scratch moves the old files to `earlier/<time>/`.
 
 Code and tool files are not compared, because a fix often changes them (a change is reported), nor are the keys in
 `FREE_TO_CHANGE`.
@@ -77,7 +77,7 @@ class RunFolder:
     Args:
         config: the composed configuration.
         command: the user's command line, for `run.json`.
-        script: the user's own entry point.
+        script: the user's entry point.
     """
 
     def __init__(self, config: DictConfig, command: Sequence[str] = (), script: str | None = None) -> None:
@@ -133,7 +133,7 @@ class RunFolder:
         """Refuse to resume in a folder that contains a run with another configuration.
 
         Returns:
-            The record of the run in this folder; None without one.
+            The record of the run in this folder; None if there is none.
 
         Raises:
             ConfigError: the configurations differ; the error lists the keys.
@@ -171,7 +171,7 @@ class RunFolder:
         os.replace(temporary, self.path / "run.json")
 
     def _checkpoint(self) -> str | None:
-        """Return the checkpoint that verl will resume from; None if it starts from scratch."""
+        """Return the checkpoint from which verl will resume; None if it starts from scratch."""
         tracker = self._checkpoints / "latest_checkpointed_iteration.txt"
         if self._mode == "auto" and tracker.is_file():
             return f"step {tracker.read_text().strip()}"

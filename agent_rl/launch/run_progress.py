@@ -42,7 +42,7 @@ class RunProgress:
         """The run's whole configuration."""
         self.notes: list[str] = []
         self.total: int | None = None
-        """Steps of the whole run."""
+        """Number of steps in the whole run."""
         self.stage = Stage(LIBRARIES, 0, time.time())
         """The run's current stage."""
         self.started: list[tuple[str, float]] = []
@@ -91,7 +91,7 @@ class RunProgress:
                 self._add(metrics["step"], metrics)
 
     def line(self, line: str) -> list[str]:
-        """Take a line of the log.
+        """Process a line of the log.
 
         Returns:
             Lines for the user: a part that has been started, or a message.
@@ -108,7 +108,7 @@ class RunProgress:
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Take a step's metrics, and drop later steps: an earlier start trained them, and they are repeated."""
+        """Store a step's metrics, and drop those of later steps, which an earlier start trained; they are repeated."""
         self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:

@@ -1,7 +1,7 @@
 """Starting points: a working task, tool, agent, reward or recipe with its test, copied from the files in `starts/`.
 
-Each folder of `starts/`, except `task`, is a complete recipe under the name `my_<kind>`, which the copy replaces. Its
-README lists the next commands.
+Each folder of `starts/`, except `task`, is a complete recipe under the name `my_<kind>`, which the copy replaces. The
+README in the folder lists the next commands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_start(kind: str, name: str, folder: Path) -> tuple[list[Path], list[str
     """
     _check_name(kind, name)
     if folder.exists():
-        raise ConfigError(str(folder), "it exists", "Choose a new folder with --to")
+        raise ConfigError(str(folder), "it already exists", "Choose a new folder with --to")
     shutil.copytree(STARTS / kind, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in sorted(folder.iterdir()):
         text = path.read_text(encoding="utf-8").replace(f"my_{kind}/", f"{folder}/")

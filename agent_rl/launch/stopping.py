@@ -1,6 +1,6 @@
 """Ends a run on request: after the current step at the first signal, at once at the second.
 
-The trainer may run on another machine, so it polls a file in the run's folder. Creating that file by hand works too.
+The trainer may run on another machine, so it polls a file in the run's folder. You can also create that file by hand.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class StopRequest:
         self.can_wait: Callable[[], bool] = lambda: False
         """Whether there is something to wait for; otherwise the first signal ends the run at once."""
         self.asked: str | None = None
-        """The source of the request, such as the name of a signal; None without one."""
+        """The source of the request, such as the name of a signal; None if there is no request."""
         self.on_abort: Callable[[str], None] = lambda by: None
         """Called with the name of the signal that ends the run at once, before the cleanup."""
         self._file: Path | None = None
         self._is_ending = False
 
     def begin(self, folder: Path) -> None:
-        """Direct requests to the run in this folder from now on."""
+        """Make later requests apply to the run in this folder."""
         self._file = folder / STOP_FILE
         self._file.unlink(missing_ok=True)
 

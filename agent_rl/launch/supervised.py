@@ -63,7 +63,7 @@ def train_supervised(
         out: the new folder; the trainer's output is in `<out>.log`.
         steps: optimizer steps.
         overrides: additional keys of verl's `sft_trainer_engine.yaml`.
-        devices: processes, each with a device; several share the model's weights.
+        devices: number of processes, each with a device; several processes share the model's weights.
         on_step: called with the loss of each step, in nats per token.
 
     Returns:

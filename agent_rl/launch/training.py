@@ -66,8 +66,8 @@ def train(
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         overrides: hydra overrides, `key=value`.
-        script: the user's own entry point instead of verl's.
-        nodes_timeout_s: seconds within which all of several nodes must have joined.
+        script: the user's entry point, which replaces verl's.
+        nodes_timeout_s: if there are several nodes, seconds within which all must have joined.
         display: shows the run; None: as set by `agent_rl.run.progress`.
 
     Returns:
@@ -163,7 +163,7 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
         variables.
 
     Raises:
-        ConfigError: verl does not know a key, or composition fails in another way.
+        ConfigError: verl does not define a key, or composition fails in another way.
     """
     config, words = _composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
@@ -181,7 +181,7 @@ def _variables() -> dict[str, str]:
 
 
 def _composed(recipe: str, overrides: Sequence[str], nodes: Nodes | None) -> tuple[DictConfig, list[str]]:
-    """Compose the configuration; also return the words that the trainer composes it from again.
+    """Compose the configuration; also return the words from which the trainer composes it again.
 
     The user's `trainer.nnodes` overrides the number of nodes in the environment, and the user's keys override
     those that depend on the machine.
@@ -224,14 +224,14 @@ def rows_are_there(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", "model", at=("launch", "doctor"))
 def models_are_there(case: RunCase) -> Iterator[ConfigError]:
-    """Models that can only be folders exist; verl would search the Hub for them."""
+    """Models whose names can only be folders exist; otherwise verl would search the Hub for them."""
     models = {f"agent_rl.reward.models.{name}.path": model.path for name, model in case.settings.reward.models.items()}
     if case.get("reward.reward_model.enable"):
         models["reward.reward_model.model_path"] = case.get("reward.reward_model.model_path", "")
     for key, path in {MODEL: str(case.get(MODEL)), **models}.items():
         is_made = case.on_cpu and path in (TINY_MODEL, TINY_CLASSIFIER)
         if names_a_folder(path) and not is_made and not (case.folder / Path(path).expanduser()).exists():
-            remedy = model_remedy(path, case) if key == MODEL else "Correct the path, or name a model of the hub"
+            remedy = model_remedy(path, case) if key == MODEL else "Correct the path, or use a model on the Hub"
             yield ConfigError(key, f"there is no {path}", remedy)
 
 
@@ -259,7 +259,7 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
 
 
 def _is_traced(config: DictConfig) -> bool:
-    """Whether the trace has the run's samples: verl's own agent loops write none."""
+    """Whether the trace has the run's samples: verl's agent loops write none."""
     agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 

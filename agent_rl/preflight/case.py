@@ -1,4 +1,4 @@
-"""The input of the checks: the configuration of a run, and the environment it would start in."""
+"""The input of the checks: the configuration of a run, and the environment in which it would start."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class RunCase:
 
     Attributes:
         environ: the environment that the run would inherit.
-        folder: the run's working directory, which paths are relative to.
-        config: the composed configuration, a `DictConfig`; None without a recipe, or when it does not compose.
-        recipe: the recipe as the user wrote it; None without a recipe.
+        folder: the run's working directory, to which paths are relative.
+        config: the composed configuration, a `DictConfig`; None if there is no recipe, or it cannot be composed.
+        recipe: the recipe as the user wrote it; None if there is none.
         overrides: the user's overrides.
-        script: the user's own entry point, as for `agent-rl train --script`.
-        most_rows: maximum number of first rows to read from each file.
+        script: the user's entry point, as for `agent-rl train --script`.
+        most_rows: maximum number of rows to read from the start of each file.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -66,7 +66,7 @@ class RunCase:
 
     @property
     def scored_by_ours(self) -> bool:
-        """Whether the `trajectory` manager scores."""
+        """Whether the `trajectory` manager computes the reward."""
         return bool(self.get("reward.reward_manager.name") == "trajectory")
 
     @property
@@ -151,7 +151,7 @@ class RunCase:
         return os.path.normpath(self.folder / path).removeprefix(f"{self.folder}/")
 
     def _tables(self, key: str) -> list[RowsFile]:
-        """Read the local files in a key; remote ones are not checked."""
+        """Read the local files that a key lists; remote files are not checked."""
         value = self.get(key, [])
         paths = [str(path) for path in ([value] if isinstance(value, str) else value)]
         return [read_rows(self.path(path), self.most_rows) for path in paths if "://" not in path]

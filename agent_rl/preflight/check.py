@@ -1,8 +1,8 @@
 """The `check` decorator, which turns a function of a `RunCase` into a check, and functions that run checks.
 
 A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
-starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). It yields
-errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
+starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
+yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
-"""The groups in the order they are checked and shown in; groups with other names follow."""
+"""The groups in the order in which they are checked and shown; groups with other names follow."""
 
 
 def group_order(group: str) -> int:
@@ -161,12 +161,12 @@ def check(
 
     Args:
         group: the group in the table that its findings are shown in.
-        subject: the default subject of its findings; without one, the function's name with spaces.
+        subject: the default subject of its findings; if empty, the function's name with spaces.
         needs: the requirements of the check.
         at: where it runs.
 
     Returns:
-        The decorator. The function returns an error or a finding, several, or None; the check yields findings.
+        The decorator. The function returns one or several errors or findings, or None; the check yields findings.
     """
 
     def register(function: Callable[[Any], Answer]) -> Check:

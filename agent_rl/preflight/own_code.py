@@ -1,4 +1,4 @@
-"""Checks of the user's own code: it is tried once on real rows, before a GPU is used.
+"""Checks of the user's code: it is tried once on real rows, before a GPU is used.
 
 Hooks and simulated users are created, users and tools are started, components and scorers measure a made-up answer. An
 exception there would otherwise occur in every worker, once the model is loaded, and look like the policy's failure.
@@ -183,7 +183,7 @@ class _Trial:
         return trajectory
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
-        """Return the function's awaited result; None, with the problem noted, if it fails or takes too long."""
+        """Return the function's awaited result; if it fails or takes too long, note the problem and return None."""
         try:
             result = work()
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))

@@ -43,7 +43,7 @@ def programs(case: RunCase) -> None:
         agent, info = row.get("agent_name") or case.default_agent, row.get("extra_info") or {}
         if agent == "gateway_agent" and not info.get("program"):
             remedy = "Set agent_rl.gateway.command, function or url, or extra_info.program of each row"
-            raise ConfigError("agent_rl.gateway", f"row {number} is for gateway_agent, and has no program", remedy)
+            raise ConfigError("agent_rl.gateway", f"row {number} is for gateway_agent, but has no program", remedy)
 
 
 @check("reward", "scorers", at=("launch",))

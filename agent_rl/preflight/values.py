@@ -1,7 +1,7 @@
-"""Checks values of verl's own keys that verl accepts but cannot use: types, sizes, the estimator.
+"""Checks values of verl's keys that verl accepts but cannot use: types, sizes, the estimator.
 
-verl reports most of them in a worker, after Ray and the model have been loaded, and some never. Other checks report
-values that cannot be resolved.
+verl reports most of them in a worker, after Ray and the model have been loaded, and never reports some. Other checks
+report values that cannot be resolved.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
 ESTIMATOR = "algorithm.adv_estimator"
 VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 """The critic's model in verl's defaults."""
-ALGORITHMS = ("dapo", "gspo", "ppo")
-"""Names in our `algo` group that are not estimators."""
+ALGORITHMS = ("cispo", "dapo", "dr_grpo", "gigpo", "gspo", "maxrl", "ppo", "sapo", "turn")
+"""Names in agent_rl's `algo` group that are not estimators."""
 NOT_IN_V1 = {
     "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
     "optimal_token_baseline": "Use algo=rloo",
@@ -75,6 +75,11 @@ ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
 
 ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
+
+CORRECTION = "algorithm.rollout_correction"
+MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
+"""verl's policy losses that ignore `loss_agg_mode`."""
+MEAN_OF_SEQUENCES = "seq-mean-token-mean"
 
 KL_NAME_KEYS = ("algorithm.kl_penalty", f"{ACTOR}.kl_loss_type")
 KL_NAMES = ("abs", "k1", "k2", "k3", "kl", "low_var_kl", "mse")
@@ -96,13 +101,13 @@ def sizes(case: RunCase) -> Errors:
         value, is_optional = _get(case, key, unresolved=1), key in OPTIONAL_SIZES
         if (type(value) is not int or value < 1) and not (value is None and is_optional):
             text = "null" if value is None else repr(value)
-            remedy = f"Write for example {key}=1{', or null for no limit of its own' if is_optional else ''}"
+            remedy = f"Write for example {key}=1{', or null for no separate limit' if is_optional else ''}"
             yield ConfigError(key, f"expected a whole number of 1 or more, got {text}", remedy)
 
 
 @check("configuration", at=AT)
 def engine(case: RunCase) -> Errors:
-    """The engine is the one agent_rl is tested with, and does not replay routed experts."""
+    """The engine is the one with which agent_rl is tested, and does not replay routed experts."""
     if (name := str(_get(case, ENGINE, unresolved=SUPPORTED_ENGINE))) != SUPPORTED_ENGINE:
         yield ConfigError(
             ENGINE,
@@ -131,6 +136,29 @@ def estimator(case: RunCase) -> Errors:
     if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
         problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"
         yield ConfigError(ESTIMATOR, problem, "Write algo=ppo, which sets up the critic")
+
+
+@check("configuration", at=AT)
+def loss_aggregation(case: RunCase) -> Errors:
+    """Losses that average in one way only are not asked for another, which they would ignore."""
+    loss, key = _get(case, f"{ACTOR}.policy_loss.loss_mode"), f"{ACTOR}.loss_agg_mode"
+    if loss in MEANS_OF_SEQUENCES and (mode := _get(case, key)) != MEAN_OF_SEQUENCES:
+        problem = f"{loss!r} averages the tokens of a sequence and then the sequences, so {mode!r} has no effect"
+        yield ConfigError(key, problem, f"Set it to {MEAN_OF_SEQUENCES}, or choose another algorithm")
+
+
+@check("configuration", at=AT)
+def correction(case: RunCase) -> Errors:
+    """A correction has what it compares: the engine's log-probs, and the trainer's from before the update."""
+    keys = [f"{CORRECTION}.{name}" for name in ("rollout_is", "rollout_rs")]
+    if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
+        return
+    if _get(case, f"{CORRECTION}.bypass_mode") is True:
+        problem = f"it takes the engine's log-probs for the trainer's, which {active[0]} compares"
+        yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
+    if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
+        problem = f"{active[0]} needs the engine's log-probs (value False)"
+        yield ConfigError(f"{ROLLOUT}.calculate_log_probs", problem, "Set it to true, or write correction=none")
 
 
 @check("configuration", at=AT)

@@ -30,7 +30,7 @@ class RewardModule:
         examples: worked examples for the prompt; empty: the template's.
         llm: must be None. It is there only to match the signature in other libraries' guides; `agent-rl rm eval` and
             the components of a reward send the requests.
-        desc: description of the task; None: the class's, or else the template's.
+        desc: description of the task; None: the description of the class, or else of the template.
         enable_thinking: whether prompts ask for thoughts; None: they do, unless the chat template already does
             (`data.apply_chat_template_kwargs.enable_thinking=true`).
 

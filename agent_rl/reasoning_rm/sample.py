@@ -36,7 +36,7 @@ class DataSample(Section):
     query: str = Field(min_length=1)
     """The user's last message."""
     context: str = ""
-    """The conversation before that message, as text."""
+    """The conversation before the user's last message, as text."""
     answers: list[str] = Field(min_length=1)
     """The answers to judge; for a pair, A and then B."""
     scores: list[float] | None = None
@@ -44,7 +44,7 @@ class DataSample(Section):
     preference: Winner | None = None
     """The better of two answers."""
     criteria: dict[str, str] = Field(default_factory=dict)
-    """The criteria to judge by: descriptions by name."""
+    """The criteria for the judgement: descriptions by name."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Additional JSON data."""
 
@@ -97,7 +97,7 @@ class DataSample(Section):
     def to_row(
         self, data_source: str, split: str, index: int | str, *, agent_name: str = "single_turn_agent", **more: Any
     ) -> dict[str, Any]:
-        """Create a row that `from_row` can restore the sample from.
+        """Create a row from which `from_row` can restore the sample.
 
         Raises:
             ConfigError: see `make_row`.

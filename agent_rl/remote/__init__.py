@@ -1,6 +1,6 @@
 """Outgoing HTTP calls, with retries and limits, and a client for OpenAI-compatible endpoints.
 
-Code in this package must not depend on what a request contains or what its reply is used for.
+Code in this package must not depend on the content of a request or the use of its reply.
 """
 
 from agent_rl.remote.chat_client import ChatClient, Completion, EndpointConfig

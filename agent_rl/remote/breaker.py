@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class BreakerConfig(BaseModel):
-    """When a circuit opens. A request counts once, no matter how often it is retried."""
+    """Settings for when a circuit opens. A request counts once, no matter how often it is retried."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -3,10 +3,10 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use it. It sends no requests while the circuit is open, and checks
-the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model before it has
-answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the trajectory
-unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
+Judges, simulated users, reward models and evaluation use it. The client sends no requests while the circuit is open,
+and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
+before it has answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
+trajectory unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REFUSALS = {
     404: ("url", "the endpoint has no such address or model", "Correct the endpoint's address or the model's name"),
 }
 _BAD_REQUEST = (400, 413, 422)
-"""Statuses that blame the request, not the endpoint."""
+"""Statuses that report an error in the request, not in the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
 """Matches servers' messages that a conversation is too long; OpenAI's error code is context_length_exceeded."""
 _CHARACTERS_PER_TOKEN = 4  # for estimates when the server reports no usage

@@ -3,9 +3,9 @@
     remote = Remote("http://localhost:8080", limits=RemoteLimits(timeout_s=10, max_concurrent=64))
     answer = await remote.post_json("/run_code", {"code": "print(1)"})
 
-`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. It waits as long as the
-server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out, it raises a
-`RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
+`Remote` retries after connection errors, timeouts and the statuses 408, 425, 429 and 5xx. Before a retry, it waits as
+long as the server's Retry-After requests, or else uses exponential back-off and jitter. When attempts or time run out,
+it raises a `RemoteError`, which leaves the trajectory unscored. Any other status is returned as a `Response`.
 
 Cookies are not kept, so trajectories that share a `Remote` cannot see each other's data. Errors and logs contain the
 host, but never a header, a query string or a password. `Remote` does not check that a host has a public address.
@@ -48,7 +48,8 @@ logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 5
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0
-"""Shorter than servers' own timeouts (5 s or more), so that a server does not close a connection during a request."""
+"""Idle time of a connection in seconds, shorter than servers' timeouts (5 s or more), so that none closes it during a
+request."""
 KEPT_CONNECTIONS = 4
 """Number of idle connections that one client keeps, to different hosts."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
@@ -110,7 +111,8 @@ class _Lane:
     limiter: AsyncLimiter | None
     idle: dict[bool, list[httpx.AsyncClient]] = field(default_factory=lambda: {True: [], False: []})
     """Idle clients, by whether they serve near hosts. Each concurrent request has its own client, because a client
-    scans all its connections for every request: 500 requests through one client take 9 ms CPU each, these 1.7 ms."""
+    scans all its connections for every request: 500 requests take 9 ms CPU each through one client, and 1.7 ms through
+    their own."""
     users: int = 0
 
     async def turn(self) -> None:
@@ -121,15 +123,16 @@ class _Lane:
 class Remote:
     """An HTTP client for one service, or for several with the same limits; a process shares one object per service.
 
-    Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, a
-    request opens and closes its own. Several event loops may use it at once; the limits apply to each loop separately.
+    Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, each
+    request opens and closes a connection. Several event loops may use a `Remote` at once; the limits apply to each loop
+    separately.
 
     Args:
         base_url: prefix of relative URLs.
         headers: sent with every request, for example `{"Authorization": f"Bearer {secret('JUDGE_API_KEY')}"}`.
         limits: see `RemoteLimits`.
         allow_hosts: names of the hosts that may receive requests, with shell wildcards (`*.wikipedia.org`). Redirects
-            between them are followed, except from https to http. None: all hosts are allowed, without redirects.
+            between these hosts are followed, except from https to http. None: all hosts are allowed, without redirects.
     """
 
     def __init__(
@@ -172,7 +175,9 @@ class Remote:
         return response.json()
 
     def problem(self, response: Response) -> str:
-        """Describe a response for an error: its status and the start of its body, without values of our headers."""
+        """Describe a response for an error: its status and the start of its body, without the values of its request's
+        headers.
+        """
         return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
     async def request(
@@ -195,8 +200,8 @@ class Remote:
             json: a body to send as JSON.
             content: a body to send unchanged.
             headers: headers in addition to those of the `Remote`.
-            idempotent: whether sending the request twice has the same effect as sending it once. If not, it is retried
-                only if the server cannot have received it, or answers 429 or 503 with Retry-After.
+            idempotent: whether sending the request twice has the same effect as sending it once. If not, the request is
+                retried only if the server cannot have received it, or answers 429 or 503 with Retry-After.
 
         Raises:
             RemoteError: there was no answer within the limits.

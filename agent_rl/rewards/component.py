@@ -1,7 +1,7 @@
-"""Base classes of reward components: a component computes one number for a trajectory, or for each of a group.
+"""Base classes of reward components, which compute one number for a trajectory, or for each trajectory of a group.
 
 A component is created once per process, from the `config` under its name in `agent_rl.reward.components`, and measures
-many trajectories concurrently. It does not weight, clip or gate its value; `compose` does that.
+many trajectories concurrently. A component does not weight, clip or gate its value; `compose` does that.
 
     class Politeness(Component, kind="politeness"):
         async def measure(self, trajectory):
@@ -114,7 +114,7 @@ class Component(_BaseComponent):
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured; it then has no score, rather than 0.
+            UnscoredError: this trajectory cannot be measured, so it has no score instead of 0.
             ConfigError: the component cannot measure any trajectory.
         """
 

@@ -27,7 +27,7 @@ def formulas(reward: Reward) -> dict[str, str]:
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
     """Compute what each typical behaviour earns, by data-source pattern.
 
-    All turns up to the limit would use half of the token limit, in equal parts. Scheduled weights have their last
+    All turns up to the limit would use half of the token limit, in equal parts. Weights with a schedule have their last
     value.
 
     Args:

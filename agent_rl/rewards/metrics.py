@@ -61,7 +61,7 @@ OF_THE_STEP = {
     "unscored": "unscored trajectories since the last step, which do not enter training; validation is not counted",
     "kept_share": "share of the trajectories since the last step that the update trains on",
     "lost_share": "share of the trajectories since the last step that failed",
-    "evicted_share": "share with a score that were left out: too few scores in the group, or no greedy answer (ReMax)",
+    "evicted_share": "share that was scored but left out: too few scores in the group, or no greedy answer (ReMax)",
     "filtered_share": "share that `algorithm.filter_groups` replaced, because all rewards of their group were equal",
     "stale_share": "share that was replaced because it was sampled too many steps ago",
     "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",

@@ -3,7 +3,7 @@
     rm_prompt: [{"role": "user", "content": "Is this polite?"}]     # for all judges and reward models
     rm_prompt.polite: [...]                                         # only for the component or model `polite`
 
-Both are columns of the row, or keys of its `extra_info`. The policy's response does not change. If `rm_prompt` is
+Both names are columns of the row, or keys of its `extra_info`. The policy's response does not change. If `rm_prompt` is
 missing or empty, judges and reward models see the policy's prompt.
 """
 

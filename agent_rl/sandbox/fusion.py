@@ -1,6 +1,6 @@
-"""Sandbox Fusion (https://github.com/bytedance/SandboxFusion): programs on a server instead of on this machine.
+"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion), not on this machine.
 
-`run_remotely` runs one program, `grade_remotely` grades one. Isolation is up to the server.
+`run_remotely` runs one program, and `grade_remotely` grades one. The server is responsible for isolation.
 """
 
 from __future__ import annotations

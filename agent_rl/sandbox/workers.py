@@ -1,9 +1,9 @@
 """`Workers`: processes that answer requests, for work whose time this process cannot limit.
 
 A worker is a program that writes the line `"ready"`, and then one JSON line for each JSON line that it reads, until its
-input ends. It starts on demand and stays for the next request; a worker that exceeds a request's time is killed. There
-is one worker per concurrent request. They inherit only the environment variables that a program needs to run, and no
-API keys. Time a worker spends waiting for a core does not count, up to twenty times a request's limit.
+input ends. A worker starts on demand and stays for the next request; a worker that exceeds a request's time is killed.
+There is one worker per concurrent request. Workers inherit only the environment variables that a program needs to run,
+and no API keys. Time a worker spends waiting for a core does not count, up to twenty times a request's limit.
 
 If this process is killed, a worker exits only at its next line.
 """

@@ -1,6 +1,6 @@
 """The `agent_rl:` section of a configuration as pydantic models, and the code that makes configuration errors.
 
-It does not depend on verl, nor on the code that the settings configure.
+This package does not depend on verl, nor on the code that the settings configure.
 """
 
 from agent_rl.settings.agents import ReactSettings

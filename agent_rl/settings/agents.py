@@ -18,68 +18,69 @@ __all__ = [
 
 class _TextTurns(Section):
     instructions: str | None = None
-    """System message; `{tools}` and `{tool_names}` in it are filled in; null: the default; empty: no message."""
+    """System message, in which `{tools}` and `{tool_names}` are filled in. Null means the default, empty no message."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
 
 
 class CodeActSettings(Section):
-    """The code blocks of `code_act_agent`."""
+    """Settings for the code blocks of `code_act_agent`."""
 
     instructions: str | None = None
-    """System message; `{answer}` in it is filled in; null: the default; empty: no message."""
+    """System message, in which `{answer}` is filled in. Null means the default, empty no message."""
     answer: Literal["boxed", "text"] = "boxed"
-    """Where a turn without code has its answer: in `\\boxed{...}`, as the instructions then say, or the whole text."""
+    """Where a turn without code has its answer. `boxed`: in `\\boxed{...}`, as the instructions then say. `text`: the
+    whole text is the answer."""
     observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries the output."""
+    """Role of the message that carries the output of the code."""
     tool: str | None = None
-    """Name of the tool that executes code; null: the only tool, or `python`."""
+    """Name of the tool that executes code. Null means the only tool, or `python` if there are several."""
 
 
 class FoldingSettings(Section):
-    """How `folding_agent` folds a history into notes when the context is nearly full."""
+    """Settings for how `folding_agent` folds a history into notes when the context is nearly full."""
 
     loop: str = "react_agent"
     """Name of the wrapped agent, which keeps its format, settings and user."""
     reserve_tokens: int = Field(default=512, ge=1)
-    """Number of tokens of `data.max_response_length` reserved for the request for notes and the notes themselves."""
+    """Number of tokens of `data.max_response_length` that are reserved for the notes and the request for them."""
     max_folds: int = Field(default=8, ge=0)
-    """Maximum number of folds per episode; each adds a training sequence."""
+    """Maximum number of folds per episode. Each fold adds a training sequence."""
     instructions: str | None = None
-    """Text of the request for notes; null: the default."""
+    """Text of the request for notes. Null means the default."""
 
 
 class PlanActSettings(_TextTurns):
-    """The plan and the ReAct turns of `plan_act_agent`."""
+    """Settings for the plan and the ReAct turns of `plan_act_agent`."""
 
 
 class ReactSettings(_TextTurns):
-    """The text format of `react_agent`."""
+    """Settings for the text format of `react_agent`."""
 
     examples: tuple[str, ...] = ()
-    """Complete example episodes after the instructions, for a few-shot prompt; `default`: the built-in ones."""
+    """Complete example episodes after the instructions, for a few-shot prompt. `default` means built-in examples."""
     parsing: Literal["tolerant", "strict"] = "tolerant"
     """`strict`: a turn that deviates from the instructions in any way is malformed."""
 
 
 class SearchSettings(Section):
-    """The tags of `search_agent`."""
+    """Settings for the tags of `search_agent`."""
 
     instructions: str | None = None
-    """System message; null: the default; empty: no message."""
+    """System message. Null means the default, empty no message."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message with the search results."""
     tool: str | None = None
-    """Name of the tool that receives queries; null: the only tool, or `search`."""
+    """Name of the tool that receives queries. Null means the only tool, or `search` if there are several."""
 
 
 class UserSimSettings(_TextTurns):
-    """The simulated user of `user_sim_agent`, and the agent's text format."""
+    """Settings for the simulated user of `user_sim_agent`, and for the agent's text format."""
 
     user: str = "scripted"
     """`scripted`, `llm`, or your `agent_rl.agents.users.user.User`: `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments of the class."""
+    """Keyword arguments of the user's class."""
     native: bool = False
     """Whether the agent writes like `tool_call_agent`, and turns without a call are messages to the user;
     `instructions` and `observation_role` then have no effect."""

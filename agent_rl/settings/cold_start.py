@@ -12,14 +12,14 @@ __all__ = ["ColdStartSettings", "ColdStartStage", "SmallModelSettings"]
 
 
 class SmallModelSettings(Section):
-    """The model, a Qwen2 with tied embeddings and a byte-level BPE tokenizer, made from scratch."""
+    """The model, which is a Qwen2 with tied embeddings and a byte-level BPE tokenizer, made from scratch."""
 
     vocabulary: int = Field(default=512, ge=260)
     """Maximum vocabulary size of the tokenizer, which is trained on the worked episodes."""
     hidden: int = Field(default=64, ge=2)
     """Width of the hidden states."""
     layers: int = Field(default=2, ge=1)
-    """Number of blocks; copying needs two."""
+    """Number of transformer blocks. A model needs two of them to learn to copy."""
     heads: int = Field(default=4, ge=1)
     """Number of attention heads."""
     init_std: float = Field(default=0.1, gt=0)
@@ -34,14 +34,14 @@ class ColdStartStage(Section):
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
-    """Peak learning rate, after 30 steps of warm-up; a cosine decay takes it to a fiftieth."""
+    """Peak learning rate, which is reached after 30 steps of warm-up. A cosine decay then lowers it to a fiftieth."""
 
 
 class ColdStartSettings(Section):
     """What `agent-rl sft` teaches before reinforcement learning."""
 
     world: str
-    """Name of a file in `agent_rl/data/worlds`; `environment` for the experts of `agent_rl.environments`."""
+    """Name of a file in `agent_rl/data/worlds`, or `environment` for the experts of `agent_rl.environments`."""
     seed: int = 0
     """Seed for the rows, the model's initial weights and the worked episodes."""
     episode_rows: int = Field(default=2000, ge=1)
@@ -51,15 +51,15 @@ class ColdStartSettings(Section):
     held_out: int = Field(default=300, ge=1)
     """Number of rows used only for evaluation."""
     rows: Literal["recipe"] | None = None
-    """`recipe`: the rows of its `data.train_files` that the world's solver can solve, and all of its
-    `data.val_files`. None: rows of the generated world."""
+    """`recipe`: the rows of the recipe's `data.train_files` that the world's solver can solve, and all rows of its
+    `data.val_files`. Null means rows of the generated world."""
     batch: int = Field(default=32, ge=1)
     """Number of worked episodes per optimizer step."""
     micro_batch: int | None = Field(default=None, ge=1)
-    """Number of worked episodes per forward pass. None: up to 16 on a CPU, up to 8192 tokens on a GPU."""
+    """Number of worked episodes per forward pass. Null means up to 16 on a CPU, and up to 8192 tokens on a GPU."""
     base: str | None = None
-    """Folder of a model to start from, with its tokenizer. None: `model` is made from scratch."""
+    """Folder of a model to start from, with its tokenizer. Null means that `model` is made from scratch."""
     model: SmallModelSettings = SmallModelSettings()
-    """Size of a model made from scratch; its keys are in a table below."""
+    """Size of a model that is made from scratch."""
     stages: list[ColdStartStage] = Field(min_length=1)
     """Stages of supervised training, in order."""

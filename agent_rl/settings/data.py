@@ -16,10 +16,10 @@ Weights = dict[str, Weight] | list[Weight]
 
 
 class BandSettings(Section):
-    """Selects rows by the policy's current success rate: neither too easy nor too hard."""
+    """Selects rows that are neither too easy nor too hard, by the policy's current success rate."""
 
     low: float = 0.0
-    """Lowest success rate of the rows to draw. Rows that were never drawn have no rate, and are drawn."""
+    """Lowest success rate of the rows to draw. Rows that were never drawn have no success rate, and are drawn too."""
     high: float = 1.0
     """Highest success rate of the rows to draw."""
     explore: float = Field(default=0.1, gt=0, le=1)
@@ -33,27 +33,29 @@ class BandSettings(Section):
 
 
 class StageSettings(Section):
-    """A stage of a curriculum. All but the last end after a step, at a reward, or at whichever comes first."""
+    """A stage of a curriculum. Each stage except the last ends after a step or at a reward, whichever comes first."""
 
     until_step: int | None = Field(default=None, ge=1)
-    """Last training step of the stage; null: no limit on steps."""
+    """Last training step of the stage. Null means no limit on steps."""
     until_reward: float | None = None
-    """The stage ends when the mean of `agent_rl.data.measure` reaches this value; null: no limit on the reward."""
+    """The stage ends when the mean of `agent_rl.data.measure` reaches this value. Null means no limit on the reward."""
     over_steps: int = Field(default=5, ge=1)
-    """Number of the stage's latest steps that this mean covers."""
+    """Number of the stage's latest steps that the mean for `until_reward` covers."""
     difficulty: tuple[float, float] | None = None
-    """Lowest and highest `extra_info.difficulty` of the rows to draw; null: all rows."""
+    """Lowest and highest `extra_info.difficulty` of the rows to draw. Null means all rows."""
     weights: Weights | None = None
-    """Weights that replace `agent_rl.data.weights` during the stage; null: unchanged."""
+    """Weights that replace `agent_rl.data.weights` during the stage. Null means that they stay unchanged."""
 
 
 class DropSettings(Section):
-    """Stops drawing rows that the policy can no longer learn from."""
+    """Stops drawing rows from which the policy can no longer learn."""
 
     solved_after: int | None = Field(default=None, ge=1)
-    """Number of consecutive visits with a success rate of at least `solved_from` that drop a row; null: never."""
+    """A row is dropped after this number of consecutive visits with a success rate of at least `solved_from`. Null
+    means never."""
     hopeless_after: int | None = Field(default=None, ge=1)
-    """Number of consecutive visits with a success rate of at most `hopeless_to` that drop a row; null: never."""
+    """A row is dropped after this number of consecutive visits with a success rate of at most `hopeless_to`. Null
+    means never."""
     solved_from: float = 1.0
     """Minimum success rate of a visit for the row to count as solved."""
     hopeless_to: float = 0.0
@@ -70,28 +72,28 @@ class ReplaySettings(Section):
 
 
 class DataSettings(Section):
-    """The order of training rows. If no key is set, verl's own order applies."""
+    """The order of training rows. If no key is set, verl's order applies."""
 
     weights: Weights = Field(default_factory=dict)
-    """Share of draws for each `data_source` (shell wildcards allowed), or a list with one share per file in
-    `data.train_files`; 0: no rows are drawn. Empty: shares proportional to the numbers of rows."""
+    """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
+    `data.train_files`. With 0, no rows are drawn. If it is empty, shares are proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
-    """Alternative to weights: shares proportional to rows^(1/temperature). 1: proportional to the numbers of rows;
-    above 1: closer to equal shares."""
+    """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, they are proportional to
+    the numbers of rows; values above 1 make them more equal."""
     order: Literal["file", "shuffled", "difficulty"] | None = None
-    """The order within a pass through a source: as in the files, shuffled by `data.seed`, or by
-    `extra_info.difficulty`, easiest first; null: `shuffled`, or `file` if `data.shuffle=false`."""
+    """The order of rows within a pass through a source: as in the files, shuffled by `data.seed`, or by
+    `extra_info.difficulty`, with the easiest first. Null means `shuffled`, or `file` if `data.shuffle=false`."""
     stages: list[StageSettings] = Field(default_factory=list)
-    """Stages of a curriculum; empty: no curriculum."""
+    """Stages of a curriculum. An empty list means no curriculum."""
     measure: str | None = None
-    """Value that measures a trajectory's success: `score`, or the name of a value that the reward reports; null: `acc`,
-    or the score if the reward does not report `acc`. A row's success rate is the mean over its samples."""
+    """Value that measures a trajectory's success: `score`, or the name of a value that the reward reports. Null means
+    `acc`, or the score if the reward does not report `acc`. A row's success rate is the mean over its samples."""
     band: BandSettings | None = None
-    """Selection of rows by their success rate; null: all rows."""
+    """Selection of rows by their success rate. Null means all rows."""
     drop: DropSettings | None = None
-    """Rules for dropping rows that are always or never solved; null: no row is dropped."""
+    """Rules for dropping rows that are always or never solved. Null means that no row is dropped."""
     replay: ReplaySettings | None = None
-    """Rules for drawing failed rows once more; null: they are not drawn again."""
+    """Rules for drawing failed rows once more. Null means that they are not drawn again in the same pass."""
 
     @model_validator(mode="after")
     def _fits(self) -> DataSettings:
@@ -102,7 +104,7 @@ class DataSettings(Section):
             is_last = number == len(self.stages) - 1
             if ends == is_last:
                 problem = f"stages[{number}] {'is the last and has' if ends else 'has no'} until_step or until_reward"
-                remedy = "Every stage but the last ends at one of them; the last lasts until the run ends"
+                remedy = "Set one of them for every stage except the last, which lasts until the run ends"
                 raise InvalidValueError(problem, remedy)
         return self
 

@@ -18,48 +18,51 @@ __all__ = [
 
 
 class BudgetSettings(Section):
-    """Limits for one episode, in addition to verl's own limits on turns and tokens."""
+    """Limits for one episode, in addition to verl's limits on turns and tokens."""
 
     max_tool_calls: int | None = Field(default=None, ge=0)
-    """Maximum number of tool calls in one episode; null: no limit."""
+    """Maximum number of tool calls in one episode. Null means no limit."""
     max_seconds: float | None = Field(default=None, gt=0)
-    """Maximum duration of one episode in seconds; null: no limit."""
+    """Maximum duration of one episode in seconds. Null means no limit."""
     max_malformed: int = Field(default=3, ge=1)
-    """Number of consecutive malformed turns that ends the episode."""
+    """Number of consecutive malformed turns after which the episode ends."""
     max_repeats: int | None = Field(default=None, ge=1)
-    """Number of consecutive turns with only repeated calls that ends the episode; null: no limit."""
+    """Number of consecutive turns with only repeated calls after which the episode ends. Null means no limit."""
     tool_timeout_s: float = Field(default=30.0, gt=0)
-    """Timeout of one tool call in seconds, unless the tool's entry has its own `timeout_s`."""
+    """Timeout of one tool call in seconds, unless the tool's entry sets `timeout_s`."""
 
 
 class FinalTurnSettings(Section):
     """A last turn that asks for the answer when a budget is nearly spent."""
 
     enabled: bool = False
-    """Whether the policy gets this turn."""
+    """Whether the policy gets such a last turn."""
     text: str | None = None
-    """Text of the instruction to answer; null: the default."""
+    """Text of the instruction to answer. Null means the default."""
     reserve_tokens: int = Field(default=0, ge=0)
-    """Number of response tokens reserved for that turn and its text; 0: no last turn when the tokens are spent."""
+    """Number of response tokens that are reserved for the last turn and its text. With 0, there is no last turn when
+    the tokens are spent."""
     reserve_seconds: float = Field(default=0.0, ge=0)
-    """Number of seconds of `budget.max_seconds` reserved for that turn; 0: no last turn when the time is up."""
+    """Number of seconds of `budget.max_seconds` that are reserved for the last turn. With 0, there is no last turn when
+    the time is up."""
 
 
 class ThinkingSettings(Section):
-    """How `<think>` blocks are handled; a format never sees them."""
+    """How `<think>` blocks are handled. A format never reads them."""
 
     history: Literal["keep", "template"] = "keep"
-    """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier turns,
-    so does the context, and the trajectory becomes several training sequences."""
+    """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier
+    turns, the context drops them too, and the trajectory becomes several training sequences."""
 
 
 class ToolsSettings(Section):
     """Settings for all tools; the keys of one tool are in its entry in the tool file."""
 
     max_result_tokens: int | None = Field(default=None, ge=32)
-    """Maximum number of tokens to show of a result, instead of verl's limit in characters; null: verl's limit."""
+    """Maximum number of tokens of a result that the policy sees, instead of verl's limit in characters. Null means
+    verl's limit."""
     cache_path: str | None = None
-    """File on a local disk for the results of tools with `cache: shared`; null: memory only."""
+    """File on a local disk that stores the results of tools with `cache: shared`. Null means memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
     """What a tool's exception does, unless it is a `ToolError` or outage. `unscored`: the trajectory gets no
     score, and the eighth identical traceback stops the run. `observe`: the policy sees the exception."""
@@ -71,15 +74,16 @@ class TraceSettings(Section):
     """Where trajectories are stored."""
 
     path: str | None = None
-    """JSONL file to which every trajectory is appended; null: no file."""
+    """JSONL file to which every trajectory is appended. Null means no file."""
     tokens: bool = False
     """Whether to store token ids, masks and log-probs in `<name>.tokens.jsonl` next to the trace, and the rows and
     advantages of every training batch, in `<name>.batches.jsonl`."""
     part_mib: int = Field(default=1024, gt=0)
-    """Size in MiB at which a file continues in the next part: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""
+    """Size in MiB at which a new part of a file starts: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""
 
     image_mib: int = Field(default=10240, ge=0)
-    """Maximum MiB of stored images, in `<name>.images/` next to the trace; later images are stored by name only."""
+    """Maximum size in MiB of the images that are stored in `<name>.images/` next to the trace. For later images, only
+    the name is stored."""
 
     @property
     def part_bytes(self) -> int:
@@ -96,14 +100,14 @@ class RunSettings(Section):
     """Where a training run stores its files, and what the terminal shows."""
 
     folder: str | None = None
-    """Folder with run.json, log, metrics, rollouts and checkpoints; null: `outputs/<trainer.experiment_name>`."""
+    """Folder with run.json, log, metrics, rollouts and checkpoints. Null means `outputs/<trainer.experiment_name>`."""
     progress: Literal["panel", "lines", "verl"] | None = None
     """What `agent-rl train` shows. `panel`: a live panel. `lines`: one line per step. `verl`: every line of the log.
-    null: the panel in a terminal; lines elsewhere, and if `TERM` is `dumb` or `NO_COLOR` is set."""
+    Null means the panel in a terminal, and lines elsewhere or if `TERM` is `dumb` or `NO_COLOR` is set."""
     log_probs_every: int = Field(default=10, ge=1)
-    """Interval, in steps, between passes that compute log-probs before the update, in runs that could use the update's
-    own: one update per batch, and neither a KL penalty in the reward nor a correction. The pass gives `actor/entropy`
-    and more metrics of the gap between the engine and the trainer. 1: every step."""
+    """Interval in steps between passes that compute log-probs before the update. It applies to runs that could use the
+    log-probs of the update itself, because they have one update per batch and neither a KL penalty in the reward nor a
+    correction. Such a pass measures `actor/entropy` and differences between the engine and the trainer."""
     weight_sync_timeout_s: float = Field(default=1800.0, gt=0)
-    """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run; it usually takes
-    less than a minute."""
+    """Seconds after which a transfer of weights to the engine counts as a deadlock and ends the run. A transfer usually
+    takes less than a minute."""

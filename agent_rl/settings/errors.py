@@ -56,7 +56,7 @@ _shortened.maxdict = _shortened.maxlist = 20
 
 
 class InvalidValueError(ValueError):
-    """Raised by a model's validator when it knows a better remedy than changing the value."""
+    """Raised by a model's validator if there is a better remedy than changing the value."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -85,7 +85,7 @@ class Place:
         return ": ".join(filter(None, [f"{self.file}:{line}" if line else str(self.file), self.key]))
 
     def labelled(self, label: str) -> Place:
-        """This location with a label after its key: `tools[0] (search)`."""
+        """Return this location with a label after its key: `tools[0] (search)`."""
         return replace(self, key=f"{self.key} ({label})")
 
     def error(self, problem: str, remedy: str) -> ConfigError:
@@ -94,14 +94,14 @@ class Place:
 
     @contextmanager
     def around(self, remedy: str = _CHANGE) -> Iterator[None]:
-        """Add this location to the errors of a check that knows only the value.
+        """Add this location to the errors of a check that gets only the value.
 
         Args:
-            remedy: the remedy for a ValueError without its own.
+            remedy: the remedy for a ValueError that has none.
 
         Raises:
-            ConfigError: the check raised a ConfigError (this key goes before its own) or a ValueError.
-            UserCodeError: the check raised any other exception, which none does on purpose.
+            ConfigError: the check raised a ConfigError (this location's key goes before its key) or a ValueError.
+            UserCodeError: the check raised any other exception, which is a bug in the check.
         """
         try:
             yield
@@ -179,7 +179,7 @@ class _Problem:
 
     @property
     def _example(self) -> str:
-        """An example value from the field's declaration; empty without one."""
+        """An example value from the field's declaration; empty if there is none."""
         return str(self.field.examples[0]) if self.field is not None and self.field.examples else ""
 
     def _remedy(self, alternatives: Sequence[_Problem]) -> str:

@@ -11,7 +11,7 @@ __all__ = ["GatewaySettings"]
 
 
 class GatewaySettings(Section):
-    """The user's agent: one of `command`, `function` and `url`; a row's `extra_info.program` overrides `command`."""
+    """The user's agent: `command`, `function` or `url`. A row's `extra_info.program` overrides `command`."""
 
     command: str | None = None
     """Shell command of the program, for example `python my_agent.py`."""
@@ -20,17 +20,17 @@ class GatewaySettings(Section):
     url: str | None = None
     """HTTP endpoint that runs the agent: it gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)
-    """Names of models whose turns are trained; requests for others are answered only. Empty: the name in the first
-    request of each episode."""
+    """Names of models whose turns are trained. Requests for other models are answered, but not trained. An empty list
+    means the name in the first request of each episode."""
     timeout_s: float = Field(default=600.0, gt=0)
     """Seconds that the program may run for one row."""
     programs: int = Field(default=16, ge=1)
     """Maximum number of programs that run at once in one agent-loop worker."""
     environment: list[str] = Field(default_factory=list)
-    """Names of environment variables with secrets that the program gets; others whose name suggests a secret are
-    removed."""
+    """Names of environment variables with secrets that the program gets. Other variables whose name suggests a secret
+    are removed."""
     ground_truth: bool = False
-    """Whether the program's file of the row includes `ground_truth`."""
+    """Whether the file with the row, which the program reads, includes `ground_truth`."""
 
     @model_validator(mode="after")
     def _one_agent(self) -> GatewaySettings:

@@ -1,6 +1,6 @@
-"""Imports the classes and functions that a configuration refers to.
+"""Imports the classes and functions to which a configuration refers.
 
-Two forms: a dotted path (`my_package.tools.Search`) and a user's file (`my_tools.py:Search`). A file is loaded
+A reference is a dotted path (`my_package.tools.Search`) or a user's file (`my_tools.py:Search`). A file is loaded
 under a module name derived from its path, so every mention of it yields the same module.
 """
 
@@ -61,8 +61,8 @@ def find_class(
     """Return a class of one of these bases; see `find_object`.
 
     Raises:
-        ConfigError: also if it is not a subclass, leaves a method undefined, or has a method that cannot be called or
-            that agent_rl never calls.
+        ConfigError: the class is missing, is not a subclass, leaves a method undefined, or has a method that cannot be
+            called or that agent_rl never calls.
     """
     value = find_object(name, place, folder, known=known)
     bases = bases if isinstance(bases, tuple) else (bases,)

@@ -1,7 +1,7 @@
 """Checks a user's class against the base class whose methods agent_rl calls.
 
-It finds mistakes that Python would report only at the first call in the middle of a run, or never: a method whose name
-agent_rl never calls, that cannot take the arguments, or that is not `async def`.
+The check finds mistakes that Python would report only at the first call in the middle of a run, or never: a method
+whose name agent_rl never calls, that cannot take the arguments, or that is not `async def`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIMILAR = 0.8
 
 
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
-    """Return (problem, remedy) for a method that is never called or cannot be, with file and line, or None.
+    """Return (problem, remedy) for a method that is never called or cannot be called, with file and line, or None.
 
     Helper methods are allowed. A public method counts as misspelled only if its name resembles one of the base class
     and no line in the user's files of this class mentions it.

@@ -1,7 +1,7 @@
 """Old spellings of keys: the names of settings in earlier releases of verl and in guides written for them.
 
 `old_keys.yaml` next to this file is the table: add a row there. A key that has moved takes effect under its new name,
-with one line on stderr; a key that means something different now, or nothing, is an error that says what to write.
+with one line on stderr; a key that now has another meaning, or none, is an error that says what to write.
 The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
 configuration (`change_config`), which has the keys of YAML files and decides rows that depend on other keys.
 """
@@ -48,7 +48,8 @@ class OldKey:
     why: str
     """The reason in one line, for messages."""
     new: str | None = None
-    """The key that now has this meaning; a `moved` row without one drops the key, which is no longer needed."""
+    """The key that now has this meaning; if a `moved` row has none, the key is dropped, because it is no longer
+    needed."""
     write: str = ""
     """What to write instead of a rejected key, with `{value}`; empty: `new={value}`."""
     when: str | None = None
@@ -64,7 +65,7 @@ class OldKey:
     reset: Any = _KEPT
     """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
     command: str | None = None
-    """`train` or `eval`: the only `agent-rl` command that the row applies to."""
+    """`train` or `eval`: the only `agent-rl` command to which the row applies."""
     section: str = ""
     """The row's heading in the table."""
 
@@ -74,7 +75,9 @@ class OldKey:
         return bool(self.unless or self.only_with) or self.kind == "unread"
 
     def match(self, key: str, text: str) -> str | None:
-        """Return what `*` stands for in the key (empty without `*`), or None if the row does not apply to the key."""
+        """Return what `*` stands for in the key (empty if there is no `*`), or None if the row does not apply to the
+        key.
+        """
         rest = key.removeprefix(stem) if key.startswith(stem := self.old.removesuffix("*")) else None
         if rest is None or bool(rest) != self.old.endswith("*"):
             return None
@@ -117,7 +120,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
 
     Args:
         arguments: hydra overrides and options.
-        command: the `agent-rl` command, for rows limited to it; empty: verl's own command line.
+        command: the `agent-rl` command, for rows limited to it; empty: verl's command line.
 
     Returns:
         The arguments, and one line per changed argument.
@@ -138,7 +141,7 @@ def change_arguments(arguments: Sequence[str], command: str = "") -> tuple[list[
             key, new, argument_keys(arguments[number:]) | new_keys
         )  # an old key after the current one overrides it
         new_keys.add(new.key)
-        # hydra rejects a new key that verl does not know, unless verl's YAML files do not list the section's keys
+        # hydra rejects a new key that verl does not define, unless verl's YAML files do not list the section's keys
         changed += [f"{'++' * is_free(new.key)}{new.key}={new.text}"] if new.key else []
         notes.append(new.note)
     return changed, notes
@@ -290,7 +293,7 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 
 def _refuse_twice(key: str, new: _Moved, given: Collection[str]) -> None:
     if new.key and new.key in given and new.key != key:
-        raise ConfigError(key, f"it is now {new.key}, which is also set", "Remove one of them")
+        raise ConfigError(key, f"this key is now {new.key}, which is also set", "Remove one of them")
 
 
 def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -27,10 +27,11 @@ TERMS = ("correctness", "efficiency", "format", "overlong")
 
 
 class CorrectnessSettings(TermSettings):
-    """1 for the right answer, 0 otherwise."""
+    """The component is 1 for the right answer, and 0 otherwise."""
 
     scorer: str = "auto"
-    """`auto`: a user's verdict, else the scorer of the data_source; a scorer's name, `file.py:function`, or `none`."""
+    """`auto`, a scorer's name, `file.py:function`, or `none`. `auto` means a simulated user's verdict, or else the
+    scorer of the data_source."""
 
 
 class _NamedTermSettings(TermSettings):
@@ -48,7 +49,7 @@ class _NamedTermSettings(TermSettings):
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """A penalty for the resources an episode used: the sum of the parts below, but at least `floor`."""
+    """A penalty for the resources that an episode used: the sum of the parts below, but at least `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
     """Penalty for each tool call beyond `free_calls`."""
@@ -57,15 +58,17 @@ class EfficiencySettings(_NamedTermSettings):
     floor: float = Field(default=-0.5, le=0)
     """Lowest value of the component."""
     per_error: float = Field(default=0.0, ge=0)
-    """Penalty for each failed call: an exception, a timeout, wrong arguments, an unknown tool, or skipped."""
+    """Penalty for each call that fails (an exception, a timeout, wrong arguments or an unknown tool) or is skipped."""
     per_repeat: float = Field(default=0.0, ge=0)
     """Penalty for each call that repeats an earlier one."""
     per_1000_tokens: float = Field(default=0.0, ge=0)
-    """Penalty per 1,000 response tokens, sampled and observed, pro rata."""
+    """Penalty per 1,000 response tokens (sampled or observed), applied pro rata."""
 
 
 class FormatSettings(_NamedTermSettings):
-    """`-malformed_turns / turns`, but at least -1; idle turns cannot dilute it, as they would a share of all turns."""
+    """A penalty of `-malformed_turns / turns`, but at least -1. Idle turns cannot dilute it, unlike a share of all
+    turns.
+    """
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
@@ -75,12 +78,12 @@ class FormatSettings(_NamedTermSettings):
 
 
 class OverlongSettings(_NamedTermSettings):
-    """From 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`; off by default."""
+    """A penalty that grows from 0 to `-penalty` over the last `buffer_tokens` before `data.max_response_length`."""
 
     penalty: float = Field(default=0.0, ge=0)
-    """Penalty for an episode that fills the whole response; 0: off."""
+    """Penalty for an episode that fills the whole response. 0 turns the penalty off."""
     buffer_tokens: int | None = Field(default=None, ge=1)
-    """Number of tokens over which the penalty grows; null: a fifth of `data.max_response_length`."""
+    """Number of tokens over which the penalty grows. Null means a fifth of `data.max_response_length`."""
 
 
 def _usable(name: str) -> str:
@@ -93,29 +96,30 @@ ServedModelName = Annotated[str, AfterValidator(_usable)]
 
 
 class ServedModelSettings(Section):
-    """One served reward model; `reward.reward_model.rollout` has all other settings."""
+    """One reward model that the run serves. All other settings are in `reward.reward_model.rollout`."""
 
     path: str
     """Folder of the model, or its name on the Hub."""
     kind: Literal["discriminative", "generative"] = "discriminative"
-    """`discriminative`: its head outputs a number. `generative`: it writes its judgement."""
+    """`discriminative`: the model's head outputs a number. `generative`: the model writes its judgement."""
     engine: Literal["sglang", "vllm"] = "sglang"
     """Engine that serves the model."""
     placement: Literal["own", "shared"] = "own"
-    """`own`: the model has GPUs in addition to the trainer's. `shared`: it uses the trainer's GPUs; it is loaded after
-    sampling, scores, and is unloaded before the update."""
+    """`own`: the model has GPUs in addition to the trainer's. `shared`: the model uses the trainer's GPUs. It is loaded
+    after sampling, scores, and is unloaded before the update."""
     n_gpus_per_node: int = Field(default=1, ge=1)
-    """Number of its own GPUs per node; if `shared`, it has a replica per `tensor_parallel_size` GPUs of the trainer."""
+    """Number of the model's own GPUs per node. A `shared` model has a replica per `tensor_parallel_size` GPUs of the
+    trainer."""
     nnodes: int = Field(default=1, ge=1)
-    """Number of its own nodes, each with `n_gpus_per_node` GPUs."""
+    """Number of the model's own nodes, each with `n_gpus_per_node` GPUs."""
     tensor_parallel_size: int = Field(default=1, ge=1)
-    """Number of GPUs that one replica of the model is split over."""
+    """Number of GPUs over which one replica of the model is split."""
     gpu_memory_utilization: float = Field(default=0.5, gt=0, lt=1)
     """Share of each GPU's memory for the weights and the cache."""
     temperature: float = Field(default=0.0, ge=0)
     """Temperature of a generative model, unless the component sets its own."""
     max_model_len: int | None = Field(default=None, ge=1)
-    """Maximum sequence length in tokens; null: the model's own limit."""
+    """Maximum sequence length in tokens. Null means the model's own limit."""
     engine_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Additional arguments of the engine's server."""
 
@@ -136,17 +140,17 @@ class RewardSettings(Section):
     format: FormatSettings = FormatSettings()
     overlong: OverlongSettings = OverlongSettings()
     components: dict[str, ComponentSettings] = Field(default_factory=dict)
-    """Additional components, under names of your choice, which they are logged by."""
+    """Additional components, under names that you choose and that appear in the logs."""
     reward_api: str | dict[str, Any] | None = None
-    """Address of a reward service that computes `correctness`, for example `http://host:8080/get_reward2`; or the whole
+    """Address of a reward service that computes `correctness`, for example `http://host:8080/get_reward2`, or the whole
     config of the `reward_api` component."""
     per_data_source: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Keys of this section that differ for a data source (shell wildcards; the first match applies)."""
+    """Keys of this section that differ for a data source. Shell wildcards are allowed, and the first match applies."""
     max_unscored_share: float = Field(default=0.5, ge=0, le=1)
-    """Share of a step's trajectories that may be unscored; the run stops above it. 1: it never stops."""
+    """Share of a step's trajectories that may be unscored. Above this share, the run stops. With 1, it never stops."""
     on_error: Literal["stop", "unscored"] = "stop"
-    """What an exception in a scorer, a component or `combine` does. `stop`: the run stops and shows your file's line;
-    `unscored`: the trajectory gets no score, as it does after `UnscoredError`, timeouts and failed connections."""
+    """What an exception in a scorer, a component or `combine` does. `stop`: the run stops and shows the line in your
+    file. `unscored`: the trajectory gets no score, as after `UnscoredError`, timeouts and failed connections."""
     models: dict[ServedModelName, ServedModelSettings] = Field(default_factory=dict)
     """Reward models that the run itself serves, by name."""
 

@@ -1,7 +1,7 @@
 """Reads secrets from the environment (`secret`), and removes them from strings and files (`Secrets`, `Redactor`).
 
-Limits: a secret is recognised verbatim and in percent, base64, JSON and HTML encoding, but in no other. A secret that
-is not declared is recognised only by its first characters or the word before it.
+Limits: a secret is recognised verbatim and in percent, base64, JSON and HTML encoding, but in no other encoding. A
+secret that is not declared is recognised only by its first characters or the word before it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,6 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """Keys with defaults; unknown keys, NaN and infinity are errors."""
+    """A section of the configuration, in which unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -50,7 +50,7 @@ class Schedule(Section):
     start: float
     """Weight up to `from_step`."""
     end: float
-    """Weight from `to_step` on, and in offline scoring, which has no training steps."""
+    """Weight from `to_step` onward, and in offline scoring, which has no training steps."""
     to_step: int = Field(ge=1)
     """Training step at which the weight reaches `end`."""
     from_step: int = Field(default=0, ge=0)
@@ -75,12 +75,13 @@ class TermSettings(Section):
     """How a component enters the total."""
 
     weight: float | Schedule = 1.0
-    """Factor of the value in the total; a mapping is a schedule over training steps; 0: measured and logged only."""
+    """Factor of the value in the total, or a mapping for a schedule over training steps. With 0, the component is only
+    measured and logged."""
     normalize: Normalization | None = None
-    """How the value is scaled before clipping. `[low, high]`: that range becomes 0 to 1; `group`: z-score among the
-    samples of the prompt; or `sigmoid`, or `tanh`."""
+    """How the value is scaled before clipping. `[low, high]` maps this range to 0 to 1. `group` takes the z-score
+    among the samples of the prompt. `sigmoid` and `tanh` apply these functions."""
     clip: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
-    """Range that the value is clipped to: `[low, high]`."""
+    """Range `[low, high]` to which the value is clipped."""
     gate: str | None = None
     """Condition under which the component is measured, for example `correctness >= 1 and format == 0`."""
 
@@ -108,7 +109,7 @@ class ComponentSettings(TermSettings):
     kind: str
     """A built-in kind, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """Settings for that kind."""
+    """Settings for a component of this kind."""
 
 
 def parse_gate(text: str | None) -> Gate:
@@ -121,7 +122,7 @@ def parse_gate(text: str | None) -> Gate:
     for part in [] if text is None else re.split(r"\band\b", text):
         match = _CONDITION.fullmatch(part)
         if match is None:
-            remedy = "Write a comparison such as `correctness >= 1`; `and` joins several"
+            remedy = "Write a comparison such as `correctness >= 1`, and join several with `and`"
             raise InvalidValueError(f"{part.strip()!r} is not a comparison of a component with a number", remedy)
         conditions.append(Condition(**match.groupdict()))  # type: ignore[arg-type]
     return tuple(conditions)

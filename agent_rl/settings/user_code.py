@@ -1,10 +1,10 @@
-"""Sorts the exceptions of the user's own code (tools, hooks, users, components, scorers), the same way everywhere.
+"""Sorts the exceptions of the user's code (tools, hooks, users, components, scorers), the same way everywhere.
 
 - `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
 - A `FatalError` stops the run.
-- Any other exception is a bug in the user's code, which is never charged to the policy: `UserCodeError`, with the
-  line of the user's file where it happened, or in the middle of an episode `BrokenCallError`: the trajectory is
-  unscored, and `RepeatedBugs` stops the run if it happens too often.
+- Any other exception is a bug in the user's code and never reduces the policy's reward. It becomes a `UserCodeError`,
+  with the line of the user's file where it happened. In the middle of an episode, it becomes a `BrokenCallError`: the
+  trajectory is unscored, and `RepeatedBugs` stops the run if the bug happens too often.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class UserCodeError(FatalError):
 
 
 class BrokenCallError(UnscoredError):
-    """The user's code raised in the middle of an episode; neither the policy nor an outage is the cause.
+    """The user's code raised an exception during an episode; neither the policy nor an outage is the cause.
 
     Args:
         text: the call, where it failed, and how.
@@ -129,7 +129,7 @@ class RepeatedBugs:
             text: the error's message.
 
         Raises:
-            FatalError: it is the eighth occurrence of this bug.
+            FatalError: this is the eighth occurrence of the bug.
         """
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:

@@ -1,9 +1,9 @@
 """The whole `agent_rl:` section of a hydra configuration, as typed settings.
 
 Every key has a default, so the section may be absent. An unknown key or a value of the wrong type is a `ConfigError`
-that names the full key and the nearest known name. Settings that verl has a key for are not repeated here: turns are
-`actor_rollout_ref.rollout.multi_turn.max_assistant_turns`, tokens `data.max_response_length`, tools
-`actor_rollout_ref.rollout.multi_turn.tool_config_path`.
+that names the full key and the nearest known name. The section has no settings for which verl has a key:
+`actor_rollout_ref.rollout.multi_turn.max_assistant_turns` limits turns, `data.max_response_length` limits tokens, and
+`actor_rollout_ref.rollout.multi_turn.tool_config_path` is the tool file.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class AgentRLSettings(Section):
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
     cold_start: ColdStartSettings | None = None
-    """The generated world and small model that `agent-rl sft` makes; null: none."""
+    """The generated world and the small model that `agent-rl sft` makes. Null means none."""
     data: DataSettings = DataSettings()
     environments: dict[str, str] = Field(default_factory=dict)
-    """Tasks, one class each, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's
-    `extra_info.environment` selects one."""
+    """Classes of tasks, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's `extra_info.environment`
+    selects one of them."""
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -62,10 +62,10 @@ class AgentRLSettings(Section):
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False
     """Exclude trajectories that ran out of tokens (`max_tokens`) from the loss, as DAPO's overlong filtering does.
-    Their rewards still count in their groups."""
+    The rewards of such trajectories still count in their groups."""
     mask_void: Literal["none", "turn", "trajectory"] = "none"
     """What to exclude from the loss if a turn has neither call nor answer, because it is malformed or the token budget
-    cut it off. `turn`: that turn; `trajectory`: all turns of the trajectory."""
+    cut it off. `turn`: only that turn. `trajectory`: all turns of the trajectory."""
     plan_act: PlanActSettings = PlanActSettings()
     react: ReactSettings = ReactSettings()
     reward: RewardSettings = RewardSettings()

@@ -49,7 +49,7 @@ async def checked(spec: ToolSpec, arguments: Any, limit_s: float) -> dict[str, A
         limit_s: time limit of one call of the tool, in seconds.
 
     Raises:
-        InvalidArgumentsError: its text names the wrong argument and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
         ToolTimeoutError: the check takes too long.
         UnscoredError: no worker process can be started.
     """

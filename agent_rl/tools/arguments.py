@@ -1,7 +1,7 @@
 """Checks a tool's JSON schema once, then coerces and validates the arguments of its calls. Pure functions.
 
-Coercion is lossless only: `"3"` becomes 3 where the schema says integer, `"3.7"` does not. A value that already has an
-allowed type is never touched.
+Coercion never loses information: `"3"` becomes 3 where the schema says integer, but `"3.7"` stays text. A value that
+already has an allowed type is never touched.
 """
 
 from __future__ import annotations
@@ -160,10 +160,10 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
     Args:
         name: the tool's name, for the message.
         validator: from `make_validator`.
-        arguments: the policy's arguments. The trajectory keeps them, so a tool gets a copy that it may change.
+        arguments: the policy's arguments. The trajectory keeps the arguments, so a tool gets a copy that it may change.
 
     Raises:
-        InvalidArgumentsError: its text names the wrong argument and what was expected.
+        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
     """
     schema: Any = validator.schema
     try:

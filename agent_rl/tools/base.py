@@ -1,6 +1,6 @@
 """The contract that every tool fulfils.
 
-A tool is a class that carries its own schema; an instance lives for one trajectory and keeps that trajectory's state:
+A tool is a class that contains its schema; an instance lives for one trajectory and keeps that trajectory's state:
 
     class Dice(Tool):
         name = "dice"
@@ -115,8 +115,8 @@ class Tool(ABC):
     def call(self, arguments: dict[str, Any]) -> str | ToolOutput | Awaitable[str | ToolOutput]:
         """Answer one call; `arguments` match `parameters`.
 
-        Either `async def`, or a plain `def`, which runs in its own thread so that it cannot block other
-        trajectories. Calls in one turn may overlap: a tool whose state does not allow this must take a lock.
+        Define it with `async def`, or with a plain `def`, which runs in a separate thread, so that it cannot block
+        other trajectories. Calls in one turn may overlap: a tool whose state does not allow this must take a lock.
 
         Raises:
             ToolError: the tool cannot do what was asked; the policy reads the text.

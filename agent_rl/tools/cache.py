@@ -1,4 +1,4 @@
-"""Results of reusable tools, kept so that equal calls are executed once.
+"""Keeps the results of reusable tools, so that equal calls are executed once.
 
 In memory, the least recently used result is dropped. In a file, results outlive the process and are shared with other
 processes on this machine. Two processes may still execute the same call twice, and a file never drops a result: delete

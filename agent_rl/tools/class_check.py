@@ -41,7 +41,7 @@ def call_problem(cls: type[Tool]) -> tuple[str, str] | None:
 
 
 def may_return(function: Any) -> bool:
-    """Whether a function may return a value: it has a `return` with a value, or only raises."""
+    """Whether a function may return a value: it has a `return` with a value, or only raises exceptions."""
     try:
         body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
     except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume that it does

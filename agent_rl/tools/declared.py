@@ -3,8 +3,9 @@
     extra_info:
       functions: '[{"name": "set_timer", "description": "...", "parameters": {"type": "object", "properties": ...}}]'
 
-In data sets of function calls (BFCL, xLAM), every row has its own functions. The agent offers them to the policy as
-tools. The scorer gets the calls as JSON and compares them; their arguments are not validated against the schema first.
+In data sets of function calls (BFCL, xLAM), every row has its own functions. The agent offers the functions to the
+policy as tools. The scorer gets the calls as JSON and compares them; their arguments are not validated against the
+schema first.
 """
 
 from __future__ import annotations

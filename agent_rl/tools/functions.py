@@ -2,8 +2,8 @@
 
 The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
 the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain one runs in
-a thread. It returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple of one of these
-with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
+a thread. A function returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple of one of
+these with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def check_function(function: Any, place: Place) -> None:
     """Raise an error for an object that cannot be called as a tool.
 
     Raises:
-        ConfigError: it is not a function, or returns nothing.
+        ConfigError: the object is not a function, or returns nothing.
     """
     if isinstance(function, type):
         raise place.error(f"{function.__qualname__} is a class, not a function", "Write class_name: instead")
@@ -197,7 +197,7 @@ def as_output(result: Any) -> ToolOutput:
     """Convert a function's return value to a `ToolOutput`.
 
     Raises:
-        TypeError: it is None, or a tuple that is not (result, reward, metrics).
+        TypeError: the value is None, or a tuple that is not (result, reward, metrics).
     """
     if isinstance(result, tuple):
         if not 1 <= len(result) <= 3:

@@ -85,7 +85,7 @@ def _entry(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _class_name(cls: type) -> str:
-    """Return the `class_name` of an entry; a class in the user's own file is named by its file."""
+    """Return the `class_name` of an entry; a class in the user's file is named by its file."""
     if cls.__module__.startswith("agent_rl_user_"):
         return f"{inspect.getfile(cls)}:{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"

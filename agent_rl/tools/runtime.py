@@ -3,9 +3,9 @@
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
 outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
-The steps of a call: its arguments are checked, in another process with a time limit if that may take long; the result
-of an equal call is taken from the cache, if the tool has one; the call queues, if the tool has a limit on concurrency;
-then its time starts and it runs, with retries if the tool has them. The result is cut to the policy's limit.
+A call takes these steps: its arguments are checked (in another process with a time limit if that may take long); the
+result of an equal call is taken from the cache, if the tool has one; the call waits in a queue, if the tool limits
+concurrency; then its time starts and it runs, with retries if the tool has them. The result is then cut to the limit.
 
 A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned: its daemon thread continues until it
 returns or the process exits, and no longer counts towards the tool's concurrency. An `async def` call that never awaits

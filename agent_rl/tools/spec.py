@@ -96,7 +96,7 @@ class ToolSpec:
         """Create an instance for one trajectory.
 
         Args:
-            create_kwargs: the row's values. They are copied, because the samples of a row share them in memory, and a
+            create_kwargs: the row's values, which are copied, because the samples of a row share them in memory, and a
                 tool that changed them would leak state into the next trajectory.
 
         Raises:

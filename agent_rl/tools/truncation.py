@@ -71,8 +71,8 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateSide = "middle") -> str:
     """Cut `text` to `limit` tokens, including a note saying how many characters were cut.
 
-    Tokenizes at most about 40 characters per token of the limit, no matter how long the text is. The limit must have
-    room for the note; the setting is at least 32.
+    At most about 40 characters per token of the limit are tokenized, no matter how long the text is. The limit must
+    have room for the note; the setting is at least 32.
     """
     if len(text) < limit and len(text.encode()) < limit:
         return text  # a token is at least one byte; some tokenizers add one for a leading space

@@ -182,7 +182,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Score:
-    """A total and the components that it was computed from."""
+    """A total and the components from which it was computed."""
 
     total: float
     """The sum of weight times value over the components."""
@@ -191,12 +191,12 @@ class Score:
     weights: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = field(
         default_factory=dict, compare=False
     )
-    """Weights of the measured components, without those with a closed gate. Empty in traces of an older version,
-    and if other code computed the score."""
+    """Weights of the measured components, without those with a closed gate. The mapping is empty in traces of an older
+    version, and if other code computed the score."""
     turn_rewards: Annotated[list[float], Field(exclude_if=lambda rewards: not any(rewards))] = field(
         default_factory=list, compare=False
     )
-    """The part of the total that each turn earned; the rest is the trajectory's own. Empty if no component has parts."""
+    """The part of the total that each turn earned; the rest is the trajectory's own. Empty without such parts."""
 
 
 @dataclass(slots=True)
@@ -348,7 +348,7 @@ def plain_reward(what: str, value: Any) -> float | None:
     """Return a step reward or a verdict as a Python number.
 
     Raises:
-        ValueError: it is not a number, or not finite (a trace and a reward worker would read null).
+        ValueError: the value is not a number, or not finite (a trace and a reward worker would read null).
     """
     number: float | None = plain(what, value)
     if number is not None and not (type(number) in (int, float) and math.isfinite(number)):

@@ -26,15 +26,15 @@ FEWEST = 10
 FEW = 3
 """Minimum number of steps for a state, because fewer steps could be chance."""
 FALL = 0.02
-"""Drop in correctness, from the first to the last third of a run, above which a warning appears."""
+"""A warning appears if correctness drops by more than this from the first to the last third of a run."""
 LARGEST_KL = 10.0
 COLLAPSED = 0.1
-"""Share of the initial entropy below which the policy counts as collapsed."""
+"""The policy counts as collapsed if its entropy falls below this share of the initial entropy."""
 CUT_OFF = 0.1
-"""Increase in the share of responses at the token limit above which a warning appears."""
+"""A warning appears if the share of responses at the token limit increases by more than this."""
 HALF = 0.5
 DRIFT = 0.01
-"""Mean difference between the engine's and the trainer's token probabilities above which a warning appears."""
+"""A warning appears if the token probabilities of engine and trainer differ by more than this on average."""
 MEMORY = re.compile(r"out of memory|OutOfMemory|\boom\b|is memory short", re.IGNORECASE)
 
 

@@ -1,6 +1,6 @@
-"""Training checkpoints: merges one into a model, and checks that the one a run resumes from is complete.
+"""Merges a training checkpoint into a model, and checks that the checkpoint from which a run resumes is complete.
 
-verl merges a checkpoint once into a folder next to it, for evaluation and for another run. Its merger always writes
+verl merges a checkpoint once into a folder next to it, for evaluation and for another run. verl's merger always writes
 bfloat16: the weights of a policy trained in float32 are rounded.
 
 verl silently starts from scratch if the newest checkpoint's folder is missing, and fails in a worker if one of its
@@ -44,7 +44,7 @@ START_AGAIN = "or start again with trainer.resume_mode=disable and another train
 
 
 def model_folder(model: str, key: str) -> Path:
-    """A model's folder, or a checkpoint merged into one.
+    """Return a model's folder, which is merged from a checkpoint if necessary.
 
     Args:
         model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a run or
@@ -52,7 +52,7 @@ def model_folder(model: str, key: str) -> Path:
         key: the configuration key that the model came from.
 
     Raises:
-        ConfigError: it is anything else, or the checkpoint cannot be merged.
+        ConfigError: `model` is none of these, or the checkpoint cannot be merged.
     """
     folder = Path(model).expanduser()
     if (folder / "config.json").is_file():
@@ -80,7 +80,7 @@ def weights_digest(model: Path) -> str:
 
 
 def policy_shards(folder: Path) -> Path | None:
-    """The folder with the policy's shards in a checkpoint; None if the folder is not a checkpoint."""
+    """Return the folder with the policy's shards in a checkpoint; None if the folder is not a checkpoint."""
     if (folder / "checkpoints").is_dir():
         folder = folder / "checkpoints"
     newest = folder / TRACKER
@@ -137,7 +137,7 @@ def _resumed(trainer: Any) -> tuple[str, Path] | None:
 
 
 def _files(config: Any, use_critic: bool) -> Iterator[Path]:
-    """The files that verl will load: those of each rank, and the dataloader's state."""
+    """Yield the files that verl will load: those of each rank, and the dataloader's state."""
     roles = [("actor", config.actor_rollout_ref.actor)]
     if use_critic:
         roles.append(("critic", config.critic))

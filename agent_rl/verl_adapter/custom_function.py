@@ -43,7 +43,7 @@ def check(config: Any) -> UserFunction | None:
         The function, if the `trajectory` manager calls it and it does not need a reward model.
 
     Raises:
-        ConfigError: it cannot be loaded, or the reward manager cannot call it.
+        ConfigError: the function cannot be loaded, or the reward manager cannot call it.
     """
     from verl.trainer.ppo.reward import get_custom_reward_fn
 

@@ -1,7 +1,7 @@
-"""Checks of the trainer and the doctor before Ray starts: settings of agent_rl and verl that conflict.
+"""Checks by the trainer and the doctor, before Ray starts, for settings of agent_rl and verl that conflict.
 
 verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
-after sampling, from prompt and response only; it reports neither. The `trajectory` manager is always called, with the
+after sampling, from prompt and response only; verl reports neither. The `trajectory` manager is always called, with the
 whole trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
 """
 
@@ -47,7 +47,7 @@ Errors = Iterator[ConfigError]
 def early_checks(module: ModuleType) -> None:
     """`verl.utils.config`: run the trainer's checks when verl checks its configuration, before Ray starts.
 
-    Otherwise the workers would be the first to read our section and the tool file, a minute later, on every node.
+    Without these checks only the workers would read the `agent_rl` section and the tool file, a minute later.
     """
     original = module.validate_config
 
@@ -70,7 +70,7 @@ class _TrainersCase(RunCase):
 
 @contextmanager
 def as_one_line() -> Iterator[None]:
-    """In a trainer's command, print our errors instead of hydra's traceback, and exit with status 2."""
+    """In a trainer's command, print agent_rl's errors instead of hydra's traceback, and exit with status 2."""
     try:
         yield
     except FatalError as error:
@@ -98,9 +98,8 @@ def registered_estimator(case: RunCase) -> Errors:
     """The estimator is registered by verl or by the user's modules."""
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
-    known = (*ADV_ESTIMATOR_REGISTRY, *turns.BY_TURN)
-    if (name := case.get(values.ESTIMATOR)) not in known:
-        remedy = did_you_mean(str(name), known)
+    if (name := case.get(values.ESTIMATOR)) not in ADV_ESTIMATOR_REGISTRY:
+        remedy = did_you_mean(str(name), ADV_ESTIMATOR_REGISTRY)
         yield ConfigError(values.ESTIMATOR, f"there is no estimator {name!r}", remedy)
 
 
@@ -152,7 +151,7 @@ def row_order(case: RunCase) -> None:
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)
 def reward_function(case: RunCase) -> Iterable[Finding | FatalError]:
-    """The custom reward function can be imported, called by the reward manager, and measures an answer."""
+    """The custom reward function can be imported, the reward manager can call it, and it measures an answer."""
     function = custom_function.check(case.config)
     errors: list[FatalError] = []
     if function is not None and case.has_rows_of_ours:
@@ -202,7 +201,7 @@ def served_reward_models(case: RunCase) -> Errors:
         yield ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
-        yield ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another")
+        yield ConfigError(f"{MODELS}.{ROUTER_MODEL}", "verl's own reward model has this name", "Choose another name")
     names = {*models, *([ROUTER_MODEL] if is_verls else [])}
     for key, name, *_ in references(case.get("agent_rl", {})):
         if name not in names:
@@ -228,7 +227,7 @@ def late_scores(case: RunCase) -> Errors:
         ("trainer.v1.trainer_mode", "separate_async", "Set it to sync"),
     ):
         if case.get(key) == wrong:
-            problem = f"it needs the reward while trajectories are sampled, and with {why} it comes later"
+            problem = f"it needs the reward while trajectories are sampled, but with {why} it comes later"
             yield ConfigError(key, problem, f"{remedy}, or give the model its own GPUs")
 
 

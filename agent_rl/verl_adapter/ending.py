@@ -6,7 +6,7 @@
 - A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
 In each case the last complete step is saved, and the command that resumes the run is printed; after any error from
-outside agent_rl the trainer's state is unknown. The last step of a stopped run is saved where verl saves, in its own
+outside agent_rl the trainer's state is unknown. The last step of a stopped run is saved where verl saves, in verl's
 loop, without waiting for a validation. With several updates per step (`mode=separate_async`), the weights saved after
 an error may be a few updates ahead of the step.
 """
@@ -41,7 +41,7 @@ STOP_FILE = "stop"
 INTERVAL_S = 5.0
 """Seconds between two checks of 1 ms each. Ray's public list of actors needs its dashboard."""
 SIGNAL = signal.SIGUSR1
-"""The signal that interrupts whatever the trainer waits for."""
+"""The signal that interrupts a wait of the trainer."""
 _WATCHED = re.compile("AgentLoopWorker|(?P<store>TransferQueueController|StorageUnit)")
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class StallError(FatalError):
     """The run would hang: a process has died, or a weight sync takes too long.
 
     Args:
-        message: what happened, and the cause if Ray knows it.
+        message: what happened, and the cause if Ray reports it.
         has_store: whether the trajectories can still be read.
         save_within_s: seconds after which saving, which may hang for the same reason, is given up; None: no limit.
     """
@@ -185,13 +185,13 @@ class LastStep:
             self._answer()
 
     def begin(self) -> None:
-        """Note that a step starts, unless the run has been asked to stop."""
+        """Record that a step starts, unless the run has been asked to stop."""
         if self._complete > self._begun:  # there is something to save
             self._data = self._trainer.train_dataloader.state_dict()
         self._stop_if_asked()
 
     def complete(self) -> None:
-        """Note that the step is complete; it is the last one if the run has been asked to stop.
+        """Record that the step is complete; it is the last one if the run has been asked to stop.
 
         verl's loop then saves the current step, validates nothing, and ends.
         """

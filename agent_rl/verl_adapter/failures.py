@@ -38,10 +38,10 @@ class FailedSessions:
         self._bugs = RepeatedBugs()
 
     def see(self, tags: Mapping[str, Mapping[str, Any]]) -> None:
-        """Note all tags of `ERRORS_PARTITION`, new and old.
+        """Read all tags of `ERRORS_PARTITION`, new and old.
 
         Raises:
-            FatalError: a worker reported one, or a bug in the user's code has occurred eight times in the run.
+            FatalError: a worker reported a fatal error, or a bug in the user's code has occurred eight times.
         """
         self._tags = tags
         for key, each in tags.items():
@@ -95,7 +95,7 @@ _end: ContextVar[SampleFate] = ContextVar("_end", default=SampleFate("lost"))  #
 
 
 def measure(tokens: float, turns: float) -> None:
-    """Note the size of the session of the current task, in case it fails later."""
+    """Store the size of the session of the current task, in case it fails later."""
     _end.set(SampleFate("lost", tokens, turns))
 
 
@@ -118,7 +118,7 @@ def _is_unregistered(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the error's own message, without the remote traceback that Ray adds."""
+    """Return the error's message, without the remote traceback that Ray adds."""
     if not _is_unregistered(error):
         return str(getattr(error, "cause", None) or error)
     import verl.experimental.agent_loop.agent_loop as agent_loop

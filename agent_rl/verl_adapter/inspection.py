@@ -1,4 +1,4 @@
-"""Calls verl's own checks and loaders for the doctor and for evaluations, without starting a run.
+"""Calls verl's checks and loaders for the doctor and for evaluations, without starting a run.
 
 Each function imports verl when it is called.
 """
@@ -34,7 +34,7 @@ SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm",
 
 
 def is_registered() -> bool:
-    """Whether verl has loaded our plugin; verl silently ignores a plugin that fails.
+    """Whether verl has loaded agent_rl's plugin; verl silently ignores a plugin that fails.
 
     Raises:
         ImportError: verl is missing; a broken verl may raise other errors.
@@ -45,7 +45,7 @@ def is_registered() -> bool:
 
 
 def verls_checks(config: DictConfig) -> dict[str, Callable[[], object]]:
-    """Return verl's own checks, which raise, by section of a resolved configuration; "" is the whole of it."""
+    """Return verl's checks, which raise errors, by section of a resolved configuration; "" stands for all sections."""
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
@@ -72,7 +72,7 @@ def load_chat_tokenizer(
     Args:
         model: folder or name of the model.
         options: additional variables for the chat template (`data.apply_chat_template_kwargs`).
-        template: instead of the tokenizer's chat template (`actor_rollout_ref.model.custom_chat_template`).
+        template: chat template that replaces the tokenizer's (`actor_rollout_ref.model.custom_chat_template`).
 
     Raises:
         ConfigError: there is no tokenizer, or verl is not installed.
@@ -126,7 +126,7 @@ def needs_critic(config: DictConfig) -> bool:
 
 
 def load_specs(path: str) -> list[ToolSpec]:
-    """The tools of a file; verl is imported only for entries of its own classes.
+    """Return the tools of a file; verl is imported only for entries of its own classes.
 
     Raises:
         ConfigError: an entry is wrong; the error names file, entry and field.

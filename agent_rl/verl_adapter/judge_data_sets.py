@@ -1,4 +1,4 @@
-"""Data sets for training a judge model: verl's, with prompts from a template and ground truths from samples.
+"""Data sets for training a judge model, with prompts from a template and ground truths from samples.
 
     class MyDataset(BaseTrainDataset):   # data.custom_cls: {path: my_dataset.py, name: MyDataset}
         def __init__(self, *args, **kwargs):
@@ -36,7 +36,7 @@ _ASKS = re.compile(r"^\s*<think>\s*$", re.MULTILINE)
 class BaseTrainDataset(RowDataSet):
     """Rows whose prompts ask for a verdict.
 
-    Overridden by users: `_build_messages`, `_get_examples`, `_extract_ground_truth`, `_get_data_source`.
+    Users may override `_build_messages`, `_get_examples`, `_extract_ground_truth` and `_get_data_source`.
 
     Raises:
         ConfigError: chat template and prompts both ask for thoughts, or a row has no ground truth.
@@ -112,11 +112,11 @@ class BaseTrainDataset(RowDataSet):
         return self.sample(row_dict).truth
 
     def _get_data_source(self, row_dict: Mapping[str, Any]) -> str:
-        """Return the data source that metrics are grouped by."""
+        """Return the data source by which metrics are grouped."""
         return str(row_dict["data_source"])
 
     def _ordered(self, sample: DataSample, index: Any) -> DataSample:
-        """Return the sample with its answers in the order the prompt shows them in."""
+        """Return the sample with its answers in the order in which the prompt shows them."""
         return sample
 
     def _check_prompt(self, messages: Messages) -> None:

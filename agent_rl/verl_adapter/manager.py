@@ -1,7 +1,7 @@
 """verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
 
-A thin adapter: it finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to
-the trace. An unscored trajectory raises, so that verl drops this session and keeps the others of its group. In
+The manager finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to the
+trace. An unscored trajectory raises an error, so that verl drops this session and keeps the others of its group. In
 validation it is counted as missing (`trained_samples.fill_missing_samples`).
 
 The `code` scorer runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
@@ -56,9 +56,10 @@ _NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 class TrajectoryRewardManager(RewardManagerBase):
     """Scores the `Trajectory` that the agent-loop worker put into `extra_fields["trajectory"]`.
 
-    With `reward.custom_reward_function.path` set, that function's result is the `correctness` component. It is called
-    with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory as a dict at
-    `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are logged.
+    With `reward.custom_reward_function.path` set, that function's result is the `correctness` component. The function
+    is called with verl's arguments, in any of the forms of `agent_rl.rewards.user_function`, finds the trajectory as a
+    dict at `extra_info["trajectory"]`, and returns a number, or a dict with `score` whose other numeric entries are
+    logged.
 
     Raises:
         ConfigError: a key under `agent_rl:` is wrong.
@@ -97,7 +98,7 @@ class TrajectoryRewardManager(RewardManagerBase):
 
         Raises:
             UnscoredError: the trajectory has no verdict; it is traced first, with `error` set.
-            UserCodeError: the user's code raised; the message has the command that repeats the call.
+            UserCodeError: the user's code raised an exception; the message has the command that repeats the call.
             ConfigError: the custom reward function returns no number, or a name that is already logged.
         """
         columns = {name: values[-1] for name, values in data.non_tensor_batch.items()}
@@ -132,7 +133,7 @@ class TrajectoryRewardManager(RewardManagerBase):
     async def _judge(
         self, trajectory: Trajectory, text: str, columns: dict[str, Any]
     ) -> tuple[float | None, dict[str, float]]:
-        """The custom function's verdict and values to log; (None, {}) without a function."""
+        """Return the custom function's verdict and values to log; (None, {}) if there is no function."""
         require_scorable(trajectory)
         if self._custom is None:
             return None, {}
@@ -199,5 +200,5 @@ def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]
     taken = sorted((own.keys() - {"acc"} | {"reward"}) & logged.keys())
     if taken:
         problem = f"the function returned {', '.join(taken)}, which is already logged"
-        raise ConfigError(_CUSTOM_KEY, problem, "Rename what it returns")
+        raise ConfigError(_CUSTOM_KEY, problem, "Rename these values")
     return {**own, **logged}

@@ -1,8 +1,8 @@
 """Patches of transformers and verl 0.9.1 for a machine without the flash-attn package, with or without a GPU.
 
-With flash-attn installed, nothing is changed.
+If flash-attn is installed, nothing is changed.
 
-On a GPU, `flash_attention_2` is torch's own kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
+On a GPU, `flash_attention_2` is torch's kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
 transformers would download one from the Hub at each model load, in any version, and fail offline.
 """
 
@@ -24,7 +24,7 @@ TOKENS_AT_A_TIME = 1024
 
 
 def packed_attention(module: ModuleType) -> None:
-    """`transformers.modeling_flash_attention_utils`: torch's kernel where a model asks for `flash_attention_2`."""
+    """`transformers.modeling_flash_attention_utils`: use torch's kernel where a model requests `flash_attention_2`."""
     original = module._lazy_imports
 
     @functools.wraps(original)
@@ -39,7 +39,7 @@ def packed_attention(module: ModuleType) -> None:
 
 
 def multimodal_attention(module: ModuleType) -> None:
-    """`verl.models.transformers.qwen2_vl`: the names it would import from flash-attn."""
+    """`verl.models.transformers.qwen2_vl`: provide the names that it would import from flash-attn."""
     if not is_flash_attn_2_available():
         module.__dict__.update(
             flash_attn_func=flash_attn_func,
@@ -66,7 +66,7 @@ def flash_attn_varlen_func(
     softcap: float = 0.0,
     s_aux: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Attention of packed sequences, with the arguments of flash-attn, which transformers and verl pass.
+    """Compute attention of packed sequences, with the arguments of flash-attn, which transformers and verl pass.
 
     Shapes: q (T, heads, head size); k and v (T, key heads, head size), where a key head serves several heads; the
     cumulative lengths (sequences + 1,), int32.
@@ -92,7 +92,7 @@ def flash_attn_varlen_func(
 
 
 def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> torch.Tensor:
-    """Attention of sequences of equal length, shaped (sequences, tokens, heads, head size)."""
+    """Compute attention of sequences of equal length, shaped (sequences, tokens, heads, head size)."""
     ends_q, ends_k = (
         torch.arange(0, len(each) * each.shape[1] + 1, each.shape[1], dtype=torch.int32, device=q.device)
         for each in (q, k)
@@ -133,7 +133,7 @@ class _LogProbs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient_T: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The gradient of the logits: gradient times (one for the label, minus the probabilities)."""
+        """Return the gradient of the logits: the gradient, times one for the label minus the probabilities."""
         logits_TV, labels_T, sums_T = ctx.saved_tensors
         result_TV = torch.zeros_like(logits_TV)
         for some in gradient_T.nonzero()[:, 0].split(TOKENS_AT_A_TIME):

@@ -7,7 +7,7 @@ trajectory. After each step, in all trainer modes, the
 success rates of its rows go to the order. Groups that the replay buffer removes (all rewards equal, too old, too many)
 are reported with the step in which they were removed.
 
-Without a key of `agent_rl.data`, nothing is changed.
+If no key of `agent_rl.data` is set, nothing is changed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _NumberedRows:
 
 
 class Draws:
-    """An order as a data loader's sampler: iterators continue where the order is, and torchdata saves its state."""
+    """An order as a data loader's sampler: iterators continue at its position, and torchdata saves its state."""
 
     def __init__(self, order: RowOrder) -> None:
         self._order = order
@@ -159,8 +159,7 @@ class _Draws(Iterator[int]):
 def check(config: Any, settings: AgentRLSettings) -> None:
     """Check the `agent_rl.data` section against the files of this machine, before Ray starts.
 
-    Raises:
-        ConfigError: it does not fit the rows.
+    Raises: ConfigError: the section does not fit the rows.
     """
     data = _settings(config, settings)
     files, is_ours = config.data.train_files, config.data.custom_cls.name in (None, "RowDataSet")
@@ -239,7 +238,7 @@ def _facts(dataset: Any, settings: DataSettings) -> RowFacts:
 
 
 def _read_frame(paths: Iterable[str]) -> datasets.Dataset:
-    """The rows of files, as verl reads them."""
+    """Return the rows of files, as verl reads them."""
     import datasets
 
     def read(path: str) -> datasets.Dataset:

@@ -32,7 +32,7 @@ HOOKS = {
     "verl.experimental.reward_loop.reward_manager": "patches:reward_managers",
     "verl.tools.tool_registry": "verl_tools:tool_loading",
     "verl.trainer.constants_ppo": "patches:environment",
-    "verl.trainer.ppo.core_algos": "algorithms.remax:register_estimator",
+    "verl.trainer.ppo.core_algos": "algorithms.registration:register",
     "verl.trainer.ppo.v1": "patches:trainers",
     "verl.utils.config": "early_checks:early_checks",
     "verl.utils.device": "patches:old_keys",
@@ -58,19 +58,19 @@ def hooks() -> list[Hook]:
 
 
 def check_version(version: str) -> None:
-    """Reject a verl that the patches were not written for.
+    """Reject a version of verl for which the patches were not written.
 
     Raises:
-        ConfigError: the version is another one; the error names both.
+        ConfigError: the installed version is not the expected one; the error names both.
     """
     if version != VERL_VERSION:
         raise ConfigError(
-            "verl", f"version {version} is installed, agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
+            "verl", f"version {version} is installed, but agent_rl extends {VERL_VERSION}", "Install agent-rl[train]"
         )
 
 
 def environment(module: ModuleType) -> None:
-    """`verl.trainer.constants_ppo`: the agent loops in the user's script and the run's command, for the workers."""
+    """`verl.trainer.constants_ppo`: pass the agent loops in the user's script and the run's command to the workers."""
     from agent_rl.verl_adapter import ending, loops
 
     loops.export_to_workers(module)
@@ -84,7 +84,7 @@ def reward_managers(module: ModuleType) -> None:
 
 
 def trainers(module: ModuleType) -> None:
-    """`verl.trainer.ppo.v1`: our trainer under verl's names, and functions that verl's trainer looks up there.
+    """`verl.trainer.ppo.v1`: add agent_rl's trainer under verl's names, and functions that verl's trainer looks up.
 
     - `RewardLoopManager`: verl has no key to replace this class or its workers.
     - `compute_rollout_correction_and_add_to_batch`: fails on a batch without log-probs or without a token.
@@ -107,7 +107,7 @@ def trainers(module: ModuleType) -> None:
 
 
 def empty_batches(queue: Any) -> None:
-    """TransferQueue: `kv_batch_get` without keys, which fails there.
+    """TransferQueue: let `kv_batch_get` work without keys, for which TransferQueue fails.
 
     A validation calls it this way after a batch in which every trajectory failed, such as one row with
     `data.val_batch_size=1`.
@@ -135,7 +135,8 @@ class _Nothing(list[Any]):
 def change_command_line() -> None:
     """Change old keys of `python -m verl.trainer.main_ppo`, for which Python imports verl before hydra reads them.
 
-    Under `agent-rl train`, the launcher has already changed them. A rejected key exits: verl only logs exceptions.
+    Under `agent-rl train`, the launcher has already changed them. A rejected key ends the process: verl only logs
+    exceptions.
     """
     is_verls = sys.argv[0] == "-m" and any(each.endswith("verl.trainer.main_ppo") for each in sys.orig_argv)
     if is_verls and RUN not in os.environ:
@@ -165,7 +166,7 @@ def old_keys(module: ModuleType) -> None:
 
 
 def moved_names(module: ModuleType) -> None:
-    """`verl.experimental.agent_loop`: a name that scripts for older releases import from there."""
+    """`verl.experimental.agent_loop`: add a name that scripts for older releases import from there."""
     from agent_rl.agents.registry import register_agent_loop
 
     module.register_agent_loop = register_agent_loop  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`watched`: verl's replay buffer, or the user's, with reasons for failed sessions and interruptible waits."""
+"""`watched`: adds reasons for failed sessions and interruptible waits to verl's replay buffer, or to the user's."""
 
 from __future__ import annotations
 

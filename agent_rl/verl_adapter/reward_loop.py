@@ -2,8 +2,8 @@
 
 With a reward model that shares the trainer's GPUs a batch is scored after sampling. verl then gives its reward workers
 only prompt and response, one trajectory that cannot be scored makes the whole step fail, and the manager's reports are
-not logged. Here the manager gets the same data as during sampling, and a trajectory that cannot be scored is dropped
-from the batch and counted.
+not logged. With agent_rl the manager gets the same data as during sampling, and a trajectory that cannot be scored is
+dropped from the batch and counted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AgentRewardLoopWorker(RewardLoopWorker):
 
 
 class AgentRewardLoopManager(RewardLoopManager):
-    """Lets components find verl's own reward model, and scores a sampled batch."""
+    """Lets components find verl's reward model, and scores a sampled batch."""
 
     def _init_reward_loop_workers(self) -> None:
         model = self.config.reward.reward_model
@@ -88,7 +88,7 @@ class AgentRewardLoopManager(RewardLoopManager):
 
     @property
     def reward_loop_worker_handles(self) -> Any:
-        """No reward workers during sampling if a served model shares the GPUs; verl checks only its own model."""
+        """Return no workers during sampling if a served model shares the GPUs; verl checks only its own model."""
         models = (OmegaConf.select(self.config, f"{SECTION}.reward.models") or {}).values()
         if any(model.get("placement", "own") != "own" for model in models):
             return None
@@ -97,7 +97,7 @@ class AgentRewardLoopManager(RewardLoopManager):
     def score_each(self, data: Any) -> list[Any]:
         """Return a result or an exception per trajectory, in order; the samples of a prompt go to one worker.
 
-        Without reward workers (`reward.num_workers=0`), this process scores them.
+        If there are no reward workers (`reward.num_workers=0`), this process scores the samples.
         """
         rows_of: dict[str, list[int]] = defaultdict(list)
         for row, uid in enumerate(data.non_tensor_batch["uid"].tolist()):
@@ -169,7 +169,7 @@ def score_sampled(trainer: Any, batch: Any) -> Any:
 
 @contextmanager
 def _awake(trainer: Any) -> Iterator[None]:
-    """Load the models that share the trainer's GPUs for this block; verl's own model has a separate manager."""
+    """Load the models that share the trainer's GPUs for this block; verl's model has a separate manager."""
     shares = not trainer.config.reward.reward_model.enable_resource_pool
     verls = trainer.reward_loop_manager.reward_model_manager if shares else None
     managers = [manager for manager in (trainer.served_models, verls) if manager is not None]

@@ -102,7 +102,7 @@ class AgentLoopWorker(_VerlsWorker):
             raise next(iter(prompt.failed.values()))  # verl then marks the prompt as failed
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
-        """Score the last output of a loop; verl's own loops produce no trajectory."""
+        """Score the last output of a loop; verl's loops produce no trajectory."""
         last = outputs[-1]
         if last.reward_score is None:
             give_trajectory(last, kwargs, self.tokenizer, self._manager)
@@ -121,7 +121,7 @@ class AgentLoopWorker(_VerlsWorker):
 def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer: Any, manager: type[Any]) -> None:
     """Put into `extra_fields` the trajectory that the reward manager reads.
 
-    `TrajectoryRewardManager` and its subclasses get the `Trajectory` of our loops unchanged. For any other loop
+    `TrajectoryRewardManager` and its subclasses get the `Trajectory` of agent_rl's loops unchanged. For any other loop
     they get one without an agent's name, whose only turn and whose answer are the decoded response. Other managers get
     JSON data.
 
@@ -150,7 +150,7 @@ def _of_response(output: AgentLoopOutput, columns: Mapping[str, Any], tokenizer:
 
 
 class AgentLoopManager(AgentLoopManagerTQ):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
+    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` unless the user sets another."""
 
     worker: type[AgentLoopWorker] = AgentLoopWorker
 
@@ -188,7 +188,7 @@ class ReMaxAgentLoopWorker(AgentLoopWorker):
 
 
 class ReMaxAgentLoopManager(AgentLoopManager):
-    """`actor_rollout_ref.rollout.agent.agent_loop_manager_class` of `algo=remax`."""
+    """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class` in `algo=remax`."""
 
     worker = ReMaxAgentLoopWorker
 

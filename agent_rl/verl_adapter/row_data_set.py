@@ -27,7 +27,7 @@ class RowDataSet(RLHFDataset):
     """verl's `RLHFDataset` with rows in their original form: `data.custom_cls` of every recipe.
 
     Stored rows (`agent_rl.data.storage`) are unpacked, and rows in the shapes that guides show become rows of the
-    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is verl's own.
+    contract (`agent_rl.data.shapes`), each kind of change logged once. Everything else is as in verl.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: datasets.Dataset) -> datasets.Dataset:  # type: ignore[override]
@@ -70,15 +70,15 @@ def _for_verl(image: Any) -> Any:
 class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
     """Training sequences with the columns `prompt_ids`, `response_ids` and `mask` (1 for a turn's tokens).
 
-    verl's own data set renders messages with the chat template; here the tokens and the mask are those of the agent's
-    conversation, so that supervised and reinforcement learning see the same.
+    verl's data set renders messages with the chat template; here the tokens and the mask are those of the agent's
+    conversation, so that supervised and reinforcement learning use the same tokens.
 
     Args:
         parquet_files: one file, or several.
         tokenizer: not used.
         config: verl's `data` section; only `max_length` is used.
         processor: not used.
-        max_samples: number of first sequences to use; -1: all.
+        max_samples: number of sequences to use, from the first; -1: all.
 
     Raises:
         ConfigError: a sequence is longer than `data.max_length`.
@@ -93,7 +93,7 @@ class EpisodeDataSet(Dataset[dict[str, torch.Tensor]]):
         longest = max((len(row["prompt_ids"]) + len(row["response_ids"]) for row in self._rows), default=0)
         if longest > config.max_length:
             raise ConfigError(
-                "data.max_length", f"{config.max_length}, but an episode has {longest} tokens", "Raise it"
+                "data.max_length", f"it is {config.max_length}, but an episode has {longest} tokens", "Raise it"
             )
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """Starts the servers of `agent_rl.reward.models` and writes their addresses into the configuration.
 
-verl serves one reward model. Here each model has its own replicas of verl's server, on its own GPUs or on
-the trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start
-before the trainer's workers and after its placement groups, so a small model cannot split a node the trainer needs.
+verl serves one reward model. With agent_rl each model has its own replicas of verl's server, on its own GPUs or on the
+trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start before
+the trainer's workers and after its placement groups, so a small model cannot split a node the trainer needs.
 
 A model of the `reward_model` component without a `url` is the served one of the same name; it also gets the path of the
 tokenizer, the kind, the engine and the temperature, unless the component sets them. Any other URL under `agent_rl` can

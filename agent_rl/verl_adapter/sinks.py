@@ -1,9 +1,9 @@
-"""Runs each metrics logger in its own thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
+"""Runs each metrics logger in a separate thread (`trainer.logger`: wandb, MLflow, SwanLab, TensorBoard, ...).
 
 verl calls every logger within the training loop: an error there ends the run, and a server that does not answer delays
-each step (MLflow by minutes). Here each logger runs verl's code in a daemon thread. An error, or a logger that
-does not keep up, is reported once; the run continues. `console` and `file` stay in the loop: the
-terminal follows them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a logger
+that does not keep up, is reported once; the run continues. `console` and `file` stay in the loop: the terminal follows
+them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FINISH_S = 60.0
 
 
 def tracking(module: ModuleType) -> None:
-    """`verl.utils.tracking`: run each logger in its own thread, instead of within the training loop."""
+    """`verl.utils.tracking`: run each logger in a separate thread, instead of within the training loop."""
     original: Any = module.Tracking
 
     class Tracking(original):
@@ -61,7 +61,7 @@ class Samples:
         self._log = log
 
     def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
-        """Send the samples to each of these loggers, in its own thread."""
+        """Send the samples to each of these loggers, in a separate thread."""
         for name in [loggers] if isinstance(loggers, str) else loggers:
             if sink := _sinks.get(name):
                 readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
@@ -70,7 +70,7 @@ class Samples:
 
 
 def conversation(text: str, first: str) -> str:
-    """A decoded conversation with its roles as headings; `first` is the role of text before the first heading."""
+    """Return a decoded conversation with roles as headings; `first` is the role of text before the first heading."""
     parts = [f"[{role}]\n{words}" for role, words in segments(text, first) if words.strip()]
     return "\n\n".join(parts) or f"[{first}]"
 
@@ -94,7 +94,7 @@ class _DirectSink:
 
 
 class _Sink:
-    """A backend that runs in its own thread.
+    """A backend that runs in a separate thread.
 
     Args:
         name: the backend's name.

@@ -1,7 +1,7 @@
-"""Builds the tokens around turns, instead of verl's builder: works with any model's chat template.
+"""Builds the tokens around turns with any model's chat template; it replaces verl's builder.
 
 verl has a builder for some families of models, which renders dummy system and user messages before the appended ones.
-That fails with templates that reject system messages or two user messages in a row, drops what the template
+verl's builder fails with templates that reject system messages or two user messages in a row, drops what the template
 of an unknown family writes after the end-of-turn token, and needs names of calls that are not in the messages.
 """
 
@@ -65,7 +65,7 @@ class TemplateBuilder(ContinuousTokenBuilder):
 
 
 def template_builder(verls: Any) -> Any:
-    """Return our builder, or verl's if that renders images or has its own encoder."""
+    """Return agent_rl's builder, or verl's if that renders images or has its own encoder."""
     kind, base = type(verls), ContinuousTokenBuilder
     if (kind._render_tokens, kind.build_initial_tokens) != (base._render_tokens, base.build_initial_tokens):
         return verls

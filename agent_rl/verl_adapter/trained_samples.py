@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.settings.episode import TraceSettings
 from agent_rl.trajectory.trace import TraceWriter, TrainedBatch
-from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.algorithms import maxrl, remax
 
 __all__ = [
     "FATES",
@@ -35,8 +35,11 @@ __all__ = [
     "without_lone",
 ]
 
-GROUPWISE = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
-"""verl's estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
+GROUPWISE = (
+    *("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized"),
+    maxrl.ESTIMATOR,
+)
+"""Estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
 FATES = ("kept", "lost", "evicted", "filtered", "stale")

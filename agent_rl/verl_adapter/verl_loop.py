@@ -35,7 +35,8 @@ __all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""New objects after which garbage is collected: collection stops all episodes of a worker, which leave few cycles."""
+"""Garbage is collected after so many new objects: collection stops all of a worker's episodes, which leave few
+cycles."""
 
 
 class EpisodeOutput(AgentLoopOutput):
@@ -50,7 +51,7 @@ class EpisodeOutput(AgentLoopOutput):
 
 
 def whole_row(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row in its original form, even if verl's own data set passes the stored form."""
+    """Return the row in its original form, even if verl's data set passes the stored form."""
     row = unpacked(columns)
     info = row.get("extra_info") or {}
     return row | {name: info[name] for name in ("index", "tools_kwargs") if info.get(name) is not None}

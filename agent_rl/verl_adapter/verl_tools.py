@@ -1,8 +1,8 @@
-"""Converts agent_rl's tools to verl's form, and verl's tools to ours.
+"""Converts agent_rl's tools to verl's form, and verl's tools to agent_rl's.
 
 verl's worker loads `multi_turn.tool_config_path` itself and expects objects with its `BaseTool` methods. `load` gives
-it our tools in this form, so that the key works for every form of entry and verl's own `tool_agent` runs them.
-`to_specs` converts them, and tools that were written for verl, to the specs that our loops use.
+verl agent_rl's tools in this form, so that the key works for every form of entry and verl's `tool_agent` runs them.
+`to_specs` converts these tools, and tools that were written for verl, to the specs that agent_rl's loops use.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["VerlTool", "load", "to_specs", "tool_loading"]
 
 
 def tool_loading(module: ModuleType) -> None:
-    """`verl.tools.tool_registry`: load tool YAML files with our loader.
+    """`verl.tools.tool_registry`: load tool YAML files with agent_rl's loader.
 
-    verl's loader knows only one form of entry, and its errors for a broken file do not name the entry.
+    verl's loader accepts only one form of entry, and its errors for a broken file do not name the entry.
     """
     module.initialize_tools_from_config = load  # type: ignore[attr-defined]
 
 
 def load(path: str) -> list[Any]:
-    """Load a tool YAML for verl, instead of its own `initialize_tools_from_config`.
+    """Load a tool YAML for verl; replaces verl's `initialize_tools_from_config`.
 
     Raises:
         ConfigError: an entry is wrong; the error names file, entry and field.
@@ -49,7 +49,7 @@ def load(path: str) -> list[Any]:
 
 
 class VerlTool:
-    """One of our tools with the methods of verl's `BaseTool`; an instance lives from `create` to `release`."""
+    """One of agent_rl's tools with the methods of verl's `BaseTool`; an instance lives from `create` to `release`."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -114,7 +114,7 @@ def to_specs(tools: Iterable[Any]) -> list[ToolSpec]:
 
 
 def _verls_tool(spec: ToolSpec) -> Any:
-    """Create a tool of verl's own `BaseTool` classes, and attach the entry's limits, which verl cannot store."""
+    """Create a tool of verl's `BaseTool` classes, and attach the entry's limits, which verl cannot store."""
     tool = spec.cls(config={"type": "native", **spec.config}, tool_schema=_tool_schema(spec))
     own = _foreign_spec(tool)
     tool.agent_rl_spec = replace(own, timeout_s=spec.timeout_s, max_concurrency=spec.max_concurrency)

@@ -1,8 +1,8 @@
 """Tools that asyncio lacks: limits on time and number, work in daemon threads, one value per event loop.
 
 `asyncio.wait_for` waits for work that ignores its cancellation, `asyncio.gather` leaves work running when one item
-raises, and the default executor's threads keep a process from exiting. An abandoned thread of this module is a daemon:
-it runs until its function returns or the process exits.
+raises an exception, and the default executor's threads prevent a process from exiting. An abandoned thread of this
+module is a daemon: it runs until its function returns or the process exits.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ async def _stop(task: asyncio.Task[Any]) -> None:
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Like `asyncio.gather`, but cancel the remaining work when one item raises."""
+    """Like `asyncio.gather`, but cancel the remaining work when one item raises an exception."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return list(await asyncio.gather(*tasks))
@@ -171,7 +171,7 @@ async def uninterrupted(work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Await `function(*arguments)` in its own daemon thread."""
+    """Await `function(*arguments)` in a separate daemon thread."""
     work, future = _work(function, *arguments)
     threading.Thread(target=work, name="agent_rl-tool", daemon=True).start()
     return await asyncio.wrap_future(future)
@@ -208,7 +208,7 @@ class OneThread:
 
 
 def _work(function: Callable[..., T], *arguments: Any) -> tuple[Callable[[], None], futures.Future[T]]:
-    """Return a function that never raises, and the future of its result."""
+    """Return a function that never raises an exception, and the future of its result."""
     future: futures.Future[T] = futures.Future()
     future.set_running_or_notify_cancel()  # so that cancelling the wait does not cancel the function
     context = contextvars.copy_context()

@@ -1,4 +1,4 @@
-"""Files that many processes append lines to, and that continue in the next part at a given size.
+"""Files to which many processes append lines, and which continue in the next part at a given size.
 
 The parts of `trace.jsonl` are `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ... No file is ever renamed, so a
 reader's position in a file stays valid. Lines are written atomically, under an advisory lock, even if the disk is full.
@@ -25,7 +25,7 @@ NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int | None = None) -> None:
-    """Append whole lines at once, after ending a line torn by a killed run; create parent folders.
+    """Append whole lines at once, after ending a line that a killed run left incomplete; create parent folders.
 
     Args:
         path: the file's first part.
@@ -68,7 +68,7 @@ def firsts(paths: Iterable[Path]) -> list[Path]:
 
 
 def whole_lines(path: str | os.PathLike[str], start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the whole lines of a file from a byte offset, each with its own offset; a torn last line is left out."""
+    """Yield the whole lines of a file from a byte offset, each with its offset, except an incomplete last line."""
     with open(path, "rb") as file:
         file.seek(start)
         for line in file:

@@ -200,8 +200,8 @@ class Cache:
             patience_s: maximum number of seconds to wait for equal calls in progress; after that, this call runs too.
 
         Raises:
-            UnscoredError: `make` failed, here or in an equal call that this one waited for. After any other failure
-                of that call, this one runs.
+            UnscoredError: `make` failed, here or in an equal call for which this one waited. After any other failure of
+                that call, this one runs.
         """
         flights, loop, waited = self._flights.get(), asyncio.get_running_loop(), 0.0
         while (stored := self._recall(key)) is None and (flight := flights.get(key)) is not None:

@@ -67,7 +67,7 @@ def test_the_error_for_an_agent_that_cannot_be_folded_names_the_key():
 
 def test_only_the_user_sim_agent_needs_a_user_in_the_row():
     assert loop("react_agent").user({}) is None
-    with pytest.raises(ConfigError, match=r"extra_info\.user: the row has none"):
+    with pytest.raises(ConfigError, match=r"extra_info\.user: the row has no user"):
         loop("user_sim_agent").user({})
 
 

@@ -158,7 +158,7 @@ def test_tools_call_answers_as_the_policy_would_see_it() -> None:
     assert done.exit_code == 1
     assert "expression" in done.stdout
     assert done.stderr.startswith("[invalid_arguments, ")
-    with pytest.raises(ConfigError, match="ARGUMENTS: not JSON"):
+    with pytest.raises(ConfigError, match="ARGUMENTS: this is not JSON"):
         inside("tools", "call", CALCULATOR, "calculator", "6*7")
 
 

@@ -89,7 +89,7 @@ def test_json_has_the_turns_and_the_reward(room: str) -> None:
 
 
 def test_what_cannot_be_played_is_refused(room: str) -> None:
-    with pytest.raises(AgentRLError, match=r"--row: no row 1: the train split has 1"):
+    with pytest.raises(AgentRLError, match=r"--row: there is no row 1: the train split has 1"):
         play(room, "--row", "1")
     with pytest.raises(AgentRLError, match="has no solve"):
         play(room, "--expert")

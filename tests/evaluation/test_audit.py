@@ -223,7 +223,7 @@ def test_the_command_counts_by_template_and_agent(sound, model_dir, tmp_path):
     [
         ("--tokenizer MODEL", "the trace has no tokens. Write the trace with agent_rl.trace.tokens=true"),
         ("--tokenizer MODEL --template-options []", "--template-options: expected a JSON object"),
-        ("--tokenizer MODEL --template-options x", "--template-options: not JSON"),
+        ("--tokenizer MODEL --template-options x", "--template-options: this is not JSON"),
         ("--tokenizer MODEL --model EMPTY", "--model: transformers cannot load"),
         ("--tokenizer EMPTY", "there is no tokenizer"),
     ],

@@ -77,7 +77,7 @@ def test_words_that_choose_an_option_of_the_recipe_compose_it() -> None:
     assert (choices, settings) == (words[0:3:2], words[1:2] + words[3:])
     greedy = recipe_values("svamp_calculator")["sampling"]["temperature"]
     assert (greedy, recipe_values("svamp_calculator", choices)["sampling"]["temperature"]) == (0, 1)
-    with pytest.raises(ConfigError, match=r"size: there is no 'smol'.*'smollm2'"):
+    with pytest.raises(ConfigError, match=r"size: there is no option 'smol'.*'smollm2'"):
         recipe_values("svamp_calculator", ["size=smol"])
 
 

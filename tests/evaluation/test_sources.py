@@ -24,7 +24,7 @@ def opened(tmp_path, *words, **flags):
     [
         ({"model": "nowhere"}, [], "model: nowhere is neither a model .* nor a training checkpoint"),
         ({"model": "nowhere"}, ["policy=local"], "model: nowhere is neither"),
-        ({"model": "m"}, ["policy=vllm"], "endpoint: vLLM servers are not started"),
+        ({"model": "m"}, ["policy=vllm"], "endpoint: agent-rl does not start vLLM servers"),
         ({"model": "m", "endpoint": "http://host"}, ["policy=local"], "endpoint: policy=local does not use"),
     ],
 )

@@ -26,5 +26,5 @@ def test_without_accelerator_and_without_the_switch_the_remedy_is_named(monkeypa
 
 
 def test_an_override_without_value_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"trainer\.total_epochs: not a hydra override"):
+    with pytest.raises(ConfigError, match=r"trainer\.total_epochs: this is not a hydra override"):
         rewrite(["trainer.total_epochs"])

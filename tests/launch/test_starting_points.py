@@ -78,7 +78,7 @@ def test_the_commands_that_come_next(kind: str, folder: Path, monkeypatch: pytes
         (["tool", "unit-converter"], "is not a valid name for a Python module. Write it like 'unit_converter'"),
         (["tool", "calculator"], "agent_rl already has a tool 'calculator'"),
         (["reward", "json"], "'json' is already a module"),
-        (["tool", "own_tool"], "own_tool: it exists. Choose a new folder with --to"),
+        (["tool", "own_tool"], "own_tool: it already exists. Choose a new folder with --to"),
     ],
 )
 def test_what_cannot_be_made_is_refused(

@@ -87,7 +87,7 @@ def test_a_row_of_the_gateway_needs_a_program(at: str, make_case: MakeCase, tmp_
     keys = {"data.train_files": str(tmp_path / "without.parquet")}
     (error,) = refusals(make_case(keys), at)
     assert error.startswith(
-        "agent_rl.gateway: row 0 is for gateway_agent, and has no program. Set agent_rl.gateway.com"
+        "agent_rl.gateway: row 0 is for gateway_agent, but has no program. Set agent_rl.gateway.com"
     )
     assert refusals(make_case({**keys, "agent_rl.gateway.command": "true"}), at) == []
     assert refusals(make_case({"data.train_files": str(tmp_path / "with.parquet")}), at) == []

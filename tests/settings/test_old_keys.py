@@ -17,9 +17,11 @@ def test_a_moved_key_takes_effect_and_a_line_says_what_it_became() -> None:
 
 
 def test_a_key_in_both_spellings_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"custom_reward_function\.name: it is now reward\.custom_reward_function\."):
+    with pytest.raises(
+        ConfigError, match=r"custom_reward_function\.name: this key is now reward\.custom_reward_function\."
+    ):
         change_arguments(["custom_reward_function.name=f", "reward.custom_reward_function.name=g"])
-    with pytest.raises(ConfigError, match=r"num_generations: it is now .*rollout\.n, which is also set"):
+    with pytest.raises(ConfigError, match=r"num_generations: this key is now .*rollout\.n, which is also set"):
         change_arguments(["group_size=4", "num_generations=8"])
 
 

@@ -2,8 +2,8 @@
 
     AGENT = Agent("terse_agent", format=lambda settings, limits: ReactFormat("Answer in one word."))
 
-A file in `agent_rl/agents` with such a record is one of the package's agents; `register_agent_loop(Agent(...))` adds
-one from a user's script.
+Each file in `agent_rl/agents` with such a record defines an agent of the package; `register_agent_loop(Agent(...))`
+adds an agent from a user's script.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WrapPolicy: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits, Policy], Polic
 
 @dataclass(frozen=True)
 class Agent:
-    """A kind of agent. Its functions are called for every episode, and sent to Ray's workers by value.
+    """A kind of agent, whose functions are called for every episode and are sent to Ray's workers by value.
 
     Each function gets the `agent_rl` section as `settings`; each may raise ConfigError for settings it cannot use.
     """
 
     name: str
-    """The value of the `agent_name` column or of `rollout.agent.default_agent_loop`."""
+    """The name that selects the agent in the `agent_name` column or in `rollout.agent.default_agent_loop`."""
     format: MakeFormat
     """`(settings, limits)`: returns the format of turns."""
     user: MakeUser | None = None

@@ -1,7 +1,7 @@
 """`EpisodeBudget`: the limits of an episode, and whether the policy gets a final turn when one is nearly reached.
 
-Without a final turn an episode ends as soon as a budget is spent. With one, a message announces the policy's last turn:
-that turn is the answer, or the episode ends with the stop reason of the spent budget.
+If there is no final turn, an episode ends as soon as a budget is spent. If there is one, a message announces the
+policy's last turn: that turn is the answer, or the episode ends with the stop reason of the spent budget.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNLIMITED = 1 << 30
 
 
 class EpisodeLimits(NamedTuple):
-    """verl's settings for an episode, as plain values: reading omegaconf takes longer than an episode.
+    """verl's settings for an episode, as plain values, because reading omegaconf takes longer than an episode.
 
     The names are those of verl's `actor_rollout_ref.rollout` and of its `multi_turn` section.
     """
@@ -59,15 +59,15 @@ class FinalTurn:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeBudget:
-    """The limits of one episode; the policy itself limits its tokens."""
+    """The limits of one episode, except the token limit, which the policy enforces."""
 
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_seconds: float | None = None
     max_malformed: int = 3
-    """Number of malformed turns in a row after which the episode ends."""
+    """The episode ends after this number of malformed turns in a row."""
     max_repeats: int | None = None
-    """Number of turns in a row that only repeat earlier calls after which the episode ends."""
+    """The episode ends after this number of turns in a row that only repeat earlier calls."""
     final: FinalTurn | None = None
     """The final turn; None: no turn is announced as the last."""
 
@@ -81,7 +81,7 @@ class Repeats:
         """Number of turns in a row that only repeated earlier calls."""
 
     def add(self, calls: Sequence[ToolCall]) -> None:
-        """Count a turn's calls."""
+        """Add the calls of one turn."""
         keys = {call_key(call) for call in calls}
         self.in_a_row = self.in_a_row + 1 if keys <= self._seen else 0
         self._seen |= keys

@@ -1,6 +1,6 @@
 """The episode core: one conversation between a policy and its tools, up to its stop reason.
 
-It does not depend on an engine or a text format. A `Format` describes tools, reads turns and renders results; a
+The core does not depend on an engine or a text format. A `Format` describes tools, reads turns and renders results; a
 `Policy` generates the turns; a `ToolSession` runs the calls. A `Trajectory` records all events.
 """
 
@@ -58,10 +58,10 @@ async def run_episode(
         tools: an open session; the caller closes it.
         messages: the row's prompt.
         budget: the limits of the episode.
-        hooks: the user's own logic around turns and tools.
+        hooks: the user's logic around turns and tools.
         user: answers the policy's turns that have no tool calls, until the user is done; None: the first such turn is
             the final answer.
-        trajectory: the row's (`agents.episode.loop.new_trajectory`), which the episode fills; None: a new one.
+        trajectory: the result of `agents.episode.loop.new_trajectory`, which the episode fills; None: a new one.
 
     Returns:
         The trajectory, with exactly one stop reason. If the infrastructure failed (the engine, a tool that reports it,
@@ -113,7 +113,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
 
 
 def _explain(trajectory: Trajectory, error: Exception) -> None:
-    """Note why the trajectory cannot be scored."""
+    """Record in the trajectory why it cannot be scored."""
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)
         logger.error("%s", error, exc_info=bug)
@@ -144,7 +144,7 @@ class _Episode:
         policy.reserve = budget.final.reserve_tokens if budget.final else 0
 
     async def turn(self) -> StopReason | None:
-        """Run one assistant message and the answer to it; return the stop reason if it was the last."""
+        """Generate one assistant message and answer it; return the stop reason if the message was the last."""
         if self._seconds_left() <= 0:
             return StopReason.MAX_SECONDS
         if self.hooks is not None:
@@ -238,7 +238,7 @@ class _Episode:
         return StopReason.STOPPED if self.user is not None and self.user.done else None
 
     def _too_many(self, calls: Sequence[ToolCall]) -> StopReason | None:
-        """Return the budget that these calls would exceed, so that none of them is run."""
+        """Return the budget that these calls would exceed; in that case none of them is run."""
         self.calls += sum(not self.tools.answers(call.name) for call in calls)
         if self.budget.max_tool_calls is not None and self.calls > self.budget.max_tool_calls:
             return StopReason.MAX_TOOL_CALLS
@@ -260,7 +260,7 @@ class _Episode:
         return results
 
     async def _show(self, turn: Turn, observation: str) -> StopReason | None:
-        """Answer a turn; announce the final turn when only one more is left."""
+        """Answer a turn; announce the final turn when only one more turn is left."""
         if self.budget.final is not None and (spent := self._nearly_spent()) is not None:
             return await self._announce(turn, spent, turn.results, observation)
         reason = await self._extend(turn, self.format.reply(observation, turn.results))

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 OPEN, CLOSE = "<think>", "</think>"
-"""Tags around a thought. It is sampled and trained on, but a call or an answer inside it does not count."""
+"""Tags around a thought. A thought is sampled and trained on, but a call or an answer inside it does not count."""
 OTHER_THOUGHTS = (("<mm:think>", "</mm:think>"), ("<seed:think>", "</seed:think>"), ("[THINK]", "[/THINK]"))
 """Tags around the thoughts of MiniMax M3, Seed-OSS and Mistral's reasoning models."""
 
@@ -49,7 +49,7 @@ class Format(ABC):
     stop_tokens: Sequence[str] = ()
     """Special tokens that end a turn, in addition to those of the model's configuration."""
     special_tokens: bool = False
-    """Whether a turn's text has its special tokens, other than the one that ends it."""
+    """Whether a turn's text keeps its special tokens, except the one that ends it."""
     keep_stop: bool = False
     """Whether the stop string belongs to the turn, as a closing tag does."""
     around: tuple[str, str] = ("", "")
@@ -88,7 +88,7 @@ class Format(ABC):
         return "\n".join(self._shown(result.text) for result in results)
 
     def correction(self, error: MalformedActionError) -> str:
-        """Return the text that answers a malformed turn: the mistake, instead of a result."""
+        """Return the text that answers a malformed turn: it describes the mistake instead of showing a result."""
         return self._shown(f"Error: {error}")
 
     @abstractmethod
@@ -174,7 +174,7 @@ class TextToolFormat(TextFormat):
         """Return the call that passes a text to the tool.
 
         Raises:
-            ConfigError: there is no such tool, or a text is not all that it needs.
+            ConfigError: there is no such tool, or it needs more than one text.
         """
         by_name = {tool.name: tool for tool in tools}
         name = self._tool or (next(iter(by_name)) if len(by_name) == 1 else self.usual_tool)
@@ -200,7 +200,7 @@ def with_instructions(messages: Sequence[ChatMessage], text: str) -> list[ChatMe
 
 
 def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str, Any]]:
-    """Return a message's content: the text, and the images of the results at their marks `<image>`, else before it."""
+    """Return a message's content: the text with the results' images at its `<image>` markers, or before it."""
     images = [{"type": "image", "image": image} for result in results for image in result.images]
     if not images:
         return text
@@ -214,7 +214,7 @@ def with_images(text: str, results: Sequence[ToolResult]) -> str | list[dict[str
 def spoken(text: str) -> str:
     """Return `text` without its thoughts.
 
-    A thought can be opened in the prompt, so that only its end is in `text`, or stay unclosed.
+    The prompt can open a thought, so that `text` has only its end; a thought can also stay unclosed.
     """
     text = _one_kind(text)
     if CLOSE not in text and OPEN not in text:
@@ -226,7 +226,7 @@ def spoken(text: str) -> str:
 
 
 def thoughts_of(text: str) -> str:
-    """Return the thoughts of `text` without their tags; empty if there are none, or one is not closed."""
+    """Return the thoughts of `text` without their tags; empty if there are none, or if one is not closed."""
     *thoughts, _ = _one_kind(text).split(CLOSE)
     return "\n".join(thought.rpartition(OPEN)[2].strip() for thought in thoughts)
 
@@ -243,7 +243,7 @@ def dropped_thoughts(messages: Iterable[Mapping[str, Any]], rendered: str) -> bo
 
 
 def _one_kind(text: str) -> str:
-    """Return the text with all thoughts between `OPEN` and `CLOSE`."""
+    """Return the text with the tags of every thought replaced by `OPEN` and `CLOSE`."""
     for opening, closing in OTHER_THOUGHTS:
         if closing in text or opening in text:
             text = text.replace(opening, OPEN).replace(closing, CLOSE)

@@ -1,4 +1,4 @@
-"""Hooks: a user's own logic around an episode's turns and tools.
+"""Hooks: a user's logic around an episode's turns and tools.
 
     class Patience(Hooks):
         async def before_turn(self, trajectory):
@@ -27,7 +27,7 @@ KEY = "agent_rl.hooks"
 
 
 class Hooks:
-    """Does nothing; override what you need."""
+    """Hooks that do nothing; override the methods that you need."""
 
     async def before_turn(self, trajectory: Trajectory) -> None:
         """Called before the policy generates its next turn."""
@@ -39,7 +39,7 @@ class Hooks:
         """Called before a call is run; a returned result replaces the tool's."""
 
     async def after_tool(self, trajectory: Trajectory, call: ToolCall, result: ToolResult) -> None:
-        """Called before the policy sees a result, which may be changed."""
+        """Called before the policy sees a result, which the hook may change."""
 
 
 @cache

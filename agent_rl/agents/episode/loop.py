@@ -1,6 +1,6 @@
 """`EpisodeLoop`: runs one row's episode, the same way in training and in evaluation.
 
-Its methods are the parts of an episode. Those of a record's class come from the `Agent`; a user's own class may
+The methods of a loop are the parts of an episode. An `Agent` record supplies them as functions, and a user's class may
 override any of them. The caller supplies the policy.
 """
 
@@ -64,7 +64,7 @@ class EpisodeLoop(ABC):
         self.settings, self.limits = setup.settings, setup.limits
         self.tools, self.tokenizer = list(setup.tools), setup.tokenizer
         self.environment: EnvironmentSession | None = None
-        """The row's environment, from the start of `run_row` on."""
+        """The row's environment; `run_row` sets it when it starts."""
 
     @abstractmethod
     def format(self) -> Format:
@@ -75,11 +75,11 @@ class EpisodeLoop(ABC):
         return make_budget(self.settings, self.limits)
 
     def hooks(self) -> Hooks | None:
-        """Return the user's own logic around turns and tools, or None."""
+        """Return the user's logic around turns and tools, or None."""
         return load_hooks(self.settings.hooks)() if self.settings.hooks else None
 
     def session(self, row: Row) -> ToolSession:
-        """Return the row's unopened tools. The `extra_info.tool_selection` and `tools_kwargs` columns are verl's.
+        """Return the row's unopened tools. verl defines the `extra_info.tool_selection` and `tools_kwargs` columns.
 
         Raises:
             UnscoredError: the row selects a tool that is not configured.
@@ -172,7 +172,7 @@ def loop_class(agent: Agent, base: type[EpisodeLoop] = EpisodeLoop) -> type[Any]
 def new_trajectory(row: Row, agent: str) -> Trajectory:
     """Create the trajectory of a row's episode before it starts: the row's data, without turns.
 
-    Its stop reason is `ERROR` until the episode sets another one.
+    The stop reason is `ERROR` until the episode sets another one.
     """
     columns = row_data(row)
     info: dict[str, Any] = {

@@ -1,6 +1,7 @@
 """`Policy`: generates the assistant messages of one conversation.
 
-In training it is verl's token server (`token_policy.TokenPolicy`), in tests a script. A policy lives for one episode.
+In training the messages come from verl's token server (`token_policy.TokenPolicy`), in tests from a script. A policy
+lives for one episode.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from agent_rl.trajectory import ToolCall
 __all__ = ["Generation", "Policy", "ScriptedPolicy", "cut_at_stop", "first_stop"]
 
 ChatMessage = dict[str, Any]
-"""A chat message as chat templates take it: at least `role` and `content`."""
+"""A chat message in the form that chat templates accept, with at least `role` and `content`."""
 
 
 @dataclass(slots=True)
@@ -25,8 +26,8 @@ class Generation:
     """One assistant message."""
 
     text: str
-    """The text before the stop string (or with it, if `keep_stop`); without special tokens, unless the format
-    reads them."""
+    """The text before the stop string (or with it, if `keep_stop`); special tokens are removed, unless the format reads
+    them."""
     tokens: int
     """Number of sampled tokens."""
     finish: Literal["stop", "length"] = "stop"
@@ -75,7 +76,7 @@ class Policy(ABC):
 
         Args:
             stop: the stop strings.
-            keep_stop: the message ends after the stop string instead, for example a closing tag.
+            keep_stop: whether the message includes the stop string at its end, for example a closing tag.
 
         Raises:
             EngineError: the engine failed.
@@ -83,7 +84,7 @@ class Policy(ABC):
 
     @abstractmethod
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; False, with nothing appended, if no token would be left to answer."""
+        """Append the environment's messages; if no token would be left to answer, append nothing and return False."""
 
     def sibling(self, *, is_trained: bool = True) -> Policy:
         """Return a fresh conversation with the same model.
@@ -94,7 +95,7 @@ class Policy(ABC):
         raise NotImplementedError(f"{type(self).__name__} has one conversation")
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
-        """Return the number of tokens before the next turn after these messages: estimated from the characters.
+        """Estimate, from the characters, the number of tokens before the next turn after these messages.
 
         Args:
             messages: the prompt of a new conversation, or messages after those of this one.
@@ -104,7 +105,7 @@ class Policy(ABC):
         return begun + len(json.dumps([*messages, *(tools or ())], ensure_ascii=False, default=str)) // 3
 
     def forget_turn(self) -> None:  # noqa: B027 - only conversations that are trained have one
-        """Leave the last turn out of training."""
+        """Exclude the last turn from training."""
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
         """Return the messages in a form in which special tokens of the model stay text."""
@@ -121,7 +122,7 @@ class Policy(ABC):
 
 
 class ScriptedPolicy(Policy):
-    """Plays assistant messages from a list in order; a token is a whitespace-separated word."""
+    """Returns assistant messages from a list in order; each word between white space counts as a token."""
 
     def __init__(self, texts: Iterable[str], max_tokens: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
@@ -131,7 +132,7 @@ class ScriptedPolicy(Policy):
         self.earlier_tokens: list[int] = []
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Keep the prompt; called again, start with a new budget and continue the script."""
+        """Store the prompt; a second call starts a new budget and continues the script."""
         self.messages = list(messages)
         self.prompt_tokens = self.prompt_tokens or sum(len(message["content"].split()) for message in messages)
         self.earlier_tokens.append(self.response_tokens - sum(self.earlier_tokens))

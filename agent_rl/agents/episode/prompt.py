@@ -13,7 +13,7 @@ from agent_rl.tools.declared import declared_functions
 __all__ = ["render_prompt"]
 
 WITHOUT_TOOLS = "single_turn_agent"
-"""verl's own loop without tools; its other loop passes all tools to the chat template."""
+"""verl's loop that uses no tools; verl's other loop passes all tools to the chat template."""
 
 
 def render_prompt(
@@ -23,9 +23,10 @@ def render_prompt(
 
     Args:
         row: the row, with `prompt` and its selection of tools.
-        agent: name of its loop; prompts of a loop that is not ours are rendered like those of verl's loops.
+        agent: name of the row's loop; if agent_rl does not define that loop, the prompt is rendered as in verl's loops.
         setup: contains the run's tools.
-        tokenizer: the model's, with its template; None: each message under its role, then the tools for the template.
+        tokenizer: the model's tokenizer, with its template; None: the messages are shown under their roles, then the
+            tools.
         options: additional arguments of the template.
     """
     info = row.get("extra_info") or {}

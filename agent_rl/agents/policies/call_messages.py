@@ -1,6 +1,6 @@
-"""Turns with calls as messages, in the forms that chat templates accept.
+"""Writes turns with calls as messages, in every form that a chat template may accept.
 
-Templates differ: arguments as an object or as JSON, content as text or null, and whether a result names its call.
+Templates differ in whether arguments are an object or text, content is text or null, and a result names its call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["CALL_ID", "MARK", "call_turns", "marked_turns"]
 MARK = "Xq7Mark"
 """The text of a made-up turn."""
 CALL_ID = "call00000"
-"""A call id of the only length that Mistral's templates accept."""
+"""A call id, which has the only length that Mistral's templates accept."""
 
 
 def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
@@ -26,7 +26,7 @@ def call_turns(calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
 
 
 def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Yield made-up turns with the mark as late as possible, and the messages that answer them."""
+    """Yield made-up turns with the marker as late as possible, and the messages that answer them."""
     messages = [dict(message) for message in appended]
     results = [message for message in messages if message["role"] == "tool"]
     turn = {"role": "assistant", "content": MARK}

@@ -1,8 +1,8 @@
 """Any OpenAI-compatible chat endpoint as a policy: vLLM, SGLang, a hosted model, a gateway.
 
-The endpoint renders the whole conversation again for every turn and counts the tokens, so this is for evaluation only:
-it is not exact enough for training. The tokens of an observation are estimated from its characters until the next
-response. If the endpoint reports no usage, tokens count as 0.
+For every turn the endpoint renders the whole conversation again and counts the tokens. Such counts are not exact enough
+for training, so the policy is only for evaluation. The tokens of an observation are estimated from its characters until
+the next response. If the endpoint reports no usage, tokens count as 0.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ChatPolicy(Policy):
         return ChatPolicy(self._endpoint, self._usage, self._seed)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Keep the prompt, which the endpoint sees with the first turn; called again, start a new conversation."""
+        """Store the prompt, which the first request sends; a second call starts a new conversation."""
         self.messages, self._tools = [*map(_sendable, messages)], list(tools)
         self.earlier_tokens.append(self._grown)
         self._first = self._grown = self._pending = 0
@@ -116,7 +116,7 @@ class ChatPolicy(Policy):
         return Generation(text, tokens, "length" if finish == "length" else "stop", calls)
 
     async def extend(self, messages: Sequence[ChatMessage]) -> bool:
-        """Append the environment's messages; results of the endpoint's own tool calls get the calls' ids, in order."""
+        """Append the environment's messages; results of the endpoint's tool calls get the calls' ids, in order."""
         estimate = math.ceil(self._per_character * _characters(messages))
         if estimate >= self._left():
             return False

@@ -1,8 +1,8 @@
 """The tokens that a chat template puts around turns, derived from any template.
 
-A conversation grows by sampled tokens and by the continuation after each turn: the token that ends it if it was not
-sampled, the environment's messages, and the start of the next turn. To derive the continuation, a short made-up
-conversation is rendered, in which a turn with a mark precedes the same messages; the text after the mark is the
+A conversation grows by sampled tokens and by the continuation after each turn: the token that ends the turn (if it was
+not sampled), the environment's messages, and the start of the next turn. To derive the continuation, a short made-up
+conversation is rendered, in which a turn with a marker precedes the same messages; the text after the marker is the
 continuation. The conversation itself is never rendered again.
 
 A template may reject what an agent needs (a system message, two messages of one role in a row). `fitted` rewrites the
@@ -74,7 +74,7 @@ class ChatTemplate:
         self.tokenizer, self.options, self.name = tokenizer, dict(options or {}), name
         self._known: dict[Any, tuple[Any, Any]] = {}
         self._taken: dict[Any, int] = {}
-        """The accepted form of a turn, by the shape of the messages that answer it."""
+        """For each shape of the messages that answer a turn, the form of the turn that the template accepts."""
 
     @property
     def label(self) -> str:
@@ -162,8 +162,8 @@ class ChatTemplate:
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
         """Return the messages in a form that the template accepts.
 
-        A system message that it rejects goes to the start of the first user message; messages of one role in a row that
-        it rejects become one; results that it rejects become user messages, if it does not show tools either.
+        If it rejects a system message, the text goes to the start of the first user message. If it rejects messages of
+        one role in a row, they become one. If it rejects results and does not show tools, results become user messages.
         """
         fitted = [dict(message) for message in messages]
         if not self._takes_results and not self.names_tools:
@@ -182,7 +182,7 @@ class ChatTemplate:
 
     @cached_property
     def added_tokens(self) -> list[str]:
-        """The vocabulary's added tokens, long ones first."""
+        """The vocabulary's added tokens, the longest first."""
         return sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
 
     @cached_property
@@ -304,7 +304,7 @@ class ChatTemplate:
         raise problem or ValueError(f"the chat template does not show a turn that precedes messages with roles {roles}")
 
     def _alone(self, turn: Mapping[str, Any], tools: Any) -> tuple[str, str, str]:
-        """Return the rendering of a made-up unanswered turn, divided at the mark."""
+        """Return the rendering of a made-up unanswered turn, divided at the marker."""
         key = ("alone", id(tools), repr(turn))
         parts: tuple[str, str, str] = self._once(
             key, tools, lambda: self.text([USER, turn], tools, prompt=False).rpartition(MARK)
@@ -312,7 +312,7 @@ class ChatTemplate:
         return parts
 
     def _divided(self, alone: str, answered: str) -> Following:
-        """Return the text after the mark, divided at the end of the turn."""
+        """Return the text after the marker, divided at the end of the turn."""
         if answered.startswith(alone):
             return Following(self.encode(alone), self.encode(answered[len(alone) :]))
         ids = self.encode(answered)
@@ -338,7 +338,7 @@ class ChatTemplate:
             return None
 
     def _once(self, key: Any, tools: Any, make: Callable[[], Any]) -> Any:
-        """Return the cached value for a key, or that of `make`; tools are stored, so that their id is not reused."""
+        """Return the cached value for a key, or call `make`; the cache keeps the tools, so their id is not reused."""
         if (cached := self._known.get(key)) is not None:
             return cached[0]
         value = make()

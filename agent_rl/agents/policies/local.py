@@ -1,6 +1,6 @@
-"""A transformers model in this process, without a server: for small models, tests, and a quick look at a checkpoint.
+"""Runs a transformers model in this process, for small models, tests, or a quick look at a checkpoint.
 
-Waiting requests are generated as one batch. It is not an inference engine: a batch is as slow as its
+Waiting requests are generated as one batch. The model is not served by an inference engine: a batch is as slow as its
 longest turn, and every turn computes the whole conversation again.
 """
 
@@ -94,7 +94,7 @@ class LocalModel(TokenSource):
         return [results[number] for number in range(len(requests))]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
-        """Generate for requests that differ only in `max_new_tokens`; transformers disables gradients."""
+        """Generate the turns of requests that differ only in `max_new_tokens`; transformers disables gradients."""
         import torch
 
         params = requests[0][1]

@@ -84,7 +84,7 @@ class Media:
         }
 
     def payload(self) -> Any:
-        """The prompt's videos in the form SGLang takes; None without videos."""
+        """The prompt's videos in the form that SGLang takes; None if there are no videos."""
         return self.video_payload(self.videos, self.features)
 
     def trained(self, images: list[Any]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def has_media(messages: Sequence[ChatMessage]) -> bool:
 
 
 def with_images(messages: Sequence[ChatMessage], images: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return the messages with a row's images at their marks, as verl's data set returns them."""
+    """Return the messages with a row's images at their markers, as verl's data set returns them."""
     from PIL import Image
 
     stored = (io.BytesIO(image["bytes"]) if image.get("bytes") else image["path"] for image in images)

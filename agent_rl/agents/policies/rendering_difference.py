@@ -21,7 +21,7 @@ THOUGHTS = (
     ("<|channel>thought", "<channel|>"),
     ("<|channel|>analysis<|message|>", "<|end|>"),
 )
-"""Marks around a thought, by model family."""
+"""Markers around a thought, by model family."""
 
 
 def difference(template: ChatTemplate, written: str, later: str) -> str:
@@ -41,7 +41,7 @@ def difference(template: ChatTemplate, written: str, later: str) -> str:
 
 
 def _words(template: ChatTemplate, text: str) -> list[str]:
-    """Return the text without thoughts, special tokens and the marks around them."""
+    """Return the text without thoughts, their markers and special tokens."""
     for begin, end in THOUGHTS:
         text = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", " ", text, flags=re.DOTALL)
         text = re.sub(rf"[^\n>]*\n?{re.escape(end)}", " ", text).replace(begin, " ")  # opened by the prompt

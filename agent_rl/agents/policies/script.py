@@ -1,7 +1,7 @@
-"""Turns from a script, as tokens: example episodes to learn from, and baselines for a trained policy.
+"""Plays the turns of a script as tokens, to make example episodes to learn from and baselines for a trained policy.
 
-The conversation is the same as in training (`agents.policies.token_policy`); only the sampler is replaced. So the
-tokens and the mask of a scripted episode equal those of a model that writes the same turns.
+The conversation is the same as in training (`agents.policies.token_policy`); only the sampler is replaced. The tokens
+and the mask of a scripted episode therefore equal those of a model that writes the same turns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ScriptedTokens(TokenPolicy):
 
 
 class _Sampler:
-    """The script as a token server."""
+    """A token server that returns the turns of the script."""
 
     def __init__(self, script: Script, tokenizer: Any) -> None:
         self._script, self._tokenizer = script, tokenizer

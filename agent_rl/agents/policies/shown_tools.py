@@ -1,6 +1,6 @@
 """Describes tools in the first message, for a chat template that shows no tools; calls are requested as in Hermes.
 
-Models that were trained on several forms (SmolLM3) know such prompts; others learn the form in training.
+Models that were trained on several forms, such as SmolLM3, understand such prompts; others learn the form in training.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_tools(
     Args:
         messages: the messages of a conversation.
         tools: schemas in OpenAI's form.
-        system: whether the template accepts a system message; otherwise the user's starts with the section.
+        system: whether the template accepts a system message; otherwise the user message starts with the section.
         form: whether the section explains how to write a call.
     """
     section = _SECTION.format(signatures="\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)) + (

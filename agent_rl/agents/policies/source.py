@@ -27,9 +27,10 @@ class Sampling(BaseModel):
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature; 0: greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Cumulative probability of the most likely tokens that are sampled from; 1: all tokens."""
+    """Tokens are sampled from the most likely ones up to this cumulative probability; 1: from all tokens."""
     top_k: int | None = Field(default=None, ge=1)
-    """Number of the most likely tokens that are sampled from; OpenAI does not accept it, but other endpoints do."""
+    """Tokens are sampled from this number of the most likely ones; OpenAI does not accept this key, other endpoints
+    do."""
     max_prompt_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens (`data.max_prompt_length`); an episode with more is unscored; null: no limit."""
     max_response_tokens: int = Field(default=2048, ge=1)
@@ -59,7 +60,7 @@ class PolicySource(ABC):
     """A model that answers many episodes at once; use it as an async context manager."""
 
     client: ChatClient | None = None
-    """The server's client; None without a server."""
+    """The server's client; None if there is no server."""
 
     async def __aenter__(self) -> Self:
         if self.client is not None:
@@ -100,7 +101,7 @@ def open_client(
         model: the model's name on the server.
         api_key_env: environment variable that contains the API key; None: none is sent.
         concurrency: maximum number of concurrent requests.
-        timeout_s: seconds per attempt of a request; all attempts together get three times as many.
+        timeout_s: time limit in seconds for one attempt of a request; all attempts together get three times that limit.
 
     Raises:
         ConfigError: the URL is invalid, or the API key is not in the environment.

@@ -1,11 +1,10 @@
 """Token-exact conversations with verl's token server.
 
 Training uses exactly the tokens that the policy sampled. Token ids are appended and never re-tokenized, the mask is 1
-exactly on sampled tokens, and log-probs stay aligned. The text around turns comes from a builder, which knows the
-model's chat template.
+exactly on sampled tokens, and log-probs stay aligned. A builder derives the text around turns from the chat template.
 
-A conversation that cannot continue by appending (thoughts that the template drops, a history that is replaced with a
-summary) starts a new training sequence, in which rendered tokens have mask 0.
+If a conversation cannot continue by appending, because the template drops thoughts or a summary replaces the history, a
+new training sequence starts, in which rendered tokens have mask 0.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class TrainingSequence(NamedTuple):
     mask: list[int]
     """For each response token, 1 if it was sampled."""
     logprobs: list[float] | None
-    """For each response token, 0 where it was not sampled; None when not requested."""
+    """The log-prob of each response token, 0 for tokens that were not sampled; None if log-probs were not requested."""
     images: list[Any]
     """The images whose placeholders are in these tokens, in order."""
     spans: Sequence[tuple[int, int, int]] = ()
@@ -105,7 +104,7 @@ class TokenPolicy(Policy):
         self.earlier_tokens: list[int] = []
         self.images: list[Any] = []
         self._answered_images = 0  # images before the last sampled token
-        self._last_turn = 0  # place of the last turn's first token in the mask
+        self._last_turn = 0  # index of the last turn's first token in the mask
         self._spans: list[tuple[int, int, int]] = []
         self.prompt_tokens = 0
         self.prompt_ids: list[int] = []
@@ -144,7 +143,7 @@ class TokenPolicy(Policy):
         return len(merged.token_ids)
 
     def as_text(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-        """Return the messages with a space within each special token in their text, so that it stays text."""
+        """Return the messages with a space within each special token in their text, so that it is encoded as text."""
         control = _control_tokens(self._tokenizer)
 
         def broken_up(content: Any) -> Any:
@@ -155,12 +154,12 @@ class TokenPolicy(Policy):
         return [{**message, "content": broken_up(message["content"])} for message in messages]
 
     def forget_turn(self) -> None:
-        """Leave the last turn out of training: its tokens get the mask 0."""
+        """Exclude the last turn from training: its tokens get the mask 0."""
         del self._spans[-1:]
         self.mask[self._last_turn :] = [0] * (len(self.mask) - self._last_turn)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
-        """Render the prompt; called again, start a new training sequence.
+        """Render the prompt; a second call starts a new training sequence.
 
         Raises:
             UnscoredError: the prompt is longer than `data.max_prompt_length`, or leaves no token for an answer.
@@ -280,7 +279,7 @@ class TokenPolicy(Policy):
         return TrainingSequence(self.prompt_ids, ids, self.mask[:end], logprobs, images, tuple(self._spans))
 
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
-        """Continue from these ids in a new training sequence; False, with nothing changed, if they do not fit.
+        """Continue from these ids in a new training sequence; if they do not fit, change nothing and return False.
 
         Tokens beyond the prompt's limit count as response, with mask 0.
         """
@@ -339,7 +338,7 @@ class TokenPolicy(Policy):
         return token is not None and (token == self._tokenizer.eos_token_id or token in ends)
 
     def _im_end(self) -> int | None:
-        """The token that the template ends a turn with, if the builder knows it."""
+        """The token with which the template ends a turn, if the builder provides it."""
         return getattr(self._builder, "_im_end_id", None)
 
     def _missing_end(self, last: int, ended: bool) -> list[int]:

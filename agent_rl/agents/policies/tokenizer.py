@@ -14,7 +14,7 @@ def load_tokenizer(name: str, key: str) -> Any:
 
     Args:
         name: the model's folder, or its name on the Hub.
-        key: the setting it came from, for errors.
+        key: the setting that contains the name, for errors.
 
     Raises:
         ConfigError: there is no such tokenizer, or it has no chat template.

@@ -1,8 +1,8 @@
-"""Policies over tokens: token ids in, token ids out, from SGLang or vLLM.
+"""Policies that send token ids to SGLang or vLLM, and receive token ids.
 
-The conversation is the same as in training (`agents.policies.token_policy`) with another server, so that an episode
-equals the trainer's token for token. The text around turns comes from the same builder, which is passed to these
-sources, because they must not depend on verl.
+The conversation is the same as in training (`agents.policies.token_policy`) except for the server, so an episode equals
+the trainer's token for token. The text around turns comes from the same builder, which is passed to these sources,
+because they must not depend on verl.
 """
 
 from __future__ import annotations

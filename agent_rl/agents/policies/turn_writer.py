@@ -1,4 +1,4 @@
-"""Writes turns in a model's own format, for made-up conversations in checks and tables."""
+"""Writes turns in a model's format, for made-up conversations in checks and tables."""
 
 from __future__ import annotations
 

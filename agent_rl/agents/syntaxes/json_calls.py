@@ -126,7 +126,7 @@ def _in_section(text: str, section: str, opening: str, closing: str) -> tuple[st
 
 
 def gpt_oss(text: str, tools: Sequence[ToolSpec]) -> Parsed:
-    """Parse Harmony messages: one to `functions.f` is a call, one in the `final` channel the answer (gpt-oss)."""
+    """Parse Harmony messages (gpt-oss): a message to `functions.f` is a call; the `final` channel has the answer."""
     if "<|message|>" not in text:
         if "<|channel|>" in text:
             unreadable("a message has no <|message|>")

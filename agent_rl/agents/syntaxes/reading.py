@@ -34,7 +34,8 @@ def read_json(raw: str) -> Any:
     """Parse a JSON value that can be stored as JSON again; raw line breaks in its strings are accepted.
 
     Raises:
-        ValueError: it is not JSON, nested too deeply, or has values that JSON cannot have (infinity, a lone surrogate).
+        ValueError: the text is not JSON, is nested too deeply, or has values that JSON cannot have (infinity, a lone
+            surrogate).
     """
     try:
         value = json.loads(raw, strict=False)

@@ -36,13 +36,13 @@ class EnvironmentUser(User):
         return self._session.done
 
     async def start(self, opening: str) -> Any:
-        """Reset the environment; what it returns follows the opening."""
+        """Reset the environment; the message that it returns follows the opening."""
         if self._user is not None:
             opening = await self._user.start(opening)
         return await self._session.opened(opening)
 
     async def respond(self, message: str, trajectory: Trajectory) -> Reply:
-        """Return the answer of `step` or of the simulated user; without either, the message ends the episode."""
+        """Return the answer of `step` or of the simulated user; if there is neither, the message ends the episode."""
         text, reward = await self._session.step(message)
         if self._user is not None:
             return await self._user.respond(message, trajectory)

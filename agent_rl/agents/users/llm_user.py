@@ -10,8 +10,8 @@
           temperature: 0.7            # and the keys of agent_rl.remote.chat_client.EndpointConfig
 
 The row's `extra_info.user.goal` is the user's goal. Only the model that plays the user sees it; that model sees the
-agent's messages, but not its tools. It ends the conversation by writing `stop_word`. An endpoint that fails leaves the
-trajectory unscored; one that rejects the key or the model at the first request stops the run.
+agent's messages, but not its tools. The model ends the conversation by writing `stop_word`. If the endpoint fails, the
+trajectory is unscored; if it rejects the key or the model at the first request, the run stops.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LLMUserConfig(EndpointConfig):
     """The `agent_rl.user_sim.config` section."""
 
     instructions: str | None = None
-    """The model's system text, with `{goal}` and `{stop_word}` filled in; null: the default."""
+    """The model's system text, in which `{goal}` and `{stop_word}` are replaced; null: the default."""
     opens: bool = False
     """Whether the model also writes the first message, instead of the last message of the row's prompt."""
     temperature: float = Field(default=1.0, ge=0)
@@ -83,7 +83,7 @@ class LLMUser(User):
         _client(validated(LLMUserConfig, config))
 
     async def start(self, opening: str) -> str:
-        """Return the row's first message, or the model's."""
+        """Return the first message, from the row or from the model."""
         await self._client.__aenter__()
         self._connected = True
         if not self.settings.opens:

@@ -11,8 +11,8 @@
             return float(self.bought)
 
 An instance lives for one episode. Set `agent_rl.user_sim.user` to the class; `ScriptedUser` here and
-`agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises,
-the trajectory is unscored, because the policy is not at fault.
+`agent_rl.agents.users.llm_user.LLMUser` come with the package. If a user raises an error, the trajectory is unscored,
+because the policy is not at fault.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Reply:
 
     text: str
     done: bool = False
-    """Whether the conversation is over; the policy does not see the text then."""
+    """Whether the conversation is over; if it is, the policy does not see the text."""
     reward: float | None = None
-    """Reward for the agent's message, for `Turn.notes["reward"]` and verl's `turn_scores`."""
+    """Reward for the agent's message, which becomes `Turn.notes["reward"]` and part of verl's `turn_scores`."""
 
 
 class User(ABC):
@@ -60,7 +60,7 @@ class User(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether the episode is over after the calls of a turn; the policy does not see their results then."""
+        """Whether the episode is over after the calls of a turn; if it is, the policy does not see their results."""
         return False
 
     @classmethod
@@ -81,7 +81,7 @@ class User(ABC):
         return None
 
     async def finish(self) -> None:
-        """Release the resources of `start`; awaited once, no matter how the episode ends."""
+        """Release the resources that `start` acquired; awaited once, however the episode ends."""
         return None
 
 

@@ -1,1 +1,1 @@
-"""Experiments with a recipe on a generated world: its cold start, runs over seeds and keys, and their receipts."""
+"""Experiments with a recipe on a generated world: its cold start, runs with several seeds and values, and receipts."""

@@ -42,13 +42,13 @@ __all__ = ["MADE", "ColdStart"]
 EPISODES = "episodes"
 """Name of the split whose rows become worked episodes."""
 SAMPLE = 300
-"""Number of episodes whose text the tokenizer is trained on."""
+"""Number of episodes on whose text the tokenizer is trained."""
 SHORT, TOKENS_PER_GPU = 1024, 8192
-"""Minimum limits for the SFT trainer, its own defaults: tokens per episode, and tokens per forward pass on a GPU."""
+"""Minimum limits for the SFT trainer, which are its defaults: tokens per episode, and per forward pass on a GPU."""
 MICRO = 16
 """Maximum number of episodes per forward pass on a CPU."""
 MADE = "made.json"
-"""File next to the model that records the settings and rows it was made with."""
+"""File next to the model that records the settings and rows with which it was made."""
 
 
 class ColdStart:
@@ -127,7 +127,7 @@ class ColdStart:
         return self.settings.rows is None or all(Path(file).expanduser().is_file() for file in self._files.values())
 
     def rows_digest(self) -> str:
-        """Return the SHA-256 of the rows, regardless of which folder they are in."""
+        """Return the SHA-256 of the rows, regardless of their folder."""
         with tempfile.TemporaryDirectory() as folder:
             rows = json.dumps(self.rows(Path(folder)), sort_keys=True, default=str).replace(folder, ".")
         return hashlib.sha256(rows.encode()).hexdigest()
@@ -185,7 +185,7 @@ class ColdStart:
             return asyncio.run(run_scripts(evaluation, chat, scripts, advance))
 
     def _load_record(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of a model made for this request, or delete it; `model_sha256`: all stages are done."""
+        """Return the record of a model made for this request, or delete it; it has `model_sha256` after all stages."""
         file = self.folder / MADE
         record: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         if record.items() >= request.items() and (self._stage(len(record["losses"])) / "config.json").is_file():

@@ -1,4 +1,4 @@
-"""`Experiment`: trains a recipe for several seeds and values of keys, one run each, and writes one receipt.
+"""`Experiment`: trains a recipe with several seeds and values of keys, in one run each, and writes one receipt.
 
 A finished run is skipped, a killed run resumes from its checkpoint, and a failed run is reported while the others
 continue.
@@ -37,14 +37,14 @@ LONGEST = 100
 
 
 class Experiment:
-    """The runs of a recipe over seeds and values of keys.
+    """The runs of a recipe with several seeds and values of keys.
 
     Args:
         recipe: a folder with `config.yaml`, or the name of a recipe.
         seeds: number of seeds, which start at 1.
         words: `key=value` for all runs and the cold start, or `key=v1,v2` for a sweep; every combination is a variant.
         folder: folder of the runs; None: `outputs/experiments/<recipe>`.
-        say: prints a line.
+        say: a function that prints a line.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Experiment:
         """Error messages of failed runs, by name."""
 
     def run(self, results: Path) -> dict[str, Any]:
-        """Run what is not finished yet, and write the receipt and the curve.
+        """Execute the runs that are not finished yet, and write the receipt and the curve.
 
         Args:
-            results: folder of the receipt, created if needed. If a run fails, it is left unchanged.
+            results: folder of the receipt, created if needed. If a run fails, the folder is left unchanged.
 
         Returns:
             The receipt; it contains `failed` if a run failed.

@@ -35,7 +35,7 @@ class Judgement:
 
 _Solved = Mapping[Any, Sequence[float]]
 _Samples = list[tuple[float, Judged | None]]
-"""Success of each sample, 0 or 1, and its verdict if it is one on an answer."""
+"""Success of each sample, 0 or 1, and its verdict if the sample judges an answer."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def solved(trajectory: Trajectory) -> float:
 
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
-    """Return how well trajectories that score an answer agree with the ground truth; None without such trajectories."""
+    """Return how well trajectories that score an answer agree with the ground truth; None if there are none."""
     verdicts = [verdict for trajectory in trajectories if (verdict := _read_verdict(trajectory))]
     return _agreement(verdicts) if verdicts else None
 
@@ -164,6 +164,6 @@ def _batch(run: Run) -> int | None:
 
 
 def _row(trajectory: Trajectory) -> str:
-    """Return a key that only the samples of one row share; its number alone may occur in several files."""
+    """Return a key that only the samples of one row share; the row's number alone may occur in several files."""
     columns = [trajectory.row.get(name) for name in ("extra_info", "reward_model")]
     return json.dumps([trajectory.data_source, trajectory.info["index"], *columns], sort_keys=True)

@@ -2,7 +2,7 @@
 
 `results/receipt.json` has the command, versions and machine, hashes of the configuration, reward and rows, and the
 success on held-out rows of the world's policies and of every variant and seed before and after training.
-`curve.csv` and `curve.png` next to it contain the training success by step.
+`curve.csv` and `curve.png` next to the receipt contain the training success by step.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def verdicts(
     judgements: Mapping[str, Judgement] | None = None,
     baselines: Sequence[str] = ("no_tool",),
 ) -> dict[str, bool]:
-    """Return the criteria for a CPU version, and whether every seed meets them; without seeds, none is met.
+    """Return the criteria for a CPU version, and whether every seed meets them; if there are no seeds, none is met.
 
     Args:
         outcomes: outcomes of the seeds.
         policies: success of the world's policies, by name.
         judgements: agreement of policies that score answers, by name.
-        baselines: names of the policies that a trained one has to beat.
+        baselines: names of the policies that a trained policy has to beat.
     """
 
     def always(checks: Iterable[bool]) -> bool:
@@ -104,7 +104,7 @@ def _portable(text: str) -> str:
 
 
 def machine(model: Path) -> dict[str, Any]:
-    """Return the machine's CPU, and torch's threads for a model: in each process, and in the training process."""
+    """Return the machine's CPU, and the number of torch threads for a model in each process and in training."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""The input of the doctor's checks: a run, and the machine it would run on."""
+"""The input of the doctor's checks: a run, and the machine on which it would run."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ class Case(case.RunCase):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt and response together."""
+        """Number of tokens in the longest prompt and response together."""
         return self.number("data.max_prompt_length", 0) + self.number("data.max_response_length", 0)
 
     @property
     def world_size(self) -> int:
-        """Processes of the trainer, one for each of its GPUs."""
+        """Number of processes of the trainer, one for each of its GPUs."""
         return self.number("trainer.n_gpus_per_node", 1) * self.number("trainer.nnodes", 1)

@@ -1,4 +1,4 @@
-"""Compiles and links a few lines in the way that the engine builds its kernels, and Triton its launcher."""
+"""Compiles and links a few lines in the way that the engine builds its kernels and Triton builds its launcher."""
 
 from __future__ import annotations
 

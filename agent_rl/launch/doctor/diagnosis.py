@@ -30,7 +30,7 @@ __all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
 LIMIT_S = 30.0
 """Time limit of a check in seconds; a tool that builds an index, or a silent server, may exceed it."""
 CHILD_LIMIT_S = 120.0
-"""Time limit in seconds of the child process, which imports verl."""
+"""Time limit, in seconds, for the child process that imports verl."""
 
 
 Tell = Callable[[str], None]
@@ -55,9 +55,9 @@ def diagnose(
     Args:
         recipe: a folder with `config.yaml`; None: the machine and the installation only.
         overrides: hydra overrides, as for training.
-        script: the user's own entry point; the loops that it registers count as registered.
+        script: the user's entry point; the loops that it registers count as registered.
         tell: called with a description of the next action.
-        machine: the machine that would run it; None: this machine.
+        machine: the machine that would run the recipe; None: this machine.
 
     Returns:
         The findings, in the order of the table; a problem is a finding, never an exception.
@@ -104,7 +104,7 @@ def run_check(check: Check, case: Case, limit_s: float = LIMIT_S) -> list[Findin
             text = f"the check itself failed: {reason(error)}"
             findings.append(Finding(check.subject, Status.WARNING, text, "Report it, with the recipe", check.group))
 
-    thread = threading.Thread(target=run, daemon=True)  # a hanging check must not keep the doctor from exiting
+    thread = threading.Thread(target=run, daemon=True)  # a check that hangs must not prevent the doctor from exiting
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
@@ -157,6 +157,6 @@ def answer() -> None:
     warnings.simplefilter("ignore")
     with os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)  # verl prints to stdout
-        inspection.is_registered()  # imports verl first, in this thread: its imports must not meet a half-loaded module
+        inspection.is_registered()  # imports verl first, in this thread: no import may find a half-loaded module
         pickle.dump(run_checks(case, Needs.VERL), output)
     os._exit(0)  # without waiting for verl's background threads

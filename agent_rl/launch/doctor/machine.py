@@ -1,7 +1,7 @@
 """The facts about a machine that the checks use, read lazily from this machine, or from a file.
 
 A file (`agent-rl doctor --save-machine FILE`) contains the facts about another machine, such as a compute node whose
-runs are prepared without a GPU. It has every fact, so none is taken from this machine.
+runs are prepared without a GPU. The file has every fact, so none is taken from this machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HUB_S = 3.0
 """Seconds within which the Hub must answer."""
 ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
 LIBRARIES = ("libnuma.so.1", RUNTIME)
-"""Libraries that are missing from the stack's wheels, or that the loader does not find on its own."""
+"""Libraries that are missing from the stack's wheels, or that the loader does not find without help."""
 NVIDIA_SMI_S = 10.0
 QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
 
@@ -53,7 +53,7 @@ class Gpu:
     used_mib: int
     driver: str
     capability: str
-    """Compute capability, as `9.0`."""
+    """Compute capability, for example `9.0`."""
 
 
 class Machine:
@@ -81,19 +81,19 @@ class Machine:
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The folder of the CUDA toolkit; empty without a toolkit."""
+    """The folder of the CUDA toolkit; empty if there is none."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """The parts that the toolkit lacks."""
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """Why ninja, and compiling with CUDA and with `Python.h`, fail, or empty; tried only with a GPU."""
+    """Why compiling with ninja, CUDA and `Python.h` fails, empty where it works; tried only if there is a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
     """Whether models can be downloaded."""
     torch_cuda = cached_property(lambda machine: _cuda_of_torch())
-    """The CUDA version that torch was built for; None for a CPU build, or without torch."""
+    """The CUDA version for which torch was built; None for a CPU build, or if torch is not installed."""
     packages = cached_property(lambda machine: _installed())
     """The version of every installed package, by its normalised name."""
 
@@ -115,9 +115,9 @@ class Machine:
             facts = json.loads(file.read_text(encoding="utf-8"))
             wrong = sorted(facts.keys() ^ {"environ", *FACTS})
         except (OSError, ValueError, AttributeError) as error:
-            raise ConfigError(str(file), f"not the facts about a machine: {error}", remedy) from error
+            raise ConfigError(str(file), f"it does not have the facts about a machine: {error}", remedy) from error
         if wrong:
-            raise ConfigError(str(file), f"missing or unknown: {', '.join(wrong)}", remedy)
+            raise ConfigError(str(file), f"facts are missing or unknown: {', '.join(wrong)}", remedy)
         return cls(facts["environ"], facts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ _MATTERS = re.compile(
 def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
     """Read the GPUs that `CUDA_VISIBLE_DEVICES` allows from `nvidia-smi`; unknown memory ("[N/A]") is 0.
 
-    No library is loaded, and no GPU memory is used. The list is empty without a working `nvidia-smi`.
+    No library is loaded, and no GPU memory is used. The list is empty if `nvidia-smi` does not work.
     """
     program = shutil.which("nvidia-smi", path=environ.get("PATH")) or ""
     command = [program, f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
@@ -168,7 +168,7 @@ def read_gpus(environ: Mapping[str, str]) -> list[Gpu]:
 
 
 def _visible(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
-    """Return the GPUs in `CUDA_VISIBLE_DEVICES`, by index or start of the uuid; an unknown one ends the list."""
+    """Return the GPUs in `CUDA_VISIBLE_DEVICES`, by index or start of the uuid; an unknown GPU ends the list."""
     if chosen is None:
         return gpus
     visible: list[Gpu] = []
@@ -199,7 +199,7 @@ def _available() -> int:
 
 
 def _loads(name: str, environ: Mapping[str, str]) -> bool:
-    """Whether a library is in a folder of `LD_LIBRARY_PATH`, or the loader knows it."""
+    """Whether a library is in a folder of `LD_LIBRARY_PATH`, or the loader finds it elsewhere."""
     folders = {**environ, **gpu_environment(environ)}.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     if any((Path(folder) / name).is_file() for folder in filter(None, folders)):
         return True

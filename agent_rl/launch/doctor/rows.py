@@ -26,7 +26,7 @@ __all__ = ["known_rows"]
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
 OTHERS = 20
-"""Number of other rows' ground truths that a row's scorer is tried on."""
+"""Number of ground truths of other rows on which a row's scorer is tried."""
 
 
 def known_rows(
@@ -41,11 +41,11 @@ def known_rows(
     seed: int = 0,
     kept: Callable[[int], AbstractContextManager[Pieces]] = lambda total: nullcontext(Pieces()),
 ) -> Rows:
-    """Return the facts about a run that `check_files` compares rows with.
+    """Return the facts about a run with which `check_files` compares rows.
 
     Args:
         setup: settings, limits and tools of the run; without tools, tool names are not checked.
-        default_agent: the agent of rows without one.
+        default_agent: the agent of rows that name none.
         more_agents: names of agents that are registered elsewhere.
         tokenizer: the model's tokenizer, with its chat template; None: lengths are in characters.
         options: additional arguments of the template.
@@ -97,7 +97,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the scorer of the row's answer; None without one, or if a user or a service scores it."""
+        """Return the scorer of the row's answer; None if there is none, or if a user or a service scores it."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None
@@ -120,7 +120,7 @@ class _Checks:
         return None
 
     def grade(self, rows: Sequence[Numbered]) -> Iterator[tuple[int, int, RowFinding]]:
-        """Yield ground truths that fail as their own answer, or for which another row's answer scores 1."""
+        """Yield findings on ground truths that fail as the answer, or for which another row's ground truth scores 1."""
         with self._kept(len(rows)) as pieces:
             asyncio.run(self._graded(rows, pieces))
             for place, (file, number, _) in enumerate(rows):

@@ -24,7 +24,7 @@ WIDEST = 120
 
 
 def show(findings: Sequence[Finding], console: Console, every: bool = True) -> None:
-    """Print the table and a summary line; without `every`, only problems, then warnings."""
+    """Print the table and a summary line; if `every` is false, only problems, then warnings."""
     selected = findings if every else [each for status in SERIOUS for each in findings if each.status is status]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("check", max_width=22, overflow="fold")
@@ -50,7 +50,7 @@ def show(findings: Sequence[Finding], console: Console, every: bool = True) -> N
 
 
 def to_dict(findings: Sequence[Finding]) -> dict[str, Any]:
-    """JSON data: `{"ok": no problem, "findings": [...]}`."""
+    """Return JSON data: `{"ok": whether there is no problem, "findings": [...]}`."""
     return {"ok": not has_problem(findings), "findings": [asdict(finding) for finding in findings]}
 
 

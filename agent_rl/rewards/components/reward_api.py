@@ -5,9 +5,9 @@
         kind: reward_api
         config: {url: "http://host:8080/get_reward2", token_env: REWARD_TOKEN, logs: [correctness, helpful]}
 
-It sends `{"trajectory": ...}`, and the service answers `{"score": 0.5, "components": {...}, "logged": {...}}` or
-`{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted during a
-run. A retry may make the service measure a trajectory twice; only one of the values is used.
+The component sends `{"trajectory": ...}`, and the service answers `{"score": 0.5, "components": {...}, "logged":
+{...}}` or `{"unscored": true, "error": "why"}`. Requests are retried while the service is down, so it may be restarted
+during a run. A retry may make the service measure a trajectory twice; only one of the values is used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _WRONG_SETTINGS = (401, 403, 404, 405)
 _MAX_EXCERPT = 500  # characters of the service's error that our error quotes
 _ANY_NUMBER = 10_000  # attempts; the timeouts limit a request instead
 _BREAKER = BreakerConfig(failures=3, cooldown_s=1.0)
-"""Opens after several failures, so that one trajectory the service cannot measure does not stop the others."""
+"""The circuit opens after several failures, so one trajectory that the service cannot measure does not stop the
+others."""
 
 
 class RewardApiConfig(ComponentConfig):
@@ -146,7 +147,9 @@ class RewardApi(Component, kind="reward_api"):
         if not isinstance(answer, Mapping):
             raise ValueError("the answer is not a JSON object")
         if answer.get("unscored"):
-            raise UnscoredError(f"{self._host} could not score: {str(answer.get('error'))[:_MAX_EXCERPT]}")
+            raise UnscoredError(
+                f"{self._host} could not score the trajectory: {str(answer.get('error'))[:_MAX_EXCERPT]}"
+            )
         score = answer.get("score")
         if not _is_number(score):
             raise ValueError(f"the answer's score is not a number: {reprlib.repr(score)}")

@@ -29,13 +29,13 @@ Where = Literal["answer", "last_turn", "response"]
 
 
 class RulesConfig(TextRules, ComponentConfig):
-    """The rules, and the text they apply to."""
+    """The rules, and the text to which they apply."""
 
     where: Where = "answer"
 
 
 class TagsConfig(ComponentConfig):
-    """The tags in the order they must occur in, and the text to check."""
+    """The tags in the order in which they must occur, and the text to check."""
 
     tags: tuple[str, ...] = Field(min_length=1)
     alone: bool = False

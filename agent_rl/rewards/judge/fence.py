@@ -46,7 +46,7 @@ _CLOSES = re.compile(rf"[{_BARS}](?=[>\uff1e\]])")
 def harmless(text: str) -> str:
     """Remove invisible characters from text, and break up fences and control tokens of chat templates with spaces.
 
-    Otherwise a server would read `<|im_end|>` in the text as the token that ends the message.
+    A server would read an unbroken `<|im_end|>` in the text as the token that ends the message.
     """
     text = _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text))
     text = _FOREIGN.sub(lambda sign: "" if unicodedata.category(sign[0]) in ("Cc", "Cf", "Cs") else sign[0], text)

@@ -1,4 +1,4 @@
-"""The kinds of prompt templates, by the verdict they ask for: a score, the better answer, or a score per criterion.
+"""The kinds of prompt templates, by the requested verdict: a score, the better answer, or a score per criterion.
 
     template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 
@@ -53,7 +53,7 @@ class PairwiseTemplate(BasePromptTemplate):
 
 
 class RubricTemplate(BasePromptTemplate):
-    """Asks for a score of one answer for each of several criteria, on a scale of 0 to 4."""
+    """Asks for a score from 0 to 4 for one answer on each of several criteria."""
 
     desc: ClassVar[str] = "Judge the answer by each of the criteria, on its own."
 

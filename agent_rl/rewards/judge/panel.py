@@ -43,7 +43,7 @@ class PanelConfig(EndpointConfig):
     """Timeout of all attempts of a request, including the delays between them, in seconds."""
     breaker: BreakerConfig = BreakerConfig()
     votes: int = Field(default=1, ge=1, le=99)
-    """Number of votes per question, each with its own seed."""
+    """Number of votes per question, each with a different seed."""
     quorum: int | None = Field(default=None, ge=1)
     """Minimum number of votes; null: more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)

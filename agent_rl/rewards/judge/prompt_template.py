@@ -38,9 +38,9 @@ class BasePromptTemplate(BaseModel):
     model_config = ConfigDict(str_strip_whitespace=True, allow_inf_nan=False, extra="ignore", frozen=True)
 
     desc: ClassVar[str] = "Judge how well the answer serves the query. Judge what is there, not how it is presented."
-    """The task that `ask` passes to `format`, unless it gets another."""
+    """The task that `ask` passes to `format`, unless the caller passes another."""
     examples: ClassVar[Sequence[str]] = ()
-    """The worked examples that `ask` passes to `format`, unless it gets others."""
+    """The worked examples that `ask` passes to `format`, unless the caller passes others."""
     note: ClassVar[str] = "End with these tags, and write nothing after them:"
 
     think: str = Field(default="", description="your reasoning, step by step")
@@ -157,7 +157,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def render(cls, values: BasePromptTemplate | Mapping[str, Any]) -> str:
-        """Return a verdict in the form that a model should write it in; empty thoughts are left out.
+        """Return a verdict in the form in which a model should write it; empty thoughts are left out.
 
         Raises:
             ValidationError: the values are not a verdict of this form.

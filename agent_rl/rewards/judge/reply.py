@@ -5,10 +5,11 @@
     </think>
     <score>2</score>
 
-If nothing else follows the thoughts, the tags are the verdict. Otherwise a tag counts if it starts its line, except for
-words such as `Verdict:`, and is not also in the judged text, which the model may have quoted. A code fence around the
-tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no field has a value,
-or a field has two different ones, there is no verdict. Thoughts end with the last `</think>` and are never a verdict.
+If nothing else follows the thoughts, the tags are the verdict. If other text follows, a tag counts if it starts its
+line, except for words such as `Verdict:`, and is not also in the judged text, which the model may have quoted. A code
+fence around the tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no
+field has a value, or a field has two different ones, there is no verdict. Thoughts end with the last `</think>` and are
+never a verdict.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value and text of each tag that starts a line; without an end tag, the value is the rest."""
+    """Yield the name, value and text of each tag that starts a line; if the end tag is missing, the value is the
+    rest.
+    """
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):
         line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not _BEFORE.fullmatch(re.sub(rf"<({_either(names)})>.*?</\1>", "", line, flags=re.IGNORECASE)):

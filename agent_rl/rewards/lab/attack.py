@@ -1,9 +1,9 @@
 """Attacks a reward: reports which mutations of stored trajectories raise it, how often and by how much.
 
-`run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. It compares an attack
-that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky guess
-is not an exploit, but a reward for several guesses at once is one. If a mutated trajectory is unscored, or makes a
-scorer or component raise an error, it has escaped its reward, and is reported as well.
+`run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. The lab compares an
+attack that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky
+guess is not an exploit, but a reward for several guesses at once is one. If a mutated trajectory is unscored, or makes
+a scorer or component raise an error, it has escaped its reward, and is reported as well.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Outcome:
 
     purpose: str
     applied: int = 0
-    """Number of trajectories that the attack applies to."""
+    """Number of trajectories to which the attack applies."""
     raised: list[Exploit] = field(default_factory=list)
     escaped: list[Exploit] = field(default_factory=list)
 
@@ -283,7 +283,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the right answer, the trajectory's answer and those of other rows; empty without a short right answer."""
+    """Return the right answer, the trajectory's answer and those of other rows; empty if no right answer is short."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []

@@ -24,7 +24,7 @@ __all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
-    """Read a file of trajectories, as `agent_rl.trace.path` and `agent-rl eval` write it, and skip a torn last line.
+    """Read a file of trajectories, as `agent_rl.trace.path` and `agent-rl eval` write it; skip an incomplete last line.
 
     Raises:
         ConfigError: the file cannot be read, or contains no trajectories.
@@ -96,7 +96,7 @@ def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -
         return {"score": asdict(result), "error": None, "info": scored.info}
     error = f"{type(result).__name__}: {result}"
     if before.error is not None and before.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
-        error = before.error  # more informative than that it cannot be scored
+        error = before.error  # says more than that the trajectory cannot be scored
     return {"score": None, "error": error, "info": scored.info}
 
 

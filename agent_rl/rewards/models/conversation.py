@@ -27,7 +27,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
+    """Return the prompt and the response: all turns, or the final answer as one message (empty if there is none)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -74,7 +74,7 @@ _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
 _TAIL = 2_000
-"""The score is searched for in this many characters at the end of a reply."""
+"""Number of characters at the end of a reply in which the score is searched for."""
 
 
 def load_template(path: str | None, default: str, key: str) -> str:
@@ -92,7 +92,7 @@ def load_template(path: str | None, default: str, key: str) -> str:
 def fill_in(template: str, prompt: str, response: str) -> str:
     """Fill in a template. Braces in the prompt and the response are not treated as placeholders.
 
-    The mark is a digest of both texts, so the judged text cannot contain it and thereby close its own delimiters.
+    `{mark}` is a digest of both texts, so the judged text cannot contain it and thereby close its own delimiters.
     """
     mark = hashlib.sha256(f"{prompt}\0{response}".encode()).hexdigest()[:12]
     values = {"prompt": prompt, "response": response, "mark": f"[{mark}]"}

@@ -68,14 +68,15 @@ class ModelConfig(EndpointConfig):
     engine: Literal["sglang", "vllm"] = "sglang"
     """The engine that serves a discriminative model."""
     tokenizer: str | None = None
-    """The model's tokenizer: a folder or a name on the Hub. Its chat template renders a discriminative model's text."""
+    """The model's tokenizer: a folder or a name on the Hub. The tokenizer's chat template renders a discriminative
+    model's text."""
     weight: float = 1.0
     """Weight of the model's score; 0: the score is logged but does not count."""
     hooks: str | None = None
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template it was trained with, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
+    prompt template used in its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -84,7 +85,7 @@ class ModelConfig(EndpointConfig):
     request: dict[str, Any] = Field(default_factory=dict)
     """Additional keys of the request to a generative model, for example `logit_bias` or `chat_template_kwargs`."""
     prompt_length: int | None = Field(default=None, ge=1)
-    """Maximum number of prompt tokens, counted by `tokenizer`; a longer one is cut, and logged. null: unlimited."""
+    """Maximum number of prompt tokens, counted by `tokenizer`; a longer prompt is cut, and logged. null: unlimited."""
     response_length: int | None = Field(default=None, ge=1)
     """Maximum number of response tokens, as for `prompt_length`."""
     keep: Keep = "tail"
@@ -103,7 +104,7 @@ class ModelConfig(EndpointConfig):
 
 
 class Model:
-    """Scores trajectories with one reward model. Several event loops may use it concurrently.
+    """Scores trajectories with one reward model. Several event loops may use a model concurrently.
 
     Args:
         name: the model's key in `models`.
@@ -284,5 +285,7 @@ def _load_hooks(path: str | None, key: str) -> ModuleType | None:
     separator = ":" if path.endswith(".py") else "."
     module = sys.modules[find_object(f"{path}{separator}__name__", Place(f"{key}.hooks"))]
     if not any(hasattr(module, name) for name in (PREPROCESS, POSTPROCESS)):
-        raise ConfigError(f"{key}.hooks", f"{path} defines neither {PREPROCESS} nor {POSTPROCESS}", "Define one")
+        raise ConfigError(
+            f"{key}.hooks", f"{path} defines neither {PREPROCESS} nor {POSTPROCESS}", "Define one of them"
+        )
     return module

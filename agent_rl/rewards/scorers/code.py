@@ -1,7 +1,7 @@
 """Scores programs by their tests, in this machine's sandbox (`agent_rl.sandbox.grade`).
 
 The program is the last ```python block of the response, else the last block of any kind, else the whole text. The tests
-are the ground truth or, if that is empty, `extra_info["test_cases"]`. They have one of these forms:
+are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
 - a form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
   also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
@@ -49,7 +49,7 @@ PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
 CASE_S = 5.0
 """Time limit of one case in seconds, without time spent waiting for a core."""
 TOTAL_S = 60.0
-"""Time limit of all cases of one program in seconds, as if the program had all of the node's places to itself."""
+"""Time limit of all cases of one program in seconds, as if no other program used the node's places."""
 FLOAT_TOLERANCE = 1e-6
 MAX_CODE_CHARS = 100_000
 _ALL_TEXT = "1.0 if the program passes every test, else 0.0; no test is run after the first failure."
@@ -146,7 +146,7 @@ def _python(text: str, function: str | None, before: str) -> _Tests:
 
 
 def _from_pair(test: Any, function: str | None) -> Any:
-    """Convert `[input, output]` to a mapping; without a function, values other than lists and strings become JSON."""
+    """Convert `[input, output]` to a mapping; if there is no function, values except lists and strings become JSON."""
     pair = isinstance(test, Sequence) and not isinstance(test, str) and len(test) == 2
     case = {"input": test[0], "output": test[1]} if pair else test
     if not isinstance(case, Mapping) or case.keys() != {"input", "output"}:

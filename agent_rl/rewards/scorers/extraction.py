@@ -1,4 +1,4 @@
-r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a mark. All functions are pure, in linear time."""
+r"""Finds the answer in a response: in `\boxed{}`, in a tag or after a marker. All functions are pure and linear."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = [
 ANY = ("answer", "####", "答案")
 FINAL = ("####", "answer", "答案")
 STRICT = ("####",)
-"""Marks of an answer, in addition to the tag and the box. `ANY`: for any response. `FINAL`: for a text that is a whole
-answer. `STRICT`: only `####`, and not within thoughts."""
+"""Markers of an answer, in addition to the tag and the box. `ANY`: for any response. `FINAL`: for a text that is a
+whole answer. `STRICT`: only `####`, and not within thoughts."""
 
 _MAX_LAST = 2_000  # characters at the end that are searched for an unmarked formula
 _MAX_MARKS = 50
@@ -58,7 +58,7 @@ def after_thoughts(text: str) -> str:
 
 
 def last_tag(text: str, tag: str = "answer") -> str | None:
-    """Return the stripped text between the last closing tag and the opening tag before it; None without such a pair."""
+    """Return the stripped text between the last closing tag and the opening tag before it; None if a tag is missing."""
     close = text.rfind(f"</{tag}>")
     if close < 0:
         return None
@@ -83,9 +83,8 @@ def last_block(text: str, *languages: str) -> str | None:
 
 
 def tagged_block(text: str, *languages: str) -> str:
-    """Return the last block in the last `<answer>` or else `<solution>`, or in the whole text without these tags.
-
-    Without a block, return the content of the tag, or the whole text.
+    """Return the last block in the last `<answer>` or else `<solution>`, or in the whole text if it has neither tag. If
+    there is no block, return the content of the tag, or the whole text.
     """
     tagged = last_tag(text)
     tagged = last_tag(text, "solution") if tagged is None else tagged
@@ -95,7 +94,7 @@ def tagged_block(text: str, *languages: str) -> str:
 
 
 def marked_answer(text: str, *, marks: Sequence[str] = ANY) -> str | None:
-    """Return the rest of the line after the last mark; None without a mark.
+    """Return the rest of the line after the last marker; None if there is no marker.
 
     Args:
         text: the response.
@@ -120,7 +119,7 @@ def _last_mark(text: str, marks: Sequence[str]) -> re.Match[str] | None:
 
 
 def _is_heading(text: str, mark: re.Match[str]) -> bool:
-    """Whether a mark is a heading above other text, such as `#### Notes`."""
+    """Whether a marker is a heading above other text, such as `#### Notes`."""
     return mark[0][0] == "#" and not LOOKS_LIKE_MATH.search(mark["rest"]) and bool(text[mark.end() :].strip())
 
 
@@ -187,7 +186,7 @@ def _shortened(marked: str) -> str:
 
 
 def _last_formula(text: str) -> str | None:
-    """Return the last number after the last formula, or else that formula; without a formula, the last number."""
+    """Return the last number after the last formula, or else that formula; if there is no formula, the last number."""
     text = text[-_MAX_LAST:]
     formula = last_match(_FORMULA, text)
     match = last_match(_NUMBER, text[formula.end() :] if formula else text) or formula

@@ -18,7 +18,7 @@ __all__ = ["score_gsm8k"]
 _Reading = Literal["any", "marked", "strict"]
 SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp")
 _MARKED_TEXT = "Whether the marked number of a response equals the ground truth."
-_STRICT_TEXT = "Whether the number after the last `#### ` equals the ground truth; 0.0 without that mark."
+_STRICT_TEXT = "Whether the number after the last `#### ` equals the ground truth; 0.0 if there is no `#### `."
 
 _STRICT = re.compile(r"#### ?(\$?-?\$?[0-9][0-9.,]{0,100})")
 _PLAIN = re.compile(r"\s*([0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)\s*$|\s*([0-9]+)\}")

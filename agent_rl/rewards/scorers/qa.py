@@ -1,9 +1,9 @@
 r"""Scores short answers by exact match, F1 or substring, after the normalization of SQuAD and Search-R1.
 
 Normalized texts are in lower case, without punctuation, articles and repeated whitespace. The answer is the last
-`\boxed{}` after the thoughts, within the last `<answer>...</answer>` if there is one; without a box, it is the content
-of that tag; without a tag, it is the whole text, if that is short. The ground truth is a string, a list of strings, or
-`{"target": string or list}`; the best match counts. Answers of more than 2,000 characters match no target.
+`\boxed{}` after the thoughts, within the last `<answer>...</answer>` if there is one; if there is no box, it is the
+content of that tag; if there is no tag, it is the whole text, if that is short. The ground truth is a string, a list of
+strings, or `{"target": string or list}`; the best match counts. Answers of more than 2,000 characters match no target.
 """
 
 from __future__ import annotations

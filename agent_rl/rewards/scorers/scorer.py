@@ -3,7 +3,8 @@
 The function takes `(solution_str, ground_truth, extra_info)` and returns a number, or a dict with a number under
 `score`. A function that needs a process or a server may return an awaitable instead.
 
-Exceptions in a user's function reach the caller. A scorer of this package gives 0 to an answer that makes it raise.
+Exceptions in a user's function reach the caller. A scorer of this package gives 0 to an answer that makes it raise an
+exception.
 """
 
 from __future__ import annotations
@@ -152,10 +153,10 @@ def score_now(
 async def _without_score(
     scorer: Scorer, text: str, ground_truth: Any, info: Mapping[str, Any], error: Exception
 ) -> Result:
-    """Return 0 for an answer that made a scorer of this package raise, unless the row is the cause.
+    """Return 0 for an answer that made a scorer of this package raise an exception, unless the row is the cause.
 
     Raises:
-        GroundTruthError: the scorer raises for an empty answer too, so the row is the cause.
+        GroundTruthError: the scorer raises an exception for an empty answer too, so the row is the cause.
         Exception: `error` itself, if a user's function raised it, or if it is an outage or an error from agent_rl.
     """
     if SCORERS.get(scorer.name) is not scorer or isinstance(error, AgentRLError) or is_outage(error):

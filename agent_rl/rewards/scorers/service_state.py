@@ -4,8 +4,8 @@ The ground truth is `{"domain": ..., "database": ..., "actions": [{"name", "argu
 database is the path of a JSON file, or its tables; the optional `initial` is the setting of the `service` tool. The
 scorer runs the calls that the episode executed on one copy of the database and the right actions on another, and
 compares the changes; lookups and failed calls change nothing. All calls in the optional list `"required"` must have
-been made, with at least those arguments. A conversation that did not end with an answer scores 0. Without an episode,
-the calls are read from the text, as in `tool_match`.
+been made, with at least those arguments. A conversation that did not end with an answer scores 0. If there is no
+episode, the calls are read from the text, as in `tool_match`.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class TextRules(BaseModel):
     number_between: tuple[float | None, float | None] | None = None
     """Minimum and maximum, both inclusive, of the number that the text gives as its answer; null: no bound."""
     similar_to: str | None = None
-    """A text to compare with; the case-insensitive ratio of Python's `difflib.SequenceMatcher` counts, from 0 to 1."""
+    """A text for a comparison; the case-insensitive ratio of Python's `difflib.SequenceMatcher` counts, from 0 to 1."""
 
     @field_validator("all_of", "any_of", "none_of", "patterns", "forbidden_patterns", mode="before")
     @classmethod

@@ -8,8 +8,8 @@ the function: its thread stays busy until the service exits.
         return {"score": 1.0, "characters": len(solution_str)}
 
 The arguments are those of verl's `reward.custom_reward_function`; `solution_str` is the trajectory's final answer. The
-function may be a coroutine function. It returns the correctness, or a dict with the correctness as `score` and
-additional numbers to log.
+function may be a coroutine function. The function returns the correctness, or a dict with the correctness as `score`
+and additional numbers to log.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class RewardEndpoint:
 
 
 def _function(rules_file: str, max_concurrent: int) -> Custom:
-    """Load `compute_score` from the file. It runs in its own threads, so that a slow call does not delay other work."""
+    """Load `compute_score` from the file; it runs in separate threads, so that a slow call does not delay other
+    work.
+    """
     place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
     function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
     return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads)

@@ -1,7 +1,7 @@
 """`Gate`: ASGI middleware that checks the token, size and number of requests, and counts the requests in `Metrics`.
 
-It rejects a request before reading the body if possible, and forwards only complete bodies to the application. It reads
-bodies only at the endpoints; at other paths, a client that never finishes its body still gets an answer.
+The gate rejects a request before reading the body if possible, and forwards only complete bodies to the application.
+The gate reads bodies only at the endpoints; at other paths, a client that never finishes its body still gets an answer.
 """
 
 from __future__ import annotations

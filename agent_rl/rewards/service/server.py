@@ -22,7 +22,8 @@ __all__ = ["serve"]
 
 BACKLOG = 2048
 KEEPALIVE_S = 30
-"""Longer than agent_rl's client keeps an idle connection; otherwise the server could close one as a request starts."""
+"""Idle time of a connection in seconds, longer than that of agent_rl's client, so that no request meets a closed
+connection."""
 
 HEADERS_S = 10.0
 """Time limit for the headers of a request, from its first byte or from the start of the connection."""
@@ -125,4 +126,6 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigError("port", f"the service cannot listen on {host}:{port} ({error})", "Choose another") from error
+        raise ConfigError(
+            "port", f"the service cannot listen on {host}:{port} ({error})", "Choose another port"
+        ) from error

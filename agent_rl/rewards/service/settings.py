@@ -40,7 +40,7 @@ class ServiceSettings(Section):
     shutdown_s: int = Field(default=30, ge=1)
     """How long the service waits for open requests when it is stopped, in seconds."""
     max_response_tokens: int | None = Field(default=None, ge=1)
-    """The response-token limit that trajectories were sampled with; only the overlong penalty needs it."""
+    """The response-token limit with which trajectories were sampled; only the overlong penalty needs it."""
     rules: RewardSettings | None = None
     """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
@@ -69,7 +69,7 @@ class ServiceSettings(Section):
 
 
 def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
-    """Read the configuration of a service. In it, `${oc.env:NAME}` stands for an environment variable.
+    """Read the configuration of a service. In the file, `${oc.env:NAME}` stands for an environment variable.
 
     Args:
         path: the YAML file.

@@ -71,7 +71,7 @@ def _form(value: Any) -> str:
 
 
 FORMS = ("arguments", "a trajectory", "a batch")
-"""Tags for the forms of a body. Pydantic adds them to the location of an error, in addition to the fields."""
+"""Tags for the forms of a body. Pydantic adds these tags to the location of an error, in addition to the fields."""
 
 Item = Annotated[
     Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],
@@ -98,7 +98,7 @@ class Scored(BaseModel):
 
     score: float
     components: dict[str, float]
-    """The unweighted values that the score was computed from."""
+    """The unweighted values from which the score was computed."""
     logged: dict[str, float] = Field(default_factory=dict)
     """Additional numbers to log."""
     notes: dict[str, Any] = Field(default_factory=dict)

@@ -23,7 +23,7 @@ def read_result(text: str) -> Any:
     """Parse the value that a program wrote as JSON.
 
     Raises:
-        ValueError: it is not JSON, or is nested too deeply.
+        ValueError: the text is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(text)

@@ -65,14 +65,14 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
               Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
               arguments, or text with one JSON value per line (its output is then JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
-              one takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
+              test takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
             - DeepCoder: as LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
             - A list of strings `assert f(literals) == literal`. Other asserts are rejected: they would run in the
               program's process, which could read the expected value.
-        function: function name for cases without one.
+        function: function name for cases that have none.
 
     Raises:
         ConfigError: a case cannot be read; the error names it and the expected form.

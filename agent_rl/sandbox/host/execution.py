@@ -46,8 +46,8 @@ class Execution:
         value: return value of the function of `PythonSandbox.call`, as JSON text that the program could have forged;
             None otherwise.
         wall_s: seconds from the fork to the end, without the time spent waiting for a free place.
-        own_s: `wall_s` without time spent waiting for a core, or the CPU seconds if they are more; a TIMEOUT with
-            less than the limit proves nothing.
+        own_s: `wall_s` without time spent waiting for a core, or the CPU seconds if they are more; a TIMEOUT with fewer
+            seconds than the limit does not prove that the program is too slow.
     """
 
     status: ExecutionStatus

@@ -1,9 +1,9 @@
-r"""`grade`: which of a problem's tests an untrusted program passes.
+r"""`grade`: finds out which of a problem's tests an untrusted program passes.
 
     report = await grade(code, {"inputs": ["1 2\n"], "outputs": ["3\n"]})
     report.fraction  # 1.0
 
-Each case runs in its own process, which gets the program and the case's input. The expected value stays outside: a
+Each case runs in a separate process, which gets the program and the case's input. The expected value stays outside: a
 program can forge its output, but a forged answer must still be right. Exiting early, answering twice, or writing into
 another process's stream does not pass a case, because an answer counts only if its process ran to the end.
 
@@ -93,10 +93,10 @@ async def grade(
 ) -> GradeReport:
     """Run `code` on each case.
 
-    To call a function, the program runs as a module other than `__main__`, with the usual imports available. Its value
-    is compared exactly (a bool is not a number, 1 equals 1.0, a tuple equals a list). A program's standard
-    output is compared without whitespace at the ends of lines and empty lines at the end, and its exit code has to
-    be 0.
+    To call a function, the program runs as a module other than `__main__`, with the usual imports available. The
+    function's value is compared exactly (a bool is not a number, 1 equals 1.0, a tuple equals a list). A program's
+    standard output is compared without whitespace at the ends of lines and empty lines at the end, and its exit code
+    has to be 0.
 
     Args:
         code: the program.
@@ -149,7 +149,7 @@ async def grade_in_order(
     stop_at_first_failure: bool = False,
     at_once: int,
 ) -> GradeReport:
-    """Return the results of `run` for all cases, which run concurrently; the order they end in does not matter.
+    """Return the results of `run` for all cases, which run concurrently; the order in which they end does not matter.
 
     Args:
         run: runs one case.

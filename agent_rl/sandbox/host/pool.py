@@ -41,7 +41,7 @@ _WORDS = {
 }
 _PAUSES_S = (0.3, 0.6, 1.2, 2.4)  # between attempts to start a zygote
 _BUSY = 4
-"""Number of children of one zygote above which another of its kind is started."""
+"""If a zygote has more children than this, another zygote of its kind is started."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Pool:
             raise RuntimeError("a PythonSandbox belongs to the event loop it was opened in; open one for each loop")
 
     def kind_for(self, code: str) -> str:
-        """Guess from its words which kind has loaded the packages of `code`; a wrong guess costs milliseconds."""
+        """Guess from the words in `code` which kind of zygote has its packages; a wrong guess costs milliseconds."""
         for kind, words in _WORDS.items():
             if kind in self._members and any(word in code for word in words):
                 return kind
@@ -110,7 +110,7 @@ class Pool:
             return zygote
 
     async def attempt(self, kind: str, run: Callable[[Zygote], Awaitable[Execution]]) -> Execution:
-        """Return the outcome of `run` with a zygote of `kind`, or with another if that died before the program ran.
+        """Return the outcome of `run` with a zygote of `kind`, or with another if it died before the program ran.
 
         If programs can kill their zygote, a program whose zygote died runs again alone, and fails if that zygote
         dies too.

@@ -1,8 +1,8 @@
-"""`PythonSandbox`: runs untrusted Python programs, each in its own confined process, from one event loop.
+"""`PythonSandbox`: runs untrusted Python programs, each in a separate confined process, from one event loop.
 
 A program runs as `__main__` in a fresh process that may read the standard library and the declared packages, write to
-one directory that is removed afterwards, and use neither the network nor other programs. Its time, memory, output,
-files and threads are limited. The kernel reports how it ended; its output cannot change that.
+one directory that is removed afterwards, and use neither the network nor other programs. The program's time, memory,
+output, files and threads are limited. The kernel reports how a program ended; the program's output cannot change that.
 
 The sandbox is not a virtual machine, so a kernel vulnerability affects it. A program can see names and sizes of
 files elsewhere, but not their contents. Objects that are still alive when the program ends are not finalized. Disk,
@@ -100,7 +100,7 @@ class PythonSandbox:
 
     @property
     def report(self) -> IsolationReport | None:
-        """This machine's isolation; None before the first program or `probe`."""
+        """The isolation of this machine; None before the first program or `probe`."""
         return self._pool.report if self._pool is not None else None
 
     async def probe(self) -> IsolationReport:
@@ -140,7 +140,7 @@ class PythonSandbox:
             output_bytes: extra output beyond the sandbox's `output_bytes`, in bytes.
 
         Returns:
-            The outcome. Only wrong arguments and cancellation raise; a cancelled program is killed.
+            The outcome. Only wrong arguments and cancellation raise exceptions; a cancelled program is killed.
         """
         request = stdin.encode("utf-8", "surrogatepass")
         return await self._run(code, request, SHOW_LAST * show_last, timeout_s, memory_mb, output_bytes)

@@ -4,8 +4,8 @@ Between two runs the process is paused, so that leftover threads use no CPU time
 process ends too; the next run starts without variables and reports this in its `stderr`.
 
 Programs of one session are not protected from one another, and the process itself reports the end of a run; a program
-that forges it only ends its own run early. If this process's event loop is blocked at the deadline, an answer that
-arrived in the meantime counts as on time.
+that forges this report only ends its own run early. If this process's event loop is blocked at the deadline, an answer
+that arrived in the meantime counts as on time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END_S = 2.0  # from the end of the channel to the report of the process's end
 class SandboxSession:
     """A session from `PythonSandbox.session`; use it as an async context manager.
 
-    The first run starts its process. It takes one of the sandbox's places only during a run.
+    The first run starts the session's process. A session takes one of the sandbox's places only during a run.
     """
 
     def __init__(self, pool: Pool, timeout_s: float, memory_mb: int) -> None:
@@ -68,7 +68,7 @@ class SandboxSession:
             show_last: whether to print the value of a final expression, as a notebook does.
 
         Returns:
-            The outcome. Only wrong arguments and cancellation raise; a cancelled run loses the variables.
+            The outcome. Only wrong arguments and cancellation raise exceptions; a cancelled run loses the variables.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         check_limits(limit_s, self._memory_mb)

@@ -1,4 +1,4 @@
-"""One sandbox per worker process, opened at its first use and closed with the event loop."""
+"""Keeps one sandbox per worker process, which is opened at its first use and closed with the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[tuple[str, ...], int | None, bool]
 
-# With the task that keeps each sandbox open: an event loop has only weak references to its tasks.
+# Keeps the task that keeps each sandbox open, because an event loop has only weak references to its tasks.
 _sandboxes: PerLoop[dict[Key, tuple[asyncio.Future[PythonSandbox], asyncio.Task[None]]]] = PerLoop(dict)
 
 
@@ -33,8 +33,8 @@ async def shared_sandbox(
 ) -> PythonSandbox:
     """Return the running event loop's sandbox with these settings of `PythonSandbox`.
 
-    A separate task closes it when `asyncio.run` cancels the remaining tasks at its end. If this process ends without
-    that, the sandbox's processes notice it and exit.
+    A separate task closes the sandbox when `asyncio.run` cancels the remaining tasks at its end. If this process ends
+    without cancelling its tasks, the sandbox's processes exit too.
 
     Raises:
         ConfigError: a package is not installed.
@@ -76,7 +76,7 @@ def raise_if_not_run(execution: Execution, key: str) -> None:
     """
     problem = execution.stderr.strip().removeprefix("sandbox: ")
     if execution.status == ExecutionStatus.REFUSED:
-        raise ConfigError(key, problem, "Or set it to true, if you trust the programs")
+        raise ConfigError(key, problem, "Set it to true only if you trust the programs")
     if execution.status == ExecutionStatus.UNAVAILABLE:
         raise UnscoredError(f"the sandbox failed: {problem}")
 

@@ -282,7 +282,7 @@ async def _first_packet(loop: asyncio.AbstractEventLoop, control: socket.socket)
     """Return a zygote's first packet. Time during which the event loop is blocked counts as one tick.
 
     Raises:
-        TimeoutError: it sends nothing.
+        TimeoutError: the zygote sends nothing.
     """
     packet = asyncio.ensure_future(loop.sock_recv(control, PACKET_BYTES))
     try:

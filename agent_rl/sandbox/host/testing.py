@@ -1,8 +1,8 @@
 """`grade_by_tests`: grades an untrusted program with tests written in Python.
 
-Two jailed processes are connected by a socket: one has the program, the other the tests, which call the program's names
-through stand-ins. Expected values never enter the program's process, and test results count only if their process ran
-to its end.
+Two jailed processes are connected by a socket: one has the program, and the other has the tests, which call the
+program's names through stand-ins. Expected values never enter the program's process, and test results count only if
+their process ran to its end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PythonTests:
     Attributes:
         tests: source of the tests.
         prefix: source that precedes the program and that the tests can use too.
-        entry_point: argument of `check(candidate)`, such as `f` or `Solution().f`; "" without `check`.
+        entry_point: argument of `check(candidate)`, such as `f` or `Solution().f`; "" if there is no `check`.
     """
 
     tests: str

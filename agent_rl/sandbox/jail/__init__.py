@@ -1,4 +1,5 @@
 """The code in the zygote and in the confined processes that it forks.
 
-Standard library only and no absolute imports: a zygote loads this folder under another name. Must not import `host`.
+The code uses only the standard library and no absolute imports, because a zygote loads this folder under another name.
+The jail must not import `host`.
 """

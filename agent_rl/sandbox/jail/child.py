@@ -1,4 +1,4 @@
-"""The code of a forked child: confine itself, read its program, run it as `__main__`, flush, exit.
+"""The code of a forked child, which confines itself, reads its program, runs it as `__main__`, flushes and exits.
 
 Nothing untrusted is read before the confinement is active. There are few steps, because each costs time in every
 execution.
@@ -146,7 +146,7 @@ def execute(
         text: the program.
         name: the program's name in tracebacks.
         show_last: whether to print the value of a final expression.
-        then: called with the program's namespace, and the one before it ran; the program then is a module.
+        then: called with the program's namespace, and with the one from before it ran; the program is then a module.
 
     Returns:
         The exit code, whether an unhandled MemoryError ended it, and the value of `then`.

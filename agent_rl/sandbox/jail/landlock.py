@@ -1,7 +1,7 @@
-"""Landlock: limits the files that a process can open, and keeps it from sockets and processes outside its domain.
+"""Landlock: limits the files that a process can open, and blocks access to sockets and processes outside its domain.
 
-Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets: the seccomp filter does. It
-does not cover stat either: the existence, size and times of files outside stay visible.
+Landlock does not cover chmod, utime, extended attributes, UDP and pathname unix sockets, so the seccomp filter covers
+them. Neither covers stat: the existence, size and times of files outside stay visible.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Ruleset:
 
     Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
     Rules for about two hundred paths would cost half the time of a program: the paths are in one ruleset for all
-    children, and a child's own ruleset has only their topmost directories without scratch directories. Both must permit
-    an access.
+    children, and a child's own ruleset has only their topmost directories without scratch directories. Both rulesets
+    must permit an access.
 
     Args:
         readable: the readable paths.
@@ -72,7 +72,7 @@ class Ruleset:
         )
 
     def enforce(self, scratch: str) -> None:
-        """Confine the calling process; `scratch` is the one directory it can write to. This cannot be undone.
+        """Confine the calling process; `scratch` is the only directory to which it can write. This cannot be undone.
 
         Raises:
             OSError: the kernel refuses, or `scratch` is missing.

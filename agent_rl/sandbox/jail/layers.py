@@ -1,6 +1,6 @@
 """Confines the calling process: limits, throw-away uid, privileges, Landlock and seccomp, in the necessary order.
 
-The zygote watches what these layers do not limit: the threads of a child without its own uid, the number and total size
+The zygote checks what these layers do not limit: the threads of a child without its own uid, the number and total size
 of files in the scratch directory, and wall-clock time.
 """
 
@@ -23,7 +23,7 @@ from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 __all__ = ["MAX_THREADS", "Confinement", "Plan"]
 
 MAX_THREADS = 64
-"""Maximum number of threads of a child; the kernel enforces it per uid, if the child has its own."""
+"""Maximum number of threads of a child; the kernel enforces it per uid, if each child has a separate uid."""
 MAX_OPEN_FILES = 64
 STACK_BYTES = 8 << 20
 

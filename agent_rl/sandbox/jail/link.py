@@ -185,7 +185,7 @@ class Link(ABC):
         return {"args": [self.encode(value, share=True) for value in args], "kwargs": named}
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
-        """Return whether a call has raised, and the exception or the value."""
+        """Return whether a call has raised an exception, and the exception or the value."""
         self.update(reply)
         has_raised = "error" in reply
         return has_raised, self.decode(reply["error" if has_raised else "value"])

@@ -32,15 +32,15 @@ _STAGES = ("/tmp", "/mnt", "/var/tmp", "/dev/shm", "/run")
 def enter_namespace(readable: Sequence[str], writable: str) -> None:
     """Move the calling process into a file system of `readable` (read-only) and `writable`, at their own paths.
 
-    The process must have one thread. Afterwards its working directory is the root, and /proc/self/statm shows the
-    size of this process, also in children.
+    The process must have one thread. Afterwards the process's working directory is the root, and /proc/self/statm shows
+    the size of this process, also in children.
 
     Args:
         readable: files, directories and devices; missing ones are skipped.
         writable: the parent of the scratch directories.
 
     Raises:
-        OSError: this machine does not permit it; the process must exit.
+        OSError: this machine does not permit namespaces; the process must exit.
     """
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
@@ -61,7 +61,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
 def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     """Hide everything but `scratch` and readable paths in the parent of `scratch`, for this process only.
 
-    Its working directory becomes `scratch`.
+    The process's working directory becomes `scratch`.
 
     Raises:
         OSError: the kernel refuses; the process must exit.
@@ -80,7 +80,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
 
 
 def _enter_namespaces() -> None:
-    """Enter the namespaces; the process's own user and group keep their ids, all others are unmapped."""
+    """Enter the namespaces; the process's user and group keep their ids, all others are unmapped."""
     uid, gid = os.geteuid(), os.getegid()
     dumpable = call("prctl", PR_GET_DUMPABLE)
     call("unshare", _NEW_NAMESPACES)

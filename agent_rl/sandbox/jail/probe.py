@@ -65,7 +65,7 @@ class ProbeReport:
 def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS) -> ProbeReport:
     """Try `candidates` in order; choose the first that stops all forbidden actions and allows the permitted ones.
 
-    Forks, so the calling process must have one thread.
+    This function forks, so the calling process must have only one thread.
 
     Args:
         readable: paths that children may read, at least an interpreter's library.
@@ -91,7 +91,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
 
 
 def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
-    """Return the results of all actions in a child under `plan`; key "failed" if it cannot be confined or work."""
+    """Return the results of all actions in a child under `plan`, or "failed" if it cannot be confined or work."""
     files = [path for path in plan.readable if os.path.exists(path)]
     folders = [path for path in files if os.path.isdir(path)]  # in the namespace, other paths look like folders
 

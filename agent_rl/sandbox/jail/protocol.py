@@ -48,7 +48,7 @@ Own seconds count from the start of the limit, without time spent waiting for a 
 
 NONCE_BYTES = 16
 CELL = struct.Struct(f"<{NONCE_BYTES}sBII")
-"""A cell of a session: nonce, flags, size of the code, size of standard input; then both."""
+"""A cell of a session: nonce, flags, size of the code, size of standard input; the code and the input follow."""
 CELL_END = struct.Struct(f"<{NONCE_BYTES}sBB")
 """The end of a cell: nonce, exit code, whether memory ran out."""
 
@@ -59,7 +59,7 @@ A SERVE program answers the calls of its tests, a TEST child runs the tests; a f
 """
 
 SOFT_SIGNAL = signal.SIGRTMAX
-"""Signal at the deadline: flush, then die. SIGKILL always follows."""
+"""Signal that a child gets at its deadline: it flushes and dies. SIGKILL always follows."""
 MEMORY_SIGNAL = signal.SIGRTMAX - 1
 """Signal that a child kills itself with after an unhandled MemoryError, because programs can use every exit code."""
 

@@ -91,7 +91,9 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result; `reason` is the name of its exception, or "". Without `counts`, a pass is not added."""
+        """Add a test's result; `reason` is the name of its exception, or "". If `counts` is false, a pass is not
+        added.
+        """
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)

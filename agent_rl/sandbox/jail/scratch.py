@@ -1,11 +1,11 @@
 """The writable directories of programs: creates, measures, empties and removes them, even if their owner was killed.
 
-A zygote owns one root with a locked file in it. The kernel releases the lock when the zygote and its children have
+A zygote has one root with a locked file in it. The kernel releases the lock when the zygote and its children have
 ended, and then `sweep` removes the root.
 
 The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
-find them, but they use disk space. The kernel shows them to a parent of the same user or with CAP_SYS_PTRACE. Without
-that, and for files mapped in another mount namespace, they are not counted.
+find them, but they use disk space. The kernel shows such files to a parent of the same user or with CAP_SYS_PTRACE.
+Without such a parent, or if they are mapped in another mount namespace, deleted files are not counted.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _folder(proc: int, path: str) -> Iterator[int]:
 
 
 def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
-    """Return inode -> bytes of deleted files among the descriptors; None without descriptors or access."""
+    """Return inode -> bytes of deleted files among the descriptors; None if there are none, or no access."""
     names: list[str] = []
     sizes = {}
     with contextlib.suppress(OSError), _folder(proc, path) as folder:

@@ -39,12 +39,14 @@ _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""Duplicates, flags, F_GETPIPE_SZ, and locks for SQLite: unlike flock, an exclusive one needs write access.
+"""fcntl's commands for duplicates, flags, the size of a pipe, and SQLite's locks; unlike flock's, they need write
+access.
 
-No F_SETOWN or F_SETSIG: they send signals to other processes.
+F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
 """
 _SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
-"""Type, family, error, sizes, timeouts. No information about the process at the other end, such as SO_PEERPIDFD."""
+"""Socket options for type, family, error, sizes and timeouts, but none about the process at the other end
+(SO_PEERPIDFD)."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
 _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
@@ -52,7 +54,7 @@ _PRCTL = (2, 3, 15, 16, 21, 23, 27, 30, 39, 0x53564D41)
 _TRUNCATE, _ACCESS_MODE, _UNNAMED = 0o1000, 0o3, 0o20000000
 _OUT_OF_BAND = 0x1
 _CLOSE_RANGE = (0, 4)
-"""0 and CLOSE_RANGE_CLOEXEC. Not UNSHARE, which gives each thread its own descriptors and limit."""
+"""The flags 0 and CLOSE_RANGE_CLOEXEC, but not UNSHARE, which gives each thread its own descriptors and limit."""
 
 _Code = list[tuple[int, int, int, int]]  # (operation, jump if true, jump if false, constant)
 _YES: _Code = [(_RETURN, 0, 0, _ALLOW)]
@@ -60,7 +62,7 @@ _NO: _Code = [(_RETURN, 0, 0, _EPERM)]
 
 
 def program(machine: str) -> bytes:
-    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the process's own pid."""
+    """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the process's pid."""
     numbers = numbers_of(machine)
     leaves = {numbers[name]: _YES for name in _ALLOWED if name in numbers}
     leaves |= {numbers[name]: [(_RETURN, 0, 0, _ENOSYS)] for name in _ABSENT}
@@ -84,7 +86,7 @@ def program(machine: str) -> bytes:
 
 
 class Filter:
-    """This machine's filter, built once; `install` inserts the process's own pid."""
+    """This machine's filter, built once; `install` inserts the process's pid."""
 
     def __init__(self) -> None:
         code = program(MACHINE)
@@ -106,7 +108,7 @@ class Filter:
 
 
 def _search(starts: list[tuple[int, _Code]]) -> _Code:
-    """Return a binary search for the interval of the call's number; every leaf returns."""
+    """Return the code of a binary search for the interval of the call's number; every leaf returns a verdict."""
     if len(starts) == 1:
         return starts[0][1]
     middle = len(starts) // 2
@@ -142,8 +144,8 @@ def _low(argument: int) -> int:
 def _open_rules(argument: int) -> _Code:
     """Deny truncation through a descriptor without write access, which early versions of Landlock miss.
 
-    Also deny access mode 3, whose descriptor can neither read nor write and is not checked by these versions, and
-    files without a name (O_TMPFILE), which leave no trace in a directory.
+    Access mode 3 is denied because its descriptor, which can neither read nor write, is not checked by these versions,
+    and files without a name (O_TMPFILE) because they leave no trace in a directory.
     """
     mode = [(_AND, 0, 0, _ACCESS_MODE), (_EQUAL, 3, 0, _ACCESS_MODE), (_EQUAL, 0, 3, 0)]
     truncating = [(_LOAD, 0, 0, _low(argument)), (_ANY_BIT, 0, 1, _TRUNCATE)]
@@ -157,7 +159,7 @@ def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> 
 
 
 def _sendto_rules() -> _Code:
-    """Allow sending to the other end, not to an address, and no out-of-band data, where kernels had bugs."""
+    """Allow sending to the other end, but not to an address, nor as out-of-band data, where kernels had bugs."""
     flags, address = _low(3), _low(4)
     return [
         (_LOAD, 0, 0, flags), (_ANY_BIT, 4, 0, _OUT_OF_BAND),

@@ -1,8 +1,8 @@
 """The tests' end of a `Link`: stand-ins for the program's classes and objects.
 
-This end compares the program's results. A program object equals plain data only by its content (for a subclass
-of int, list, ...), and its operators get plain data only if the tests created the object: otherwise the program would
-see the expected value and could return True; such a test cannot judge. The program compares two of its own objects.
+The tests' end compares the program's results. A program object equals plain data only by its content (for a subclass of
+int, list, ...), and its operators get plain data only if the tests created the object: otherwise the program would see
+the expected value and could return True; such a test cannot judge it. The program compares two of its own objects.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class TestSide(Link):
 
     Args:
         descriptor: the socket.
-        limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using any.
+        limit_s: limit of one call, in CPU seconds. The zygote ends a program that waits without using CPU time.
 
     Attributes:
         problem: why the running test cannot judge, or why all further tests fail; None: no problem.

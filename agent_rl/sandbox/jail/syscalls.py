@@ -1,7 +1,8 @@
 """Linux system calls by name, on x86-64 and aarch64, through one prepared ctypes function.
 
-Contains only the calls that this package makes or that the seccomp filter allows. Standard library only, and no
-absolute imports of this package: the sandbox's process imports these files under another name.
+The table contains only the calls that this package makes or that the seccomp filter allows. The module uses only the
+standard library and no absolute imports of this package, because the sandbox's process imports these files under
+another name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Prepares a zygote once, so that each fork is cheap and each program starts in a clean process.
 
-It imports modules, opens streams and fills the interpreter's caches, so that children do not have to.
+The preparation imports modules, opens streams and fills the interpreter's caches, so that children do not have to.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MODULES = (
 def reset_signals() -> None:
     """Reset every signal to the state of a new Python process, and block none.
 
-    Otherwise programs inherit the trainer's state: under `nohup`, for example, it ignores SIGHUP.
+    Programs would otherwise inherit the trainer's state, which under `nohup`, for example, ignores SIGHUP.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:

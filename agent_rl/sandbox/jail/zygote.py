@@ -1,12 +1,12 @@
 """A zygote: the process that has loaded the packages and forks one child per execution.
 
-It is exec'ed with a clean environment and never forked from the trainer, so that children contain none of the trainer's
-memory. It never sees a program, its input or its output: those pass through descriptors that it only forwards.
-It forks, waits, enforces deadlines, and checks disk and threads of long-running programs. A program can slow down such
-a check, so all deadlines are enforced between two checks. The zygote exits when its control socket closes, and ends
-everything it started.
+A zygote is exec'ed with a clean environment and never forked from the trainer, so that children contain none of the
+trainer's memory. A zygote never reads a program, its input or its output, which pass through descriptors that it only
+forwards. The zygote forks, waits, enforces deadlines, and checks disk and threads of long-running programs. A program
+can slow down such a check, so all deadlines are enforced between two checks. The zygote exits when its control socket
+closes, and ends everything it started.
 
-It runs without site-packages and imports this folder under another package name.
+The zygote runs without site-packages and imports this folder under another package name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The built-in tools and toolsets: the public module `x.py` has the class of the `x` tool, and `_x` its internals.
 
-They may import the tool contract, the sandbox and the remote client, but not rewards, agents or verl.
+Built-in tools may import the tool contract, the sandbox and the remote client, but not rewards, agents or verl.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """`calculator`: exact arithmetic for word problems, written the way people and models write it.
 
 Nothing is evaluated as Python: `_calculator.parser` reads the expression and `_calculator.values` computes it with
-fractions, so 0.1+0.2 is 0.3. Both limit time and size; an expression beyond a limit results in an error.
+fractions, so 0.1+0.2 is 0.3. Time and size are limited; an expression beyond a limit results in an error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agent_rl.tools.builtin._calculator.values import too_large
 __all__ = ["Calculator", "calculate"]
 
 SIGNIFICANT_DIGITS = 12
-"""Significant digits of a result that is neither an integer nor a short decimal."""
+"""Number of significant digits in a result that is neither an integer nor a short decimal."""
 MAX_RESULT_DIGITS = 1000
 MAX_DECIMALS = 50
 """Maximum decimal places; longer decimals are rounded to `SIGNIFICANT_DIGITS`."""
 
 
 class Calculator(Tool):
-    """Evaluates one expression per call; has no state."""
+    """Evaluates one expression per call, and has no state."""
 
     name = "calculator"
     Config = ToolConfig

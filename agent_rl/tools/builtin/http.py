@@ -176,7 +176,7 @@ def _status(response: Response) -> str:
 
 
 def _spec(endpoint: HttpEndpoint, parsed: HttpConnection, connection: Mapping[str, Any]) -> ToolSpec:
-    """Return the tool of an endpoint. Its time limit allows for waiting behind another request that fails."""
+    """Return the tool of an endpoint, whose time limit allows for waiting behind another request that fails."""
     request = endpoint.request(connect(parsed).taken)
     cls = IdempotentHttpTool if request.repeatable else HttpTool
     parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}

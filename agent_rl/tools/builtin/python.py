@@ -134,7 +134,7 @@ class _Errors:
     Attributes:
         lost: sentence about variables that were lost before this call, or "".
         remark: the sandbox's remark on why it ended the program, or "".
-        text: the program's own text, without traceback frames of library code.
+        text: the program's text, without traceback frames of library code.
     """
 
     def __init__(self, stderr: str) -> None:

@@ -45,7 +45,7 @@ class RunTestsConfig(ToolConfig):
 
 
 class RunTests(Tool):
-    """Runs the visible tests of one row; has no state."""
+    """Runs the visible tests of one row, and has no state."""
 
     name = "run_tests"
     Config = RunTestsConfig

@@ -11,7 +11,7 @@
 
 Every call is a new run without state. If the code fails or runs too long, the policy gets its output and the error; a
 server that is down, overloaded or reports an internal error leaves the trajectory unscored.
-Isolation is up to the server. Without a server use `python`, which runs on this machine.
+The server is responsible for isolation. If you have no server, use `python`, which runs on this machine.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SandboxFusionConfig(ToolConfig):
 
 
 class SandboxFusion(Tool):
-    """Runs one program per call; has no state."""
+    """Runs one program per call, and has no state."""
 
     name = "sandbox_fusion"
     Config = SandboxFusionConfig
@@ -70,7 +70,7 @@ class SandboxFusion(Tool):
         "required": ["code"],
     }
     timeout_s: ClassVar[float | None] = 600.0
-    """Longer than all retries together, so that a slow server does not count as the policy's mistake."""
+    """A time limit longer than all retries together, so that a slow server does not count as the policy's mistake."""
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:

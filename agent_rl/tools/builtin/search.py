@@ -17,8 +17,8 @@ it. With `url` instead of `corpus`, a server gets Search-R1's request, POST {"qu
           top_k: 3
           timeout_s: 30                   # and the other keys of agent_rl.remote.http.RemoteLimits
 
-Both answer with Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that does not
-answer leaves the trajectory unscored. Documents are not checked for instructions to the policy.
+A corpus and a server both give Search-R1's text, `Doc 1(Title: ...) ...`; ids and scores go to the trace. A server that
+does not answer leaves the trajectory unscored. Documents are not checked for instructions to the policy.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RemoteSearchConfig(RemoteLimits, _ResultLimits):
 
 
 class Search(Tool):
-    """Answers one query per call; has no state."""
+    """Answers one query per call, and has no state."""
 
     name = "search"
     description = "Search a collection of documents. Returns the passages that match the query best."
@@ -86,7 +86,7 @@ class Search(Tool):
         "required": ["query"],
     }
     timeout_s: ClassVar[float | None] = 300.0
-    """Longer than all retries together, so that a slow server does not count as the policy's mistake."""
+    """A time limit longer than all retries together, so that a slow server does not count as the policy's mistake."""
     idempotent: ClassVar[bool] = True
     reusable: ClassVar[bool] = True
     retries: ClassVar[int] = 0  # `Remote` does its own retries

@@ -61,7 +61,7 @@ class _Row(ToolConfig):
 
 
 class Sql(Tool):
-    """Answers queries on the trajectory's database; has no state."""
+    """Answers queries on the trajectory's database, and has no state."""
 
     name = "sql"
     Config = SqlConfig
@@ -122,7 +122,7 @@ def _locate(name: str, root: str | None) -> Path:
     """Return the database's path, with links resolved.
 
     Raises:
-        ConfigError: it does not exist, is not under `root`, or is not an SQLite file.
+        ConfigError: the database does not exist, is not under `root`, or is not an SQLite file.
     """
     try:
         path = (Path(root or ".") / name).resolve()

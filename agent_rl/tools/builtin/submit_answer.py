@@ -21,7 +21,7 @@ __all__ = ["SubmitAnswer"]
 
 
 class SubmitAnswer(Tool):
-    """Ends the episode; has no state."""
+    """Ends the episode, and has no state."""
 
     name = "submit_answer"
     Config = ToolConfig

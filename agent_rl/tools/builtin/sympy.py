@@ -40,7 +40,7 @@ class SymPyConfig(ToolConfig):
 
 
 class SymPy(Tool):
-    """Runs one computation per call; has no state."""
+    """Runs one computation per call, and has no state."""
 
     name = "sympy"
     Config = SymPyConfig

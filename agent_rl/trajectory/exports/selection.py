@@ -21,7 +21,7 @@ def select(
     min_reward: float | None = None,
     limit: int | None = None,
 ) -> Iterator[Trajectory]:
-    """Yield the matching trajectories of a trace, except torn lines of a killed run.
+    """Yield the matching trajectories of a trace, without the incomplete lines of a killed run.
 
     Args:
         path: the trace.

@@ -63,7 +63,7 @@ def append_batch(trace: str | os.PathLike[str], batch: TrainedBatch, *, part_byt
 
 
 def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
-    """Yield the stored batches of a trace in the order of training, except torn lines.
+    """Yield the stored batches of a trace in the order of training, except incomplete lines.
 
     A run that resumes from a checkpoint repeats the steps after it: if a batch occurs again, the last one counts.
     """

@@ -2,7 +2,7 @@
 
 In the JSON of a trajectory an image is the name of its file. An image shared by many trajectories (the prompt of a
 group, the rows of every epoch) is stored once. Files are written atomically, by renaming, so a killed run leaves no
-torn file, and neither writers nor readers need a lock.
+incomplete file, and neither writers nor readers need a lock.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def find_image(folder: Path, name: str) -> Path | None:
 
 
 def image_names(trajectory: Trajectory) -> list[str]:
-    """Return the names of a trajectory's images, in the order the policy saw them in."""
+    """Return the names of a trajectory's images, in the order in which the policy saw them."""
     return [image for holder in _holders(trajectory) for image in holder.images if isinstance(image, str)]
 
 

@@ -1,7 +1,7 @@
 """Reads and writes `trace.tokens.jsonl` next to a trace: the token ids, masks and log-probs used in training.
 
 A line is `{"id": ..., "size": ..., "data": ...}`. `id` is the trajectory's id. `size` is the number of bytes after the
-comma that follows it, which a reader uses to recognize a torn line. `data` is a line of JSON followed by binary
+comma that follows it, which a reader uses to recognize an incomplete line. `data` is a line of JSON followed by binary
 numbers, all compressed by zlib, in base64. The JSON has the messages, the tools, and for each sequence the numbers of
 prompt and response tokens, whether it has log-probs, and the number of images. The numbers are the ids of all sequences
 (prompt, response, prompt, ...) as 32-bit integers, then their masks as bytes, then their log-probs as 32-bit floats.
@@ -110,7 +110,7 @@ class TokenReader:
             raise ValueError(f"{path}: the tokens of {id!r} cannot be read ({error})") from error
 
     def _refresh(self) -> None:
-        """Index the lines written since the last call, except torn ones, which are shorter than their `size`."""
+        """Index the lines written since the last call, except incomplete ones, which are shorter than their `size`."""
         for path in filter(Path.exists, parts(self._first)):
             for start, line in whole_lines(path, self._ends.get(path, 0)):
                 head = _HEAD.match(line)

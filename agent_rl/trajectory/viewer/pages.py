@@ -39,7 +39,7 @@ class Pages:
         self._environment = environment()
 
     def runs(self, request: Request) -> Response:
-        """Show the state and curves of the runs that wrote the files; without a run, show the table."""
+        """Show the state and curves of the runs that wrote the files; if there is no run, show the table."""
         folders = dict.fromkeys(source.path.parent for source in self.index.sources)
         runs_here = [
             folder for folder in folders if (folder / "run.json").is_file() or (folder / "metrics.jsonl").is_file()

@@ -121,7 +121,7 @@ class SampleGroup:
 
 
 def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
-    """Read the group that an indexed trajectory belongs to."""
+    """Read the group of an indexed trajectory."""
     members = [(row, index.record(row)) for row in index.group(columns)]
     trained = read_trained_rows(index.path_of(columns), [str(record.get("id")) for _, record in members])
     if trained:

@@ -40,7 +40,9 @@ def serve(
     try:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigError("--port", f"{host}:{port} cannot be used ({error.strerror})", "Choose another") from error
+        raise ConfigError(
+            "--port", f"{host}:{port} cannot be used ({error.strerror})", "Choose another port"
+        ) from error
     names = LOOPBACK if token is None else (*LOOPBACK, shown, socket.gethostname())
     with listening, closing(TraceIndex(sources)) as index:
         total = sum(source.path.stat().st_size for source in sources if source.path.exists())

@@ -39,16 +39,16 @@ def gigpo_advantages(
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
         groups: the prompt of each trajectory.
-        states: the state before each turn, one sequence (turns) per trajectory.
+        states: the state before each turn, one sequence (turns) per trajectory; empty: no turn is compared.
         weight: factor of a state's advantage.
         discount: factor per turn of later rewards, for the advantage of states.
         by_std: divide by the standard deviation of the group, and of the turns of a state.
 
     Returns:
-        One array (turns) per trajectory, and the share of turns whose state has no other turn.
+        One array (turns) per trajectory, and the share of turns that have no other turn to be compared with.
     """
     advantages = [np.zeros(len(own)) for own in rewards]
-    alone, turns = 0, 0
+    compared = 0
     for places in members(groups):
         totals = _compared([sum(rewards[place]) for place in places], by_std)
         of_state: dict[Hashable, list[tuple[int, int]]] = {}
@@ -58,11 +58,11 @@ def gigpo_advantages(
             for turn, state in enumerate(states[place]):
                 of_state.setdefault(state, []).append((place, turn))
         for visits in of_state.values():
-            alone, turns = alone + (len(visits) == 1), turns + len(visits)
+            compared += len(visits) if len(visits) > 1 else 0
             values = _compared([returns[place][turn] for place, turn in visits], by_std)
             for (place, turn), value in zip(visits, values, strict=True):
                 advantages[place][turn] += weight * value
-    return advantages, alone / max(1, turns)
+    return advantages, 1 - compared / sum(map(len, rewards))
 
 
 def _compared(values: Sequence[float], by_std: bool) -> np.ndarray[Any, Any]:

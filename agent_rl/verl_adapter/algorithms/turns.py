@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ import numpy as np
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.settings import GigpoSettings
 from agent_rl.trajectory import Trajectory
-from agent_rl.verl_adapter.algorithms import gigpo, turn
+from agent_rl.verl_adapter.algorithms import gigpo
+from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
 from agent_rl.verl_adapter.trained_samples import final_rows, session_of
 
 __all__ = ["BY_TURN", "REWARDS", "TurnTable", "add_records", "credit_fields", "turn_level_advantages", "turn_states"]
 
-BY_TURN = (turn.ESTIMATOR, gigpo.ESTIMATOR)
+BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
 """The values of `algorithm.adv_estimator` with an advantage per turn."""
 RECORDS = "turn_records"
 """Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row; None for a row that fills up the batch."""
@@ -100,8 +101,8 @@ def turn_level_advantages(
         norm_adv_by_std_in_grpo: whether GiGPO divides by standard deviations.
     """
     table = TurnTable.from_batch(data, batch_keys)
-    if adv_estimator == turn.ESTIMATOR:
-        advantages = turn.turn_advantages(table.rewards, table.groups, gamma)
+    if adv_estimator == ESTIMATOR:
+        advantages = turn_advantages(table.rewards, table.groups, gamma)
     else:
         own = data.meta_info.get("gigpo") or GigpoSettings()
         advantages, share = gigpo.gigpo_advantages(

@@ -266,21 +266,21 @@ def page(rows: dict[str, dict[tuple[str, str], Cell]]) -> str:
 TEXT = """# Chat templates
 
 This page shows which agents work with the chat templates of {templates} published models, over {episodes} scripted
-episodes: {works} of {all} cells work. Training never renders a turn twice: it keeps turns as they were sampled and
-appends what follows. So a template that rewrites earlier turns does not break training. But a server that renders the
-conversation again shows the policy prompts that it was not trained on. `agent-rl doctor` reports this for a recipe's
-model.
+episodes. The agent works in {works} of {all} cells. Training never renders a turn twice, but keeps turns as they were
+sampled and appends what follows. A template that rewrites earlier turns therefore does not break training. However, a
+server that renders the conversation again shows the policy prompts that it was not trained on. `agent-rl doctor` warns
+about such a template.
 
 - *calls*: the syntax of the template's native calls, which `multi_turn.format=auto` detects; `-` means that agent_rl
-  parses none. If a template shows no tools (SmolLM3, Gemma 2, Phi 3.5), the first message lists them and asks for calls
-  in the Hermes form.
+  parses no native calls. If a template shows no tools (SmolLM3, Gemma 2, Phi 3.5), the first message lists them and
+  asks for calls in the Hermes form.
 - *yes*: the agent works, and every prompt has the tokens of a fresh rendering. With letters, the agent works, but a
   fresh rendering differs from what the policy saw: **w** only in white space; **t** only in thoughts and their marks;
   **o** only in the position of the system message or the tools. **r** means that the template omits something: Mistral
-  Nemo the system message if a tool's result is last, R1-Distill-Llama calls after a correction.
-- *yes / yes t*: the first applies to `agent_rl.thinking.history=keep`, the second to `template`. With `template`, the
-  context drops thoughts as the template does, in a new training sequence.
-- *images*: the same for images in questions and results, if the template has a place for them.
+  Nemo omits the system message if a tool's result is last, and R1-Distill-Llama omits calls after a correction.
+- *yes / yes t*: the first result applies to `agent_rl.thinking.history=keep`, the second to `template`. With
+  `template`, the context drops thoughts as the template does, in a new training sequence.
+- *images*: the same results with images in questions and tool results, if the template has a place for them.
 - *no*: the reasons are below the table.
 
 {table}

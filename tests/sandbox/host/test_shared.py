@@ -49,7 +49,7 @@ def test_every_caller_gets_the_error_of_a_missing_package():
 
 
 def test_refused_is_a_config_error_and_failed_is_unscored():
-    with pytest.raises(ConfigError, match=r"config.unsafe: landlock is missing. Or set it to true"):
+    with pytest.raises(ConfigError, match=r"config.unsafe: landlock is missing. Set it to true only"):
         raise_if_not_run(Execution(ExecutionStatus.REFUSED, stderr="sandbox: landlock is missing\n"), "config.unsafe")
     with pytest.raises(UnscoredError, match="the sandbox failed: its process died"):
         raise_if_not_run(Execution(ExecutionStatus.UNAVAILABLE, stderr="sandbox: its process died\n"), "")

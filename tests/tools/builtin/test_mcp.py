@@ -311,9 +311,9 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
         ({}, "command, url: neither given"),
         ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
         ({"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
-        ({"url": "localhost:8000/mcp"}, "url: not an HTTP address .*Write http"),
-        ({"url": "http://user:hunter2@h/mcp"}, "url: contains a password"),
-        ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: has no effect .*Remove it"),
+        ({"url": "localhost:8000/mcp"}, "url: this is not an HTTP address .*Write http"),
+        ({"url": "http://user:hunter2@h/mcp"}, "url: it contains a password"),
+        ({"url": "http://h/mcp", "env": {"A": "b"}}, "env: it has no effect .*Remove it"),
         ({"command": ["x"], "prefix": "a b"}, "prefix: .*a b"),
     ],
 )

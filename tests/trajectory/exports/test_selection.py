@@ -30,7 +30,7 @@ def test_some_of_them(folder, words, ids):
         (("no_such", "jsonl"), "no such file"),
         ((".", "jsonl"), "no trace.jsonl or trajectories.jsonl"),
         (("text", "jsonl"), "line 1"),
-        (("text", "atif", "--per-prompt", "2"), "--per-prompt: the atif format does not use it"),
+        (("text", "atif", "--per-prompt", "2"), "--per-prompt: the atif format does not use this option"),
     ],
 )
 def test_mistakes_of_the_user(tmp_path, monkeypatch, arguments, said):

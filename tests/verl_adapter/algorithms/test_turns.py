@@ -95,7 +95,10 @@ def test_gigpo_reads_its_settings_and_reports_states_seen_once():
     records = [record((1, 0, 1), (2, 2, 3), states="ab"), record((1, 0, 1), (2, 2, 3), states="ac")]
     data = batch([[1, 0, 1]] * 2, [[0.0, 0, 1], [0.0, 0, 3]], records)
     data.meta_info["gigpo"] = GigpoSettings(weight=2.0, discount=1.0)
-    assert advantages(data, ["p_0_0", "p_1_0"], gigpo.ESTIMATOR, norm_adv_by_std_in_grpo=False) == [[-3, 0, -1], [3, 0, 1]]
+    assert advantages(data, ["p_0_0", "p_1_0"], gigpo.ESTIMATOR, norm_adv_by_std_in_grpo=False) == [
+        [-3, 0, -1],
+        [3, 0, 1],
+    ]
     assert data.meta_info["metrics"] == {"agent/lone_states": 0.5}
 
 

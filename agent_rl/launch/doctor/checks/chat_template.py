@@ -1,7 +1,7 @@
 """Checks of the chat template with the model's own tokenizer, over a short conversation.
 
-In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. So a template
-that rewrites earlier turns does not break training, but the model is then trained on different prompts than a server
+In training no turn is rendered twice: turns stay as they were sampled, and later messages are appended. A template that
+rewrites earlier turns therefore does not break training, but the model is trained on different prompts than a server
 gives it, because a server renders the whole conversation again for every turn.
 """
 
@@ -168,7 +168,7 @@ def _tools(template: UsedTemplate) -> Finding:
 
 
 def _calls(template: UsedTemplate) -> Finding:
-    """The template writes calls in the syntax that the run reads them in."""
+    """The template writes calls in the syntax in which the run reads them."""
     subject, syntax = "calls", template.chat.syntax
     if syntax is None:
         text = f"{NO_SYNTAX}; they are read as {template.syntax}"
@@ -181,7 +181,7 @@ def _calls(template: UsedTemplate) -> Finding:
 
 
 def _end(template: UsedTemplate) -> Finding:
-    """The token after a turn is one that the engine stops at."""
+    """The engine stops at the token that ends a turn."""
     subject, chat = "end of a turn", template.chat
     ends = [chat.end_id] if chat.end_id is not None else sorted(chat.start_ids)
     names = " or ".join(repr(chat.decode([end])) for end in ends)

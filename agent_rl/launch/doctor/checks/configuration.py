@@ -1,4 +1,4 @@
-"""Checks of the configuration: values, verl's own validation, batches, the model's folder, folders to write to."""
+"""Checks of the configuration: values, verl's validation, batches, the model's folder, and output folders."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """Problems with micro-batches of a fixed size: they do not divide the trajectories, or the longest exceeds them."""
+    """Problems with micro-batches of a fixed size: they do not divide the trajectories, or the longest does not fit."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):

@@ -28,13 +28,10 @@ def turn_credit(case: Case) -> Iterator[Finding]:
 
 def _biases(case: Case) -> Iterator[tuple[str, str]]:
     """Yield each condition that does not hold, and its remedy."""
-    reward = case.settings.reward
     terms = [term for source in case.reward.sources.values() for term in source.terms if term.needs_groups]
     for name in dict.fromkeys(term.name for term in terms):
         problem = f"the component {name!r} compares the samples of a prompt, which are then not independent"
         yield problem, "Remove its normalize: group, or choose a component that scores one trajectory"
-    if reward.combine != "sum" and reward.components:
-        yield "a function of yours computes the total, so the last turn gets all of it", "Set agent_rl.reward.combine=sum"
     if case.get("algorithm.filter_groups.enable"):
         yield "groups are chosen by their outcome", "Set algorithm.filter_groups.enable=false"
     if case.get("trainer.v1.sampler.sync_refill_failed_groups"):

@@ -159,7 +159,7 @@ def _config_agents(case: Case) -> set[str]:
 
 
 def _script_agents(case: Case) -> set[str]:
-    """Return the names that the user's script registers, from its text: running it might start training."""
+    """Return the names that the user's script registers, from its text, because running it might start training."""
     with suppress(OSError, ValueError):  # `own_code` reports it
         text = case.script.read_text(encoding="utf-8") if case.script else ""
         return set(re.findall(r"(?:register_agent_loop|\bAgent)\(\s*['\"]([^'\"]+)", text))

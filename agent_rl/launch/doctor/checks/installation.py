@@ -32,7 +32,7 @@ def packages(case: Case) -> Iterator[Finding]:
         if name not in versions:
             yield problem("is not installed", everything, name)
     if (installed := versions.get("verl", VERL_VERSION)) != VERL_VERSION:
-        text = f"{installed} is installed, agent_rl extends {VERL_VERSION}"
+        text = f"{installed} is installed, but agent_rl extends {VERL_VERSION}"
         yield problem(text, f"Run pip install verl=={VERL_VERSION}", "verl")
     extras = {"agent-rl": {"", "train", *(["cpu"] if case.on_cpu else [])}, "verl": {""}}
     unmet = {name: each for by, chosen in extras.items() for name, each in _unmet(case, by, chosen).items()}
@@ -47,7 +47,7 @@ def packages(case: Case) -> Iterator[Finding]:
 
 @check("installation", "verl plugin", Needs.MACHINE)
 def plugin(case: Case) -> Finding:
-    """agent_rl is installed: verl finds it by its entry point, in every Ray worker."""
+    """agent_rl is installed, so that verl finds its entry point in every Ray worker."""
     points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
     policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), case.machine.version("agent-rl")
     if not points or version is None:
@@ -61,7 +61,7 @@ def plugin(case: Case) -> Finding:
 
 @check("installation", needs=Needs.VERL)
 def registration(case: Case) -> Finding:
-    """Verl has loaded our plugin; verl silently ignores a plugin that fails."""
+    """Verl has loaded agent_rl's plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
         return ok("verl has loaded agent_rl")
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")

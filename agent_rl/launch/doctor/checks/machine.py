@@ -22,7 +22,7 @@ __all__ = ["STACK", "NodeRequirement"]
 
 ROLLOUT = "actor_rollout_ref.rollout"
 BUSY = 0.05
-"""Share of a GPU's memory in use above which the GPU counts as busy."""
+"""A GPU counts as busy if more than this share of its memory is in use."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ STACK = (
         "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF",
     ),
 )
-"""The requirements for every run on NVIDIA GPUs; `look` returns None where one does not apply."""
+"""The requirements for every run on NVIDIA GPUs; `look` returns None if a requirement does not apply."""
 
 
 @check("machine", needs=Needs.MACHINE)
@@ -233,7 +233,7 @@ def gpus_in_use(case: Case) -> Finding | None:
         return None
     used = [f"GPU {gpu.index}: {gpu.used_mib / 1024:.1f} of {gpu.memory_mib / 1024:.0f} GiB" for gpu in busy]
     remedy = "Stop what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
-    return warning(f"others use {', '.join(used)}", remedy)
+    return warning(f"other processes use {', '.join(used)}", remedy)
 
 
 @check("machine", "GPUs per node")

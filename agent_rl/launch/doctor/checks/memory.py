@@ -1,4 +1,5 @@
-"""Checks of memory and disk, from the number of parameters. They are estimates, and each finding lists its assumptions.
+"""Checks of memory and disk, from the number of parameters. The checks are estimates, and each finding lists its
+assumptions.
 
 docs/reference/gpu_node.md has the formulas, and compares them with verl's and SGLang's output. The engine takes
 `gpu_memory_utilization` of the memory that is free when it starts. The reference policy is in the host's memory. A LoRA
@@ -30,7 +31,7 @@ CONTEXTS = 1.5 * GIB
 GRAPHS = 1.5 * GIB
 """Bytes used by the engine's CUDA graphs, which stay during the update; a guess."""
 TIGHT = 0.9
-"""Share of the available memory above which an estimate is reported as tight."""
+"""An estimate above this share of the available memory is reported as tight."""
 OWN = "actor_rollout_ref"
 
 
@@ -46,7 +47,7 @@ class GpuNeed:
     """The weights and gradients of the matrix that every GPU gathers."""
     graphs: float
     resting: float
-    """The part of the states that stays on the GPU while the engine generates: no gradients, nothing offloaded."""
+    """The part of the states that stays on the GPU while the engine generates: no gradients, and nothing offloaded."""
     pool: float
     """The engine's memory pool: weights and KV cache."""
     engine_weights: float

@@ -18,7 +18,8 @@ CPUS_PER_GPU = 3
 CPUS_PER_ENGINE_GPU = 2
 """Logical CPUs per GPU of engines and served models on their own GPUs."""
 FIXED_CPUS = 2
-"""One for TransferQueue's controller, and one that must be free while actors without a reservation are scheduled."""
+"""Logical CPUs: one for TransferQueue's controller, and one that is free while actors without a reservation are
+scheduled."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
@@ -36,15 +37,17 @@ def ray_cluster(case: Case) -> Finding:
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
-        return ok("none runs here; the run starts its own")
+        return ok("no Ray cluster runs here; the run starts one")
     if not answers(address):
         text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     ray_init = case.get("ray_kwargs.ray_init", {})
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
-        text = f"one runs here ({address}); the run would join it, and Ray would then reject {', '.join(refused)}"
+        text = f"a Ray cluster runs here ({address}); the run would join it, and Ray would reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
-    return warning(f"one runs here ({address}); the run would join it", "Or set RAY_ADDRESS=local")
+    return warning(
+        f"a Ray cluster runs here ({address}); the run would join it", "To start another one, set RAY_ADDRESS=local"
+    )
 
 
 @check("Ray")

@@ -42,7 +42,7 @@ def weights(case: Case) -> Finding | None:
 
 @check("reward", "giving up")
 def giving_up(case: Case) -> Finding | None:
-    """Giving up at once pays no more than a wrong answer after honest work: a call in every turn but the last."""
+    """Giving up at once pays no more than a wrong answer after honest work (a call in every turn except the last)."""
     if not case.scored_by_ours or case.settings.reward.correctness.scorer == "none":
         return None
     pays = payments(case.reward, case.max_turns, case.settings.budget)
@@ -89,7 +89,7 @@ def shares(case: Case) -> Finding | None:
     if total >= 1:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
-        return warning(f"{text}: that leaves little for the trainer", remedy)
+        return warning(f"{text}: little is left for the trainer", remedy)
     return ok(f"{text}, while they score")
 
 

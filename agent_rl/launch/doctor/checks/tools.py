@@ -50,7 +50,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
 
 @check("tools")
 def environments(case: Case) -> Iterator[Finding]:
-    """The environments of the run load, with their methods as tools."""
+    """The environments of the run can be loaded, with their methods as tools."""
     for name, target in case.settings.environments.items():
         specs = load_environment(name, target).specs
         yield ok(f"{name}: {', '.join(map(signature, specs)) or 'no tools'}")

@@ -5,11 +5,12 @@ r"""Scores answers for MATH, AIME and similar data sets: 1.0 if the answer is eq
 `math_strict` is the default for the data sources: only a marked answer counts. `math` also accepts an unmarked answer:
 the text after "the answer is", a whole short text, or the last formula or number of a longer text.
 
-Both parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables, equations,
-inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes separated only
-by "and", "or" or commas form a list. Most comparisons are made exactly, in this package; if an answer cannot be parsed,
-math-verify compares it in a separate process, and the result is an awaitable. A ratio has the value of its fraction:
-10:20 equals 5:10. Several values joined by a sign that the truth lacks (`5 \lor 6`, `x = 5 = 6`) never match.
+Both scorers parse numbers, fractions, mixed numbers, percent, units, degrees, bases, expressions with variables,
+equations, inequalities and intervals, unions, tuples, sets and lists (in any order), ±, matrices, and words. Boxes
+separated only by "and", "or" or commas form a list. Most comparisons are made exactly, in this package; if an answer
+cannot be parsed, math-verify compares it in a separate process, and the result is an awaitable. A ratio has the value
+of its fraction: 10:20 equals 5:10. Several values joined by a sign that the truth lacks (`5 \lor 6`, `x = 5 = 6`) never
+match.
 
 Conventions: `50\%` equals both 50 and 0.5. Units count only if both sides have one. `x=5` equals 5, but an equation in
 several unknowns does not equal its right side. A decimal with six decimals and six digits (in `math`, a truth with two)
@@ -76,8 +77,9 @@ def score_math(
 
     With `strict` (`math_strict`), the answer must be marked: as the agent's final answer
     (`extra_info["answer_marked"]`), or with `<answer>`, a box or `####` after the thoughts; for DAPO's data sources,
-    whose prompt asks for it, also with a line `Answer: 5`. Without `strict`, the last formula or number counts too, and
-    so does a marked answer in the thoughts; a truth with two or more decimals equals all exact values that round to it.
+    whose prompt asks for it, also with a line `Answer: 5`. If `strict` is false, the last formula or number counts too,
+    and so does a marked answer in the thoughts; a truth with two or more decimals equals all exact values that round to
+    it.
 
     Raises:
         UnscoredError: the ground truth is empty or too long for an answer.

@@ -88,7 +88,7 @@ _LATEX_NOISE = (
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A value, and the precision it was written with."""
+    """A value, and the precision with which it was written."""
 
     value: Fraction
     decimals: int | None = None
@@ -108,7 +108,7 @@ def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> F
 
     The number is read from the first of these locations that the text has: the last `<answer>`, or a box in it; the
     last `####` (unless it is a heading above other text) or `\boxed{}`; after the last "answer is" or "answer:"; the
-    last number outside thoughts. If a mark is not followed by exactly one number, the result is None.
+    last number outside thoughts. If a marker is not followed by exactly one number, the result is None.
 
     Args:
         text: the response.

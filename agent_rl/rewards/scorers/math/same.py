@@ -19,7 +19,7 @@ _ENOUGH = 6
 """Minimum decimals and significant digits of a number that equals every value that rounds to it."""
 _ENOUGH_OF_A_TRUTH = 2
 _LONG = 10
-"""Number of decimals from which the exact side counts as an unrounded value."""
+"""An exact side with at least this number of decimals counts as an unrounded value."""
 _DUST_DIGITS = 15
 _DUST, _BINARY = 1e-13, 1e-15
 

@@ -1,7 +1,7 @@
 """The program of a worker process: compares answers with math-verify and sympy, one JSON line in, one JSON line out.
 
-It is run as a file, so that it does not import the package, and exits at the end of its standard input. The caller
-limits the time of a comparison; the program limits its own address space.
+The program is run as a file, so that it does not import the package, and exits at the end of its standard input. The
+caller limits the time of a comparison; the program limits its own address space.
 """
 
 import json

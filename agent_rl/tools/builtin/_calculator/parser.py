@@ -1,7 +1,7 @@
 """Reads the calculator's expressions with the grammar of `reader.Reader`, and computes them while reading.
 
-So -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A comma
-separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
+For example, -2^2 = -4 and 2^-1 = 0.5. `//` and, before an operand, `%` are operators too. Currency signs are skipped. A
+comma separates thousands, except directly inside a function that takes several arguments. `x` and `of` between operands
 multiply.
 """
 
@@ -35,7 +35,7 @@ def evaluate(expression: str) -> Value:
     """Return the value of `expression`.
 
     Raises:
-        ToolError: it cannot be read, has no value, or exceeds a limit.
+        ToolError: the expression cannot be read, has no value, or exceeds a limit.
     """
     if len(expression) > MAX_LENGTH:
         raise ToolError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are read")

@@ -2,7 +2,7 @@
 
 A `Value` is a `Fraction` as long as every step is exact, and a `float` after the first irrational step. Where an
 integer is needed (floor, gcd, ...), a float is rounded to 13 digits and treated as exact: floor(log(243, 3)) is 5.
-Functions raise the exceptions of Python's own functions, such as OverflowError, or a `ToolError`.
+Functions raise the exceptions of Python's functions, such as OverflowError, or a `ToolError`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def checked(value: Value) -> Value:
     """Return `value` after checking it.
 
     Raises:
-        ToolError: it exceeds the limits or is not a real number.
+        ToolError: the value exceeds the limits or is not a real number.
     """
     if isinstance(value, Fraction):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:

@@ -1,7 +1,7 @@
 """The connection of an `http` entry: one `Remote` for all of its tools, and its credentials, which stay hidden.
 
-The credentials are read from the environment when the connection is created. They appear only in requests, never in a
-config, error or log; if an answer repeats them, the policy sees `***`.
+The credentials are read from the environment when the connection is created. Credentials appear only in requests, never
+in a config, error or log; if an answer repeats them, the policy sees `***`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Service:
     remote: Remote
     base_url: str
     params: Mapping[str, str]
-    """The credential for the query, if it belongs there."""
+    """The credential, if it belongs in the query."""
     secrets: Secrets
     taken: frozenset[tuple[str, str]]
     """(place, name) pairs that no argument may set; header names in lower case."""
@@ -124,9 +124,9 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if name.lower() in CREDENTIAL_HEADERS:
             raise ConfigError(f"headers.{name}", "credentials do not belong in a file", "Use `auth` with its `env`")
         if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS:
-            raise ConfigError(f"headers.{name}", f"not a header that can be set (value {value!r})", "Remove it")
+            raise ConfigError(f"headers.{name}", f"this header cannot be set (value {value!r})", "Remove it")
         if not (value.isascii() and value.isprintable()):
-            raise ConfigError(f"headers.{name}", f"must be one line of ASCII (value {value!r})", "Change it")
+            raise ConfigError(f"headers.{name}", f"it must be one line of ASCII (value {value!r})", "Change it")
     return {name.lower(): value for name, value in headers.items()}
 
 
@@ -136,9 +136,9 @@ def _hosts(connection: HttpConnection) -> list[str]:
     except httpx.InvalidURL as error:
         raise ConfigError("base_url", f"{error} (value {connection.base_url!r})", "Write https://host/path") from None
     if url.userinfo:
-        raise ConfigError("base_url", "contains a user or a password", "Use `auth` with `type: basic` and its `env`")
+        raise ConfigError("base_url", "it contains a user or a password", "Use `auth` with `type: basic` and its `env`")
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
-        raise ConfigError("base_url", f"cannot be used (value {connection.base_url!r})", "Write https://host/path")
+        raise ConfigError("base_url", f"it cannot be used (value {connection.base_url!r})", "Write https://host/path")
     hosts = [host.lower() for host in connection.allow_hosts] or [url.host]
     if not any(fnmatch(url.host, host) for host in hosts):
         raise ConfigError("allow_hosts", f"{hosts} does not include the base_url's host", f"Add {url.host}")

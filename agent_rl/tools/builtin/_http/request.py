@@ -40,7 +40,7 @@ class ResponseRule(ToolConfig):
     """The part of an answer that the policy sees."""
 
     select: str = ""
-    """Dotted path into a JSON answer, such as `data.items` or `results.0`; without that path, the whole answer."""
+    """Dotted path into a JSON answer, such as `data.items` or `results.0`; if it does not exist, the whole answer."""
     max_items: int | None = Field(default=None, ge=1)
     """Maximum number of items if the selected value is a list; null: all."""
 
@@ -63,7 +63,7 @@ class HttpRequest(ToolConfig):
     def resendable(self) -> bool:
         """Whether the request may be sent again after a broken connection.
 
-        Not a DELETE, although HTTP allows it: if the first one arrived, the second gets a 404.
+        A DELETE may not be sent again, although HTTP allows it: if the first one arrived, the second gets a 404.
         """
         return self.repeatable or (self.idempotent is None and self.method == "PUT")
 
@@ -88,7 +88,7 @@ class HttpEndpoint(HttpRequest):
         properties = self.parameters.get("properties") or {}
         for argument in self.places:
             if argument not in properties:
-                raise ConfigError(f"places.{argument}", "no such argument", did_you_mean(argument, properties))
+                raise ConfigError(f"places.{argument}", "there is no such argument", did_you_mean(argument, properties))
         places = {name: self.places.get(name) or _default_place(name, self.method, self.path) for name in properties}
         fields = self.model_dump(include=set(HttpRequest.model_fields), exclude_unset=True)
         request = HttpRequest(**{**fields, "method": self.method, "places": places})
@@ -123,7 +123,7 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
             _check_header(key, name)
             name = name.lower()
         if other := used.get((place, name)):
-            raise ConfigError(key, f"{other!r} is also sent as {place} {name!r}", "Keep one")
+            raise ConfigError(key, f"{other!r} is also sent as {place} {name!r}", "Keep one of them")
         if (place, name) in used:
             raise ConfigError(key, f"the {place} {name!r} is set by the configuration", "Use another name")
         if place == "path" and name not in placeholders:
@@ -210,13 +210,13 @@ def _check_path(path: str) -> list[str]:
     """Check a path template and return its placeholders."""
     if not _PATH.fullmatch(path):
         remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` has the arguments of the query"
-        raise ConfigError("path", f"cannot be sent (value {path!r})", remedy)
+        raise ConfigError("path", f"it cannot be sent (value {path!r})", remedy)
     place = path.partition("?")[0]
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
-        raise ConfigError("path", f"must not contain '.' or '..' (value {path!r})", "Write the full path")
+        raise ConfigError("path", f"it must not contain '.' or '..' (value {path!r})", "Write the full path")
     names = _PLACEHOLDER.findall(place)
     if len(set(names)) < len(names):
-        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each one its own name")
+        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each a different name")
     return names
 
 
@@ -224,4 +224,4 @@ def _check_header(key: str, name: str) -> None:
     if not HEADER_NAME.fullmatch(name):
         raise ConfigError(key, f"{name!r} cannot be a header's name", "Write header:X-My-Name")
     if name.lower() in FRAMING_HEADERS | CREDENTIAL_HEADERS:
-        raise ConfigError(key, f"the {name!r} header is not the policy's to set", "Remove the argument")
+        raise ConfigError(key, f"the {name!r} header is reserved: the policy may not set it", "Remove the argument")

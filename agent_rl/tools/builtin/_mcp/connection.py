@@ -1,7 +1,8 @@
 """One MCP session over stdio or streamable HTTP, and the sessions that a worker process shares.
 
-The SDK's context managers must be entered and left in the same task, but a tool's calls come from many. So a separate
-task keeps each session open; any task of the loop can make calls, and a cancelled call cancels only its request.
+The SDK's context managers must be entered and left in the same task, but a tool's calls come from many tasks. A
+separate task therefore keeps each session open; any task of the loop can make calls, and a cancelled call cancels only
+its request.
 
 A session opens with the `initialize` handshake, so that the server can keep state in it; the stateless protocol of 2026
 is used only if the server accepts nothing else. The client offers nothing: it declines sampling, elicitation and roots,
@@ -60,7 +61,7 @@ _HELD: set[asyncio.Task[None]] = set()  # the loop itself has only weak referenc
 
 
 class McpConnection:
-    """One session; may be entered and left by different tasks.
+    """One session, which different tasks may enter and leave.
 
     Args:
         server: the server's settings in the entry's config.

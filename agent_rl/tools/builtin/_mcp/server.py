@@ -72,13 +72,15 @@ class McpServer(ToolConfig):
             )
         for key in ("headers_from",) if self.url is None else ("env", "env_from", "cwd"):
             if value := getattr(self, key):
-                raise ConfigError(key, f"has no effect on this server (value {value!r})", "Remove it")
+                raise ConfigError(key, f"it has no effect on this server (value {value!r})", "Remove it")
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ConfigError("url", f"not an HTTP address (value {self.url!r})", "Write http://host:port/path")
+                raise ConfigError(
+                    "url", f"this is not an HTTP address (value {self.url!r})", "Write http://host:port/path"
+                )
             if "@" in parts.netloc:
                 raise ConfigError(
-                    "url", "contains a password", "Put it in an environment variable, and list that in headers_from"
+                    "url", "it contains a password", "Put it in an environment variable, and list that in headers_from"
                 )
         self.environment(), self.headers()

@@ -56,7 +56,7 @@ def rows(
         max_rows: maximum number of rows; more are an error.
 
     Raises:
-        ToolError: as for `ask`; also if there are too many rows, or rows that are too large.
+        ToolError: `ask` raises it, or there are too many rows, or rows that are too large.
         ValueError: the tables cannot be created, or the database cannot be opened.
         UnscoredError: no worker can be started, or the machine is too busy.
     """

@@ -1,8 +1,8 @@
 """A process that answers SQL requests, one JSON line each.
 
-It is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. Here the kernel
-enforces the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new files while a
-query runs. SQLite's own switches come first.
+The worker is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. In the worker
+the kernel enforces the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new
+files while a query runs. SQLite's switches apply first.
 
 Every request reopens the database, so no state passes from one request to the next. A database file made by an attacker
 is not safe to open.

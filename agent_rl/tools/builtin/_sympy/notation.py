@@ -1,6 +1,6 @@
-r"""Rewrites mathematics as people and models write it for SymPy's parser. Only the text changes; nothing is evaluated.
+r"""Rewrites the mathematics that people and models write for SymPy's parser. Only text changes; nothing is evaluated.
 
-Supported besides Python's notation: a little LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the usual
+Besides Python's notation, it supports a little LaTeX (\frac, \sqrt, \cdot, matrices, names with a backslash), the usual
 Unicode signs, |x|, `=` for an equation, and equations separated by `;`, a line break or `and`.
 """
 
@@ -35,7 +35,7 @@ def to_sympy(text: str) -> str:
     """Rewrite `text` for SymPy's parser: equations as `Eq(..., ...)`, several of them separated by commas.
 
     Raises:
-        ToolError: it is empty or too long, or its brackets do not match.
+        ToolError: the text is empty or too long, or its brackets do not match.
     """
     if len(text) > _MAX_CHARS:
         raise ToolError(f"the expression is longer than {_MAX_CHARS} characters")

@@ -134,7 +134,7 @@ def test_csv_is_refused_and_json_lines_are_checked(make_case: MakeCase, rows: Ro
 def test_rows_that_lack_their_user(with_rows: WithRows, rows: Rows) -> None:
     first, *others = [{**row, "agent_name": "user_sim_agent"} for row in rows]
     talks = [info(row, user={"replies": ["Yes."]}) for row in others]
-    assert refused(data.users(with_rows([first, *talks]))).startswith("extra_info.user: the row has none")
+    assert refused(data.users(with_rows([first, *talks]))).startswith("extra_info.user: the row has no user")
     assert not list(data.users(with_rows(talks)))
 
 

@@ -44,7 +44,7 @@ def test_a_ray_that_runs_here_would_be_joined(make_case: MakeCase, tmp_path: Pat
     given = make_case({"ray_kwargs.ray_init.num_cpus": 4}, environ=environ, on_cpu=False)
     finding = only(ray.ray_cluster(given))
     assert finding.status is Status.PROBLEM
-    assert "Ray would then reject num_cpus" in finding.text
+    assert "Ray would reject num_cpus" in finding.text
     own = make_case(environ={**environ, "RAY_ADDRESS": "local"}, on_cpu=False)
     assert only(ray.ray_cluster(own)).status is Status.OK
 

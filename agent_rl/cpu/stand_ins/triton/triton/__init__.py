@@ -1,4 +1,4 @@
-"""Stand-in for triton: kernels can be declared, none can be compiled or launched."""
+"""Stand-in for triton: kernels can be declared, but not compiled or launched."""
 
 from agent_rl.cpu.placeholder import add_module, placeholder_jit, placeholders_of
 
@@ -50,14 +50,14 @@ class Driver:
 
 
 def never_made(*names: str, base: type = object) -> dict[str, type]:
-    """Return classes for annotations, `isinstance` and `except`, without instances."""
+    """Return classes for annotations, `isinstance` and `except`; they have no instances."""
     return {name: type(name, (base,), {"__doc__": "Never made on a CPU."}) for name in names}
 
 
 add_module("triton.backends", {})
 add_module("triton.backends.compiler", never_made("GPUTarget", "AttrsDescriptor"))
 add_module("triton.compiler", never_made("CompiledKernel"))
-# Torch's cache key has triton's.
+# Torch's cache key contains triton's key.
 add_module("triton.compiler.compiler", {**never_made("ASTSource"), "triton_key": lambda: "stand-in"})
 add_module("triton.language", {**never_made("dtype"), "constexpr": Constant}, more=True)
 add_module("triton.language.extra", {})
