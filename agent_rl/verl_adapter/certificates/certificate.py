@@ -15,7 +15,7 @@ from agent_rl.verl_adapter.certificates.gradients import Method, World
 from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
 from agent_rl.verl_adapter.certificates.processes import PROCESSES, Process
 
-__all__ = ["certify", "certify_method"]
+__all__ = ["LARGE", "certify", "certify_method", "certify_process", "world"]
 
 LARGE = (16, 256, 2048)
 """Groups per prompt of the growing batches."""
@@ -52,17 +52,18 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     `cosine` and `length` compare the mean gradient with the exact one: the worst cosine, and the range of lengths, over
     the processes that the objective is declared for. `large_cosine` is the worst one in the largest batch. `variance`
     is that of the gradient, per sample and divided by its squared length, relative to the estimator `rloo` (geometric
-    mean over the processes). None: not computed. `processes` has the same figures for each process.
+    mean over the processes). None: not computed. `processes` has the same figures for each process; there the cosine of
+    an estimator that whitens is that of the largest batch.
     """
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
-    rows = [_row(world(process), method, sizes) for process in PROCESSES if process.is_small or not small]
+    rows = [certify_process(world(process), method, sizes) for process in PROCESSES if process.is_small or not small]
     inside = [row for row in rows if row["declared"]] or rows
     variances = [row["variance"] for row in rows if row["variance"]]
     lengths = [row["length"] for row in inside]
     return {
         "name": name,
         "objective": objective.formula if objective else None,
-        "cosine": min(row["cosine"] for row in inside),
+        "cosine": None if method.estimator in WHITENED else min(row["cosine"] for row in inside),
         "large_cosine": min((row["large"][-1] for row in inside if row["large"]), default=None),
         "length": [min(lengths), max(lengths)],
         "variance": geometric_mean(variances) if variances else None,
@@ -71,8 +72,8 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     }
 
 
-def _row(world: World, method: Method, sizes: Sequence[int]) -> dict[str, Any]:
-    """Compare a method's gradients with the exact one on one process."""
+def certify_process(world: World, method: Method, sizes: Sequence[int] = ()) -> dict[str, Any]:
+    """Compare a method's gradients with the exact one on one process; see `certify_method`."""
     process = world.process
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
     is_declared = objective is not None and (process.has_two_levels or not objective.needs_two_levels)

@@ -107,7 +107,7 @@ class Method:
         )
         if mode == "token-sum":
             return loss / samples
-        return loss * actor.loss_scale_factor if mode == "seq-mean-token-sum-norm" else loss
+        return loss * (actor.loss_scale_factor or 1) if mode == "seq-mean-token-sum-norm" else loss
 
 
 class Estimate(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 from verl.utils.config import omega_conf_to_dataclass
 
 import agent_rl.config
@@ -19,6 +19,7 @@ from agent_rl.settings.importing import find_object
 from agent_rl.verl_adapter import trained_samples
 from agent_rl.verl_adapter.certificates.gradients import Method
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS
+from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 __all__ = ["estimators", "find", "user_method", "words"]
 
@@ -29,6 +30,8 @@ NORMALIZED = ("grpo", "grpo_passk", "grpo_vectorized")
 """Estimators of which both forms are certified."""
 COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
 """Estimators whose advantages depend on the whole batch, as those of a user may."""
+BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
+"""The estimators of verl and agent_rl, without those of the user."""
 OPTION = "--estimator"
 
 
@@ -39,7 +42,7 @@ def words() -> list[str]:
 
 def estimators() -> list[str]:
     """Return the names of the estimators that verl knows, agent_rl's included."""
-    names = sorted(ADV_ESTIMATOR_REGISTRY)
+    names = sorted(BUILT_IN)
     return [form for name in names for form in (name, *([name + WITHOUT_STD] if name in NORMALIZED else []))]
 
 
@@ -84,8 +87,7 @@ def user_method(text: str) -> Method:
         raise ConfigError(OPTION, f"{text!r} is not a function", "Pass file.py:f")
     if "batch_keys" in inspect.signature(function).parameters:
         return _summed(function)
-    ADV_ESTIMATOR_REGISTRY.pop(text, None)
-    register_adv_est(text)(function)
+    ADV_ESTIMATOR_REGISTRY[text] = function
     return _summed(text)
 
 
@@ -97,12 +99,12 @@ def _summed(estimator: Any, *overrides: str) -> Method:
 def _method(estimator: Any, config: Any, divisor: Callable[[int, int], float]) -> Method:
     config.algorithm.adv_estimator = estimator if isinstance(estimator, str) else "rloo"
     actor: Any = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    is_coupled = estimator in COUPLED or estimator not in estimators()
+    is_coupled = estimator in COUPLED or estimator not in BUILT_IN
     return Method(estimator, config.algorithm, actor, trained_samples.fewest(config), is_coupled, divisor)
 
 
 def _composed_divisor(mode: str, rows: int, samples: int) -> float:
-    return rows
+    return samples if mode in TOKEN_SUMS else rows
 
 
 def _compose(*overrides: str) -> Any:

@@ -11,6 +11,8 @@ from functools import cache
 from math import sqrt
 from typing import Any
 
+from agent_rl.verl_adapter.algorithms import gigpo, maxrl
+
 __all__ = ["BEST", "RETURN", "Objective", "declared"]
 
 EPSILON = 1e-6
@@ -67,7 +69,7 @@ def deviation(k: int, n: int) -> float:
 
 DEVIATIONS = relative_to_group("2 arcsin sqrt p (n to infinity)", deviation)
 LIKELIHOOD = relative_to_group("log p (n to infinity)", lambda k, n: k / n)
-HEURISTIC = ("gdpo", "agent_rl_gigpo")
+HEURISTIC = ("gdpo", gigpo.ESTIMATOR)
 """Estimators whose mean gradient is not that of any objective."""
 
 
@@ -81,6 +83,8 @@ def declared(estimator: Any, divides_by_std: bool) -> Objective | None:
     """
     if estimator in ("grpo", "grpo_vectorized"):
         return DEVIATIONS if divides_by_std else RETURN
+    if estimator == maxrl.ESTIMATOR:
+        return LIKELIHOOD
     if estimator == "grpo_passk":
         return None if divides_by_std else BEST
     return None if estimator in HEURISTIC else RETURN

@@ -127,13 +127,13 @@ def enumerate_trajectories(play: Callable[[Trajectory], None], prompt: int = 0) 
 
 
 def lengths(play: Trajectory) -> None:
-    """Stop, or continue for up to four turns; the outcome depends on their number."""
-    for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5)):
-        if not play.sample(f"turn {turn}"):
+    """Stop, or continue for up to five turns; each turn has a reward, and the outcome depends on their number."""
+    for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5, 0.1)):
+        is_over = not play.sample(f"turn {turn}") or turn == 4
+        play.reward(0.3)
+        if is_over:
             return play.reward(outcome)
         play.observe()
-    play.sample("end")
-    play.reward(0.1)
 
 
 def turn_rewards(play: Trajectory) -> None:
@@ -210,7 +210,7 @@ def components(play: Trajectory) -> None:
 
 
 PROCESSES = (
-    Process(lengths, members=4, is_small=True),
+    Process(lengths, members=4, is_small=True, bias=-0.3),
     Process(turn_rewards, members=2),
     Process(shared, members=3, has_two_levels=True),
     Process(folded, members=2, is_small=True),
