@@ -93,8 +93,8 @@ class TrajectoryRewardManager(RewardManagerBase):
         """Score the last item of `data`.
 
         Returns:
-            `{"reward_score": float, "reward_extra_info": dict[str, float], "turn_rewards": list[float]}`; the last is
-            `Score.turn_rewards`.
+            `{"reward_score": float, "reward_extra_info": dict[str, float]}`, and `Score.turn_rewards` under
+            `turn_rewards` if there are any.
 
         Raises:
             UnscoredError: the trajectory has no verdict; it is traced first, with `error` set.
@@ -122,7 +122,8 @@ class TrajectoryRewardManager(RewardManagerBase):
             raise
         trajectory.score = result
         await self._keep(trajectory)
-        return {"reward_score": result.total, "reward_extra_info": info, REWARDS: result.turn_rewards}
+        turns = {REWARDS: result.turn_rewards} if any(result.turn_rewards) else {}
+        return {"reward_score": result.total, "reward_extra_info": info, **turns}
 
     async def _score(self, trajectory: Trajectory, verdict: float | None) -> Score:
         group = groups.current() if self.reward.needs_groups else None

@@ -53,7 +53,8 @@ class AgentRewardLoopWorker(RewardLoopWorker):
         """
         if self.config.reward.reward_manager.name == MANAGER:
             result = await self.reward_manager.run_single(data)
-            result["reward_extra_info"][REWARDS] = result.pop(REWARDS, [])
+            if rewards := result.pop(REWARDS, None):
+                result["reward_extra_info"][REWARDS] = rewards
             return result
         return await super().compute_score(data)
 
@@ -214,8 +215,7 @@ def _write(batch: Any, results: Mapping[str, Any]) -> None:
         scores = torch.zeros(len(mask), dtype=torch.float32)
         scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
         info = dict(result["reward_extra_info"])
-        rewards = {REWARDS: info.pop(REWARDS, [])}
-        reported = {**dict(getattr(extra, "data", extra)), "reward_extra_info": info, **rewards}
+        reported = {**dict(getattr(extra, "data", extra)), "reward_extra_info": info, REWARDS: info.pop(REWARDS, None)}
         reported.pop(TRAJECTORY, None)  # the trainer fetches the others at each step
         rows.append({"rm_scores": scores, "extra_fields": reported})
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -109,7 +109,8 @@ class AgentLoopWorker(_VerlsWorker):
         await super()._compute_score(outputs, kwargs)
         if last.reward_score is not None:  # the trainer fetches `extra_fields` at each step, and reads no conversation
             last.extra_fields.pop(TRAJECTORY, None)
-            last.extra_fields[REWARDS] = last.extra_fields.get("reward_extra_info", {}).pop(REWARDS, [])
+            if rewards := last.extra_fields.get("reward_extra_info", {}).pop(REWARDS, None):
+                last.extra_fields[REWARDS] = rewards
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
         """Score and store a loop's output; raise if it is empty, which verl would not notice."""

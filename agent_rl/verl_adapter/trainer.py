@@ -181,12 +181,12 @@ class AgentTrainer(PPOTrainer):
             trained_samples.keep_batch(self.settings.trace, step, update, batch, self.advantages)
         return result
 
-    def _estimate(self, data: DataProto, **options: Any) -> Any:
+    def _estimate(self, data: DataProto, *args: Any, **options: Any) -> Any:
         """Compute the advantages; replaces the function that verl calls between fetching and storing the batch."""
-        if options["adv_estimator"] in turns.BY_TURN:
+        if options.get("adv_estimator") in turns.BY_TURN:
             turns.add_records(data, self._batch)
             data.meta_info["gigpo"] = self.settings.gigpo
-        self.advantages = self.estimate_advantages(data, **options)
+        self.advantages = self.estimate_advantages(data, *args, **options)
         return self.advantages
 
     def estimate_advantages(

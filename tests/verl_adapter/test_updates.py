@@ -73,9 +73,11 @@ def test_workers_are_told_the_number_of_mini_batches_none_of_which_is_filling_al
 
 def test_a_loss_that_sums_tokens_has_the_divisor_of_a_batch_without_failures_and_folds() -> None:
     code = """
+found = []
 for mode in ("seq-mean-token-sum-norm", "seq-mean-token-sum", "seq-mean-token-mean"):
     configuration().actor_rollout_ref.actor.loss_agg_mode = mode
-    print([told(rows, filled, mini=8)[1:] for rows, filled in ((64, 0), (60, 4), (70, 2), (2, 6))])
+    found.append([told(rows, filled, mini=8)[1:] for rows, filled in ((64, 0), (60, 4), (70, 2), (2, 6))])
+print(*found)
 """
     constant = "[[2, 32.0], [2, 32.0], [2, 32.0], [1, 64.0]]"
     by_rows = "[[2, 32.0], [2, 30.0], [2, 35.0], [1, 2.0]]"

@@ -27,7 +27,8 @@ def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **optio
     For estimators with an advantage per turn, see `turns.TurnTable.from_batch`.
     """
     if adv_estimator in turns.BY_TURN:
-        return turns.turn_level_advantages(data, batch_keys, adv_estimator, **options)
+        advantages: DataProto = turns.turn_level_advantages(data, batch_keys, adv_estimator, **options)
+        return advantages
     from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories  # loads `AgentTrainer`
 
     compute: Any = functools.partial(compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options)

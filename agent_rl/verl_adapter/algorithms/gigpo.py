@@ -67,7 +67,7 @@ def gigpo_advantages(
 
 def _compared(values: Sequence[float], by_std: bool) -> np.ndarray[Any, Any]:
     """Return the differences from the mean, divided by the standard deviation as in verl's GRPO; 0 for one value."""
-    differences = np.array(values) - np.mean(values)
+    differences: np.ndarray[Any, Any] = np.array(values) - np.mean(values)
     if len(values) > 1 and by_std:
         differences /= np.std(values, ddof=1) + EPSILON
     return differences

@@ -101,12 +101,13 @@ def turn_level_advantages(
         norm_adv_by_std_in_grpo: whether GiGPO divides by standard deviations.
     """
     table = TurnTable.from_batch(data, batch_keys)
+    rewards = [own.tolist() for own in table.rewards]
     if adv_estimator == ESTIMATOR:
-        advantages = turn_advantages(table.rewards, table.groups, gamma)
+        advantages = turn_advantages(rewards, table.groups, gamma)
     else:
         own = data.meta_info.get("gigpo") or GigpoSettings()
         advantages, share = gigpo.gigpo_advantages(
-            table.rewards, table.groups, table.states, own.weight, own.discount, norm_adv_by_std_in_grpo
+            rewards, table.groups, table.states, own.weight, own.discount, norm_adv_by_std_in_grpo
         )
         data.meta_info["metrics"] = {"agent/lone_states": share}
     values_BT = table.spread(advantages, data.batch["token_level_rewards"]) * data.batch["response_mask"]
