@@ -56,7 +56,7 @@ def algo(
     from agent_rl.verl_adapter.certificates.certificate import LARGE, certify
     from agent_rl.verl_adapter.patches import VERL_VERSION
 
-    certificates = []
+    certificates: list[dict[str, Any]] = []
     for certificate in certify(names or [], estimator, LARGE if full else LARGE[:-1]):
         if not (certificates or as_json):
             print(LINE.format("algorithm", "objective", "cosine", "large", "length", "variance", "verdict"))

@@ -76,7 +76,9 @@ class Rows:
             "prompts": prompts_B1,
             "attention_mask": torch.cat([prompts_B1 + 1, attention_BT], dim=1),
         }
-        self.columns = {name: [*(each.component(name) for each, _ in sequences), 0.0] for name in COMPONENTS}
+        self.columns: dict[str, list[Any]] = {
+            name: [*(each.component(name) for each, _ in sequences), 0.0] for name in COMPONENTS
+        }
         self.columns["turn_records"] = [*(_record(each, place) for each, place in sequences), None]
 
     def of_batch(self, batch: Sequence[tuple[int, Sequence[int]]]) -> tuple[list[int], list[str], list[str]]:
@@ -98,7 +100,8 @@ class Rows:
             tensors["reward_baselines"] = self.baselines_B[chosen]
         columns = {name: np.fromiter((own[row] for row in chosen), dtype=object) for name, own in self.columns.items()}
         columns["uid"] = np.array([*uids, *[PADDING] * padding], dtype=object)
-        return DataProto.from_dict(tensors, columns)
+        data: DataProto = DataProto.from_dict(tensors, columns)
+        return data
 
 
 def _values(
@@ -130,8 +133,9 @@ def _record(trajectory: Trajectory, place: int) -> dict[str, Any]:
     """Return the turns of one of a trajectory's sequences: a turn is a run of sampled tokens."""
     spans: list[tuple[int, int, int]] = []  # sequence, start, end
     for number, tokens in enumerate(trajectory.sequences):
-        runs = itertools.groupby(range(len(tokens)), lambda token, tokens=tokens: tokens[token] != OBSERVATION)
-        spans += [(number, own[0], own[-1] + 1) for is_sampled, run in runs if is_sampled and (own := list(run))]
+        is_sampled = [token != OBSERVATION for token in tokens]
+        runs = itertools.groupby(range(len(tokens)), is_sampled.__getitem__)
+        spans += [(number, own[0], own[-1] + 1) for sampled, run in runs if sampled and (own := list(run))]
     rewards = [
         sum(value for number, token, _, value in trajectory.rewards if number == sequence and start <= token < end)
         for sequence, start, end in spans
