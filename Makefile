@@ -23,7 +23,10 @@ ENGINE = .venv-sglang-$(SGLANG)
 PYTHON312 ?= python3.12
 FAMILIES = bfcl openenv tau2 $(if $(shell $(PYTHON312) --version 2>/dev/null),nemo_gym)
 
-.PHONY: quickstart certify test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+# LangGraph and the SDKs, for gateway_agent: 250 MB.
+PROGRAMS = outputs/environments/programs
+
+.PHONY: quickstart programs certify test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -64,7 +67,9 @@ coverage: $(VENV)/.dev ## the share of the package's lines that the unit tests r
 size: $(VENV)/.dev ## files, lines and statements of the package and its tests
 	$(PY) tests/support/size.py
 
-test-recipes: $(VENV)/.dev $(FAMILIES:%=outputs/environments/%/.installed) ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
+programs: $(PROGRAMS)/.installed ## an environment for agents on LangGraph and other frameworks, which gateway_agent trains
+
+test-recipes: $(VENV)/.dev $(PROGRAMS)/.installed $(FAMILIES:%=outputs/environments/%/.installed) ## two steps with every algorithm and reward, and all examples of the bounded tests: up to an hour
 	HYPOTHESIS_PROFILE=full $(PYTEST) -m "recipes or bounded or hypothesis" $(ARGS)
 
 # AGAINST: another checkout, an environment of `make test VERL=`, or an earlier outputs/parity.json. CASES: some of them.
@@ -78,6 +83,10 @@ certify: $(VENV)/.dev ## the certificates of all algorithms in docs/reference: t
 
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB
 	$(ENGINE)/bin/python tests/support/try_sglang.py $(ARGS)
+
+# AGENT_RL_GATEWAYS: a folder with an environment for each other gateway; see tests/conformance/drivers/programs.py.
+gateways: $(VENV)/.dev ## docs/reference/gateways.md: which checks five gateways pass
+	$(PY) -m tests.conformance.table
 
 bench: $(VENV)/.bench ## measurements
 	$(PYTEST) -p tests.conftest benchmarks -m benchmark -s $(ARGS)
@@ -116,6 +125,11 @@ $(VENV)/.dev: $(VENV)/.cpu pyproject.toml requirements/models.txt
 
 outputs/environments/%/.installed: agent_rl/environments/install.py | $(VENV)/.dev
 	$(PY) -m agent_rl.environments.install $* $(if $(filter nemo_gym,$*),--python $(PYTHON312))
+	@touch $@
+
+$(PROGRAMS)/.installed: requirements/programs.txt | $(PY)
+	$(PY) -m venv --clear $(PROGRAMS)
+	$(PROGRAMS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 # Complete, with the pins of SGLang: torch with CUDA, and so on. It borrows nothing from .venv.

@@ -311,8 +311,8 @@ def migration_page() -> str:
 # Coming from an older verl
 
 This page lists keys from verl 0.3 to 0.8, from guides for those versions and from other trainers, with their
-replacements in verl 0.9.1 and agent_rl. `agent-rl train`, `agent-rl doctor`, `agent-rl eval` and `python -m
-verl.trainer.main_ppo` accept old keys in commands and YAML files. A moved key takes effect, and a line reports it:
+replacements in verl 0.9.1 and agent_rl. `python -m verl.trainer.main_ppo`, `agent-rl train`, `agent-rl doctor` and
+`agent-rl eval` accept old keys in commands and YAML files. A moved key takes effect, and a line reports it:
 
 ```text
 agent_rl: reward_model.reward_manager=dapo is reward.reward_manager.name=dapo: verl moved all rewards under `reward`

@@ -27,7 +27,9 @@ app = typer.Typer(add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last step"),
+        typer.Argument(
+            metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run: its first and last step are compared"
+        ),
     ],
     as_json: Json = False,
 ) -> None:

@@ -28,7 +28,7 @@ def experiment(
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per variant, with seeds 1, 2, ...")] = 3,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the receipt; default: the recipe's results/, or a sweep's own folder"),
+        typer.Option(help="Folder for the receipt; default: the recipe's results/, or a sweep's folder"),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only check that the receipts in recipes/ still match their recipes")

@@ -51,7 +51,7 @@ def export(
     source: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A trace, or the folder of a run or an evaluation")],
     form: Annotated[ExportFormat, typer.Option("--format", help="Output format")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Output file (atif: folder); default: next to the trace")
+        Path | None, typer.Option("-o", "--out", help="Output file, or a folder for atif; default: next to the trace")
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Only this split; 'all': every split; default: all (sft: train)")

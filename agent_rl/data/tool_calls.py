@@ -156,7 +156,7 @@ def _prompt(messages: list[dict[str, Any]], functions: Any) -> list[dict[str, An
 
 
 def _bfcl_calls(example: Mapping[str, Any]) -> list[Any]:
-    """Return the calls of an example; those of several turns are parsed, and an irrelevant question has no calls."""
+    """Return the calls of an example; calls in several turns are parsed, and an irrelevant question has none."""
     if "ground_truth" not in example:
         if "irrelevance" not in str(example.get("id")):
             remedy = "Put the answer file next to the questions: NAME_answers.json or possible_answer/NAME.json"

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_rl.data.rows import make_row
 from agent_rl.environments.kind import SPLITS, EnvironmentType
-from agent_rl.environments.session import NAME, ROW
+from agent_rl.environments.session import NAME, ROW, USER
 from agent_rl.errors import ConfigError
 from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import plain
@@ -18,7 +18,9 @@ __all__ = ["SPLITS", "environment_rows"]
 
 
 def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the rows of a split, from the method `rows` or the file `data`; the run's default agent is theirs.
+    """Return the rows of a split, from the method `rows` or the file `data`.
+
+    Rows with a simulated user (a mapping `user`) are for `user_sim_agent`, all others for the run's default agent.
 
     Args:
         kind: the environment.
@@ -44,6 +46,8 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
             raise ConfigError(place, f"its prompt is {prompt!r}", "Write text, or a list of chat messages")
         if kind.system and messages[0].get("role") != "system":
             messages = [{"role": "system", "content": kind.system}, *messages]
+        has_user = kind.agent is None and isinstance(values.get(USER), Mapping)
+        agent = kind.agent or ("user_sim_agent" if has_user else None)
         row = make_row(
             prompt=messages,
             data_source=kind.name,
@@ -52,10 +56,10 @@ def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[
             ability="environment",
             split=split,
             index=index,
-            agent_name=kind.agent or "react_agent",
-            extra_info={NAME: kind.name, ROW: text},
+            agent_name=agent or "react_agent",
+            extra_info={NAME: kind.name, ROW: text} | ({USER: values[USER]} if has_user else {}),
         )
-        if kind.agent is None:
+        if agent is None:
             del row["agent_name"]  # the run's default agent is theirs
         rows.append(row)
     if not rows:

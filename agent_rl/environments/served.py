@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from agent_rl.environments import serve
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.install import python_of
+from agent_rl.environments.session import MESSAGE
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
@@ -121,8 +122,11 @@ class ServedEnvironment(Environment):
         return text
 
     def get_reward(self) -> float | Mapping[str, float]:
-        """Return what the family's own judge says."""
-        reward: float | dict[str, float] = self._session.ask("reward", self.answer)
+        """Return what the family's own judge says about the answer, or about all messages to a simulated user."""
+        answer = self.answer
+        if messages := [turn.notes[MESSAGE] for turn in self.trajectory.turns if MESSAGE in turn.notes]:
+            answer = None if self.trajectory.answer is None else "\n".join(messages)
+        reward: float | dict[str, float] = self._session.ask("reward", answer)
         return reward
 
     def _step(self, message: str) -> str | None:

@@ -22,10 +22,15 @@ from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["NAME", "ROW", "EnvironmentSession", "row_values", "state_of"]
+__all__ = ["MESSAGE", "NAME", "ROW", "USER", "EnvironmentSession", "row_values", "state_of"]
 
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
+
+USER = "user"
+"""Key of a row's values, and of `extra_info`: the row's simulated user."""
+MESSAGE = "message"
+"""Key of a turn's notes: what the agent has said to a simulated user."""
 
 _parts: dict[type, frozenset[str]] = {}
 """The names of the reward's parts that each class has returned first."""

@@ -18,6 +18,7 @@ from typing import Any
 from agent_rl.agents.episode.hooks import Hooks
 from agent_rl.agents.episode.loop import EpisodeSetup, new_trajectory
 from agent_rl.agents.registry import StartsTrainingError, agent_names, load_script, make_loop, registered
+from agent_rl.agents.sessions.program import function_worker
 from agent_rl.agents.users.user import User, load_user, opened
 from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
 from agent_rl.preflight.case import RunCase
@@ -49,6 +50,13 @@ def readable_tools(case: RunCase) -> None:
 def simulated_user(case: RunCase) -> None:
     """The simulated user exists and accepts its configuration."""
     load_user(case.settings.user_sim.user, case.settings.user_sim.config)
+
+
+@check("your code", "program", at=("trainer", "doctor"))
+def program(case: RunCase) -> None:
+    """The interpreter of `gateway_agent` can import its function."""
+    if case.settings.gateway.python is not None:
+        function_worker(case.settings.gateway).close()
 
 
 @check("your code", "tried on a row", at=("trainer", "doctor"))

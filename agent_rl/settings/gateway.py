@@ -17,6 +17,9 @@ class GatewaySettings(Section):
     """Shell command of the program, for example `python my_agent.py`."""
     function: str | None = None
     """Python function `file.py:run` or `package.module.run`, which is called with the row, the base URL and the key."""
+    python: str | None = None
+    """Interpreter of the virtual environment in which `function` runs: in a fork of a process that has imported it.
+    None: in the agent-loop worker."""
     url: str | None = None
     """HTTP endpoint that runs the agent: it gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)
@@ -37,4 +40,7 @@ class GatewaySettings(Section):
         names = [name for name in ("command", "function", "url") if getattr(self, name) is not None]
         if len(names) > 1:
             raise InvalidValueError(f"{' and '.join(names)} are both set", "Keep one of them")
+        if self.python is not None and self.function is None:
+            problem = "python is set, and function, which it would run, is not"
+            raise InvalidValueError(problem, "Set function; a command names its interpreter itself")
         return self

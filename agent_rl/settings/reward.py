@@ -49,7 +49,7 @@ class _NamedTermSettings(TermSettings):
 
 
 class EfficiencySettings(_NamedTermSettings):
-    """A penalty for the resources that an episode used: the sum of the parts below, but at least `floor`."""
+    """A penalty for the resources an episode used: the sum of the parts below, but at least `floor`."""
 
     penalty: float = Field(default=0.1, ge=0)
     """Penalty for each tool call beyond `free_calls`."""
@@ -66,9 +66,7 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """A penalty of `-malformed_turns / turns`, but at least -1. Idle turns cannot dilute it, unlike a share of all
-    turns.
-    """
+    """A penalty of `-malformed_turns / turns`, but at least -1. Unlike a share, it does not shrink with idle turns."""
 
     weight: float | Schedule = 0.0
     """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""

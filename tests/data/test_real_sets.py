@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.data import check_row, code, gsm8k, math_choice, math_dataset, preferences, search_qa, tau2
+from agent_rl.data import check_row, code, gsm8k, math_choice, math_dataset, preferences, search_qa
 from agent_rl.data.sources import Raw, read_raw
 from agent_rl.data.tool_calls import read_with_answers
 from agent_rl.data.tool_calls import to_row as tool_row
@@ -18,7 +18,7 @@ from agent_rl.rewards.routing import route
 from agent_rl.rewards.scorers import score_now
 from agent_rl.rewards.scorers.qa import normalize_answer
 from tests.data.golds import response
-from tests.data.real import SHARED, shared
+from tests.data.real import shared
 from tests.support.profiles import FULL, bounded
 
 pytestmark = [bounded, pytest.mark.slow]
@@ -65,12 +65,6 @@ SETS = {
         ]
     },
     "JudgeBench": RealSet("preferences/judgebench_gpt4o.jsonl", 350, JUDGED),
-    "tau2 retail": RealSet(
-        "service/tau2_retail_tasks.json",
-        114,
-        partial(tau2.to_row, database=str(SHARED / "service/tau2_retail_db.json")),
-        tau2.read_tasks,
-    ),
 }
 
 

@@ -62,6 +62,24 @@ def test_rows_of_a_generated_world(tmp_path):
     assert "Did you mean 'text_world'" in unknown.stderr
 
 
+def test_rows_of_a_recipes_environments(tmp_path):
+    config = f"""\
+hydra: {{searchpath: ["pkg://verl.trainer.config", "pkg://agent_rl.config"]}}
+defaults: [agent, _self_]
+data: {{train_files: "{tmp_path}/train.parquet", val_files: "{tmp_path}/held_out.parquet"}}
+agent_rl: {{environments: {{lockers: "{ROOT}/recipes/lockers/lockers.py"}}}}
+"""
+    (tmp_path / "config.yaml").write_text(config)
+    result = run_script("environment.py", tmp_path, "--agent_name", "tool_call_agent")
+    assert result.stdout.splitlines() == [
+        f"{split}: {size} rows in {tmp_path / name}.parquet"
+        for split, size, name in (("train", 2000, "train"), ("test", 256, "held_out"))
+    ]
+    (row, *_) = read_parquet(tmp_path / "held_out.parquet")
+    assert (row["agent_name"], row["extra_info"]["environment"]) == ("tool_call_agent", "lockers")
+    assert "gsm8k_calculator has no environment" in run_script("environment.py", "gsm8k_calculator").stderr
+
+
 def test_programs_are_tried_and_what_fails_is_left_out_and_counted(tmp_path):
     right = "def f(x):\n    return x + 1"
     tests = {

@@ -59,6 +59,15 @@ def test_the_method_makes_rows_of_the_contract() -> None:
     assert (info["split"], info["index"], info["environment"]) == ("test", 3, "lockers")
 
 
+def test_a_row_with_a_user_is_for_the_agent_that_talks(tmp_path: Path) -> None:
+    written = [{"prompt": "Add.", "number": number, "user": {"goal": "a sum"}} for number in range(2)]
+    written += [{"prompt": "Add.", "number": 2, "user": "ada"}]
+    talking, _, other = rows(tmp_path, written)
+    assert (talking["agent_name"], talking["extra_info"]["user"]) == ("user_sim_agent", {"goal": "a sum"})
+    assert "agent_name" not in other
+    assert "user" not in other["extra_info"]
+
+
 def test_the_seed_chooses_the_rows() -> None:
     first, same, other = (environment_rows(lockers(), "test", seed) for seed in (0, 0, 1))
     assert first == same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,17 @@ def test_an_exception_is_named_by_what_was_tried_and_by_its_line(tmp_path: Path,
     line = len(MINE.splitlines()) + 4
     assert problem.startswith(what)
     assert f"failed at {tmp_path}/mine.py:{line}: ValueError: no index" in problem
+
+
+def test_the_program_of_a_gateway_is_imported_by_its_interpreter(make_case: MakeCase, tmp_path: Path) -> None:
+    (tmp_path / "my_agent.py").write_text("import langgraph_of_mine\n")
+    keys = {"python": f"{sys.base_prefix}/bin/python3", "function": f"{tmp_path}/my_agent.py:run"}
+    case = make_case({f"agent_rl.gateway.{name}": value for name, value in keys.items()})
+    (finding,) = own_code.program(case)
+    assert finding.status is Status.PROBLEM
+    assert "No module named 'langgraph_of_mine'" in finding.text
+    (tmp_path / "my_agent.py").write_text("def run(row, base_url, api_key): ...\n")
+    assert list(own_code.program(case)) == []
 
 
 def test_all_that_is_wrong_is_named(tmp_path: Path) -> None:

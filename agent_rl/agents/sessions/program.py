@@ -7,9 +7,11 @@ import contextlib
 import inspect
 import json
 import os
+import shutil
 import signal
+import socket
+import subprocess
 import tempfile
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from agent_rl.agents.sessions.worker import failure
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.gateway import GatewaySettings
@@ -24,11 +27,12 @@ from agent_rl.settings.importing import find_object
 from agent_rl.settings.secrets import is_secret_variable
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
-__all__ = ["ProgramEnd", "run_program"]
+__all__ = ["ProgramEnd", "function_worker", "run_program"]
 
 KEY = "agent_rl.gateway"
 TAIL = 2_000
 """Characters of a program's output that are kept when it fails."""
+DIED = {"problem": "its process died"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,12 @@ async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_ur
             if command is not None:
                 return await _run_command(str(command), settings, row, base_url, key)
             if settings.function is not None:
-                return await within(settings.timeout_s, _call(settings.function, row, f"{base_url}/v1", key))
+                arguments = {"row": dict(row), "base_url": f"{base_url}/v1", "api_key": key}
+                if settings.python is None:
+                    return _end(await within(settings.timeout_s, _call(settings.function, arguments)))
+                async with gate(f"{KEY}.python", 1):
+                    worker = await in_thread(function_worker, settings)
+                return _end(await within(settings.timeout_s, worker.call(arguments, _addresses(base_url, key))))
             if settings.url is not None:
                 return await within(settings.timeout_s, _post(settings.url, row, f"{base_url}/v1", key))
         except OutOfTime:
@@ -72,12 +81,7 @@ async def _run_command(
     with tempfile.TemporaryDirectory(prefix="agent_rl_row_") as folder:
         file, output = Path(folder) / "row.json", Path(folder) / "output.txt"
         file.write_text(json.dumps(row, ensure_ascii=False, default=str), encoding="utf-8")
-        environment = {
-            **{name: text for name, text in os.environ.items() if not _is_hidden(name, settings)},
-            **{"OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_API_KEY": key},
-            **{"ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key},
-            **{"AGENT_RL_GATEWAY": base_url, "AGENT_RL_ROW_FILE": str(file), "OPENAI_AGENTS_DISABLE_TRACING": "1"},
-        }
+        environment = {**_environment(settings), **_addresses(base_url, key), "AGENT_RL_ROW_FILE": str(file)}
         with output.open("wb") as stream:
             process = await asyncio.create_subprocess_shell(
                 command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=stream, stderr=stream,
@@ -97,23 +101,115 @@ async def _run_command(
         return ProgramEnd(problem, last if "Traceback (most recent call last)" in text else None)
 
 
-def _is_hidden(name: str, settings: GatewaySettings) -> bool:
-    return is_secret_variable(name) and name not in settings.environment
+def _environment(settings: GatewaySettings) -> dict[str, str]:
+    """Return the environment variables without secrets."""
+    named = settings.environment
+    shown = {name: text for name, text in os.environ.items() if name in named or not is_secret_variable(name)}
+    return {**shown, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 
 
-async def _call(name: str, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:
+def _addresses(base_url: str, key: str) -> dict[str, str]:
+    """Return the environment variables in which clients find the policy."""
+    openai = {"OPENAI_BASE_URL": f"{base_url}/v1", "OPENAI_API_KEY": key}
+    return {**openai, "ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": key, "AGENT_RL_GATEWAY": base_url}
+
+
+class FunctionWorker:
+    """A process that has imported a function; it ends with the process that started it.
+
+    Args:
+        python: the interpreter.
+        function: `path/to/file.py:name` or `package.module.name`.
+        environment: environment variables of the process.
+        limit_s: seconds that the import may take.
+
+    Raises:
+        ConfigError: there is no such interpreter, or it cannot import the function.
+    """
+
+    def __init__(self, python: str, function: str, environment: Mapping[str, str], limit_s: float) -> None:
+        if (path := shutil.which(Path(python).expanduser())) is None:
+            remedy = "Give the path of an interpreter, for example .venv/bin/python"
+            raise ConfigError(f"{KEY}.python", f"there is no interpreter {python!r}", remedy)
+        self._control, theirs = socket.socketpair()
+        script = Path(__file__).with_name("worker.py")
+        with theirs:
+            self.process = subprocess.Popen(
+                [path, script, function, str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        self._control.settimeout(limit_s)
+        try:
+            problem = json.loads(self._control.recv(2**16) or '{"problem": "it ended"}').get("problem")
+        except TimeoutError:
+            problem = f"the import took more than {limit_s:g} s"
+        if problem:
+            self.close()
+            remedy = "Install there what the file imports, and create clients of the model in the function"
+            raise ConfigError(f"{KEY}.function", f"{path} cannot import {function!r}: {problem}", remedy)
+
+    def close(self) -> None:
+        """End the process."""
+        self._control.close()
+        self.process.kill()
+        self.process.wait()
+
+    async def call(self, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Call the function in a fork, which is killed with its children at the end, or when the call is cancelled.
+
+        Returns:
+            `problem` and `bug` if the function failed; see `worker.failure`.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.suppress(OSError):  # the worker has died: the call gets no answer
+            socket.send_fds(self._control, [b"."], [theirs.fileno()])
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        process = 0
+        try:
+            writer.write(json.dumps({"arguments": arguments, "environment": environment}, default=str).encode() + b"\n")
+            process = int(await reader.readline() or 0)
+            answer = await reader.readline()
+            return json.loads(answer) if answer else DIED
+        except ConnectionError:
+            return DIED
+        finally:
+            writer.close()
+            with contextlib.suppress(ProcessLookupError):
+                if process:
+                    os.killpg(process, signal.SIGKILL)
+
+
+_workers: dict[tuple[str, str], FunctionWorker] = {}
+
+
+def function_worker(settings: GatewaySettings) -> FunctionWorker:
+    """Return this process's worker for `function` with the interpreter `python`, which starts at the first use.
+
+    Raises:
+        ConfigError: there is no such interpreter, or it cannot import the function.
+    """
+    key = str(settings.python), str(settings.function)
+    if key in _workers and _workers[key].process.poll() is not None:
+        _workers.pop(key).close()
+    if key not in _workers:
+        _workers[key] = FunctionWorker(*key, _environment(settings), settings.timeout_s)
+    return _workers[key]
+
+
+async def _call(name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
     function = find_object(name, Place(f"{KEY}.function"))
-    arguments = {"row": dict(row), "base_url": base_url, "api_key": key}
     try:
         if inspect.iscoroutinefunction(function):
             await function(**arguments)
         else:
             await in_thread(lambda: function(**arguments))
     except Exception as error:  # noqa: BLE001 - the program's failure is scored, never charged to the infrastructure
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        bug = f"{type(error).__name__} at {last.filename}:{last.lineno}"
-        return ProgramEnd(f"the program failed: {type(error).__name__}: {error} ({bug})", bug)
-    return ProgramEnd()
+        return failure(error)
+    return {}
+
+
+def _end(failed: Mapping[str, str]) -> ProgramEnd:
+    return ProgramEnd(f"the program failed: {failed['problem']}", failed.get("bug")) if failed else ProgramEnd()
 
 
 async def _post(url: str, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:

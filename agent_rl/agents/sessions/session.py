@@ -25,7 +25,7 @@ from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 
-__all__ = ["Session"]
+__all__ = ["Session", "read_turn"]
 
 TOO_LONG = "context_length_exceeded"
 
@@ -82,6 +82,8 @@ class Session:
         self._histories: dict[str, tuple[_Conversation, int, int]] = {}
         """Conversation of each reply, how many messages it has up to the reply, and how many of them a request that
         continues the reply does not get."""
+        self._written_ids: set[str] = set()
+        """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
         self._unfetched: set[str] = set()
         self._overridden: set[str] = set()
         self.is_closed = False
@@ -167,7 +169,8 @@ class Session:
         except Exception as error:  # of the engine or the chat template: the episode cannot be scored
             self.error = error
             raise RequestError(str(error), 503) from error
-        turn, reply = self._read(generated, specs, prompt_tokens)
+        turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
+        self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
         turn.generation_seconds = time.monotonic() - started
         if request.forced and not reply.calls:
             self.counts["unenforced_tool_choices"] += 1
@@ -230,7 +233,7 @@ class Session:
     ) -> bool:
         """Append the new messages; False if they leave no token for a turn."""
         if conversation.turns:
-            fits = await conversation.policy.extend(conversation.policy.as_text(new))
+            fits = await conversation.policy.extend(conversation.policy.as_text(self._answers(request, new)))
             if fits:
                 self._unfetched.discard(conversation.reply_id)
                 conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
@@ -248,21 +251,18 @@ class Session:
             self.trajectory.prompt = [Message.from_chat(message) for message in request.messages]
         return True
 
-    def _read(self, generated: Generation, specs: list[ToolSpec], prompt_tokens: int) -> tuple[Turn, TurnReply]:
-        """Read a turn; calls that cannot be read stay text, as with other servers."""
-        turn = Turn(text=generated.text, tokens=generated.tokens)
-        text = spoken(generated.text)
-        try:
-            content, calls = self._format.split(text, specs) if specs else (text, [])
-        except MalformedActionError as error:
-            turn.malformed, content, calls = str(error), text, []
-        turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
-        if generated.finish == "length":
-            turn.notes["cut"] = True
-        finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
-        thoughts = thoughts_of(generated.text)
-        prompt, sampled, stop = prompt_tokens, generated.tokens, generated.stop
-        return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
+    def _answers(self, request: TurnRequest, new: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return new messages; results get the name of their call, and no id that the policy has not written."""
+        calls = [call for message in request.messages for call in message.get("tool_calls") or ()]
+        names = {call["id"]: {"name": call["function"]["name"]} for call in calls}
+        answers = []
+        for message in new:
+            key = message.get("tool_call_id")
+            named = {**names.get(key, {}), **message}
+            if key not in self._written_ids:
+                named.pop("tool_call_id", None)
+            answers.append(named)
+        return answers
 
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
         calls = [as_message_call(call) for call in reply.calls]
@@ -278,6 +278,25 @@ class Session:
         self._unfetched.add(reply.id)
         self.trajectory.turns.append(turn)
         self.trajectory.answer = None if turn.calls or "cut" in turn.notes else reply.text
+
+
+def read_turn(
+    generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
+) -> tuple[Turn, TurnReply]:
+    """Read a turn; calls that cannot be read stay text, as with other servers."""
+    turn = Turn(text=generated.text, tokens=generated.tokens)
+    text = spoken(generated.text)
+    try:
+        content, calls = format.split(text, specs) if specs else (text, [])
+    except MalformedActionError as error:
+        turn.malformed, content, calls = str(error), text, []
+    turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
+    if generated.finish == "length":
+        turn.notes["cut"] = True
+    finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
+    thoughts = thoughts_of(generated.text)
+    prompt, sampled, stop = prompt_tokens, generated.tokens, generated.stop
+    return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
 
 
 def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from agent_rl.agents.users.user import Reply, User
 from agent_rl.environments import EnvironmentSession
+from agent_rl.environments.session import MESSAGE
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory
 
@@ -45,6 +46,7 @@ class EnvironmentUser(User):
         """Return the answer of `step` or of the simulated user; if there is neither, the message ends the episode."""
         text, reward = await self._session.step(message)
         if self._user is not None:
+            trajectory.turns[-1].notes[MESSAGE] = message
             return await self._user.respond(message, trajectory)
         return Reply(text or "", done=text is None, reward=reward)
 

@@ -1,7 +1,8 @@
 """The quickstart's world: the word problems of `agent_rl.data.arithmetic`, with a calculator.
 
 Every habit has its own first thought (`ignoring` its own second), so the choice of a habit is a single early decision
-that a policy gradient can move; copying the numbers afterwards is a separate skill.
+that a policy gradient can move; copying the numbers afterwards is a separate skill. Rows of `react_agent` get ReAct's
+format, rows of other agents native calls.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_rl.data.arithmetic import generate, to_row
-from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, react_call
+from agent_rl.data.worlds.world import Turns, World, by_name, native_turn, react_answer, react_call
 
 __all__ = ["WORLD"]
 
@@ -22,10 +23,14 @@ SEEDS = 1_000_000
 RECOVERY = 0.4
 """Share of malformed first turns that are followed by a correct call; the others are followed by a guess."""
 MALFORMED: Sequence[Callable[[str], str]] = (
-    lambda expression: f"Action calculator({expression})",
-    lambda expression: "Action: calculator",
-    lambda expression: f'Action: calculator\nAction Input: {{"expression": {expression}',
-    lambda expression: f'Action: calc\nAction Input: {{"expression": "{expression}"}}',
+    lambda expression: f"Thought: Use tool.\nAction calculator({expression})",
+    lambda expression: "Thought: Use tool.\nAction: calculator",
+    lambda expression: f'Thought: Use tool.\nAction: calculator\nAction Input: {{"expression": {expression}',
+    lambda expression: f'Thought: Use tool.\nAction: calc\nAction Input: {{"expression": "{expression}"}}',
+)
+MALFORMED_NATIVE: Sequence[Callable[[str], str]] = (
+    lambda expression: f"<think>Use tool.</think>\n<tool_call>\ncalculator({expression})\n</tool_call>",
+    lambda expression: f'<think>Use tool.</think>\n<tool_call>\n{{"name": "calculator", "arguments": {expression}',
 )
 
 
@@ -42,42 +47,42 @@ def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[
 
 def oracle(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Computes the whole expression in one call, and answers with the result."""
-    yield _call("I compute.", _expression(row))
-    yield react_answer("I have the result.", _answer(row))
+    yield _call(row, "I compute.", _expression(row))
+    yield _answer(row, "I have the result.", _truth(row))
 
 
 def wasteful(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Makes one call per operation, then computes the whole expression again: 4 to 5 calls."""
     steps = re.findall(r"<<(.+?)=", row["extra_info"]["answer"])
     for expression in steps:
-        yield _call("Step by step.", expression)
+        yield _call(row, "Step by step.", expression)
     for _ in range(rng.randint(4, 5) - len(steps)):
-        yield _call("Check again.", _expression(row))
-    yield react_answer("I have the result.", _answer(row))
+        yield _call(row, "Check again.", _expression(row))
+    yield _answer(row, "I have the result.", _truth(row))
 
 
 def no_tool(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Answers with a number from the question."""
-    yield react_answer("Just guess.", _guess(row, rng))
+    yield _answer(row, "Just guess.", _guess(row, rng))
 
 
 def ignoring(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Makes the right call, but answers with a number from the question."""
-    yield _call("I compute.", _expression(row))
-    yield react_answer("Looks wrong.", _guess(row, rng))
+    yield _call(row, "I compute.", _expression(row))
+    yield _answer(row, "Looks wrong.", _guess(row, rng))
 
 
 def malformed(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Writes a call that cannot be parsed, then makes a correct call or guesses."""
-    yield "Thought: Use tool.\n" + rng.choice(MALFORMED)(_expression(row))
+    yield rng.choice(MALFORMED if _is_react(row) else MALFORMED_NATIVE)(_expression(row))
     yield from (oracle if rng.random() < RECOVERY else no_tool)(row, rng)
 
 
 def acting_at_random(row: Mapping[str, Any], rng: random.Random) -> Turns:
     """Computes some sum or answers with some number, with equal odds each time."""
     while rng.random() < 0.5:
-        yield _call("I compute.", f"{rng.randint(100, 9999)}+{rng.randint(100, 9999)}")
-    yield react_answer("Just guess.", str(rng.randint(100, 9999)))
+        yield _call(row, "I compute.", f"{rng.randint(100, 9999)}+{rng.randint(100, 9999)}")
+    yield _answer(row, "Just guess.", str(rng.randint(100, 9999)))
 
 
 WORLD = World("arithmetic", write, by_name(oracle, wasteful, no_tool, ignoring, malformed, acting_at_random))
@@ -87,7 +92,7 @@ def _expression(row: Mapping[str, Any]) -> str:
     return str(row["extra_info"]["expression"])
 
 
-def _answer(row: Mapping[str, Any]) -> str:
+def _truth(row: Mapping[str, Any]) -> str:
     return str(row["reward_model"]["ground_truth"])
 
 
@@ -97,8 +102,19 @@ def _guess(row: Mapping[str, Any], rng: random.Random) -> str:
     It is copied because random digits would teach that digits are noise, while a model first has to learn to copy.
     """
     numbers: list[str] = re.findall(r"\d+", _expression(row))
-    return rng.choice([number for number in numbers if number != _answer(row)])
+    return rng.choice([number for number in numbers if number != _truth(row)])
 
 
-def _call(thought: str, expression: str) -> str:
-    return react_call(thought, "calculator", {"expression": expression})
+def _is_react(row: Mapping[str, Any]) -> bool:
+    return str(row["agent_name"]) == "react_agent"
+
+
+def _call(row: Mapping[str, Any], thought: str, expression: str) -> str:
+    arguments = {"expression": expression}
+    if _is_react(row):
+        return react_call(thought, "calculator", arguments)
+    return native_turn(thought, {"name": "calculator", "arguments": arguments})
+
+
+def _answer(row: Mapping[str, Any], thought: str, answer: str) -> str:
+    return react_answer(thought, answer) if _is_react(row) else native_turn(thought) + answer

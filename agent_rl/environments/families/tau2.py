@@ -1,8 +1,9 @@
 """The domains of tau2-bench: `tau2:mock`, `tau2:airline`, `tau2:retail`, `tau2:telecom`.
 
-Nobody plays the user: the prompt is the ticket or the user's scenario, and the agent's first message ends the episode.
-In telecom the agent also has the user's tools (tau2's solo mode). tau2's own evaluator judges the episode. Tasks that
-begin in the middle of a conversation are left out.
+Without a user, the prompt is the ticket or the user's scenario, and the agent's first message ends the episode; in
+telecom the agent also has the user's tools (tau2's solo mode). `tau2:retail+user` and `tau2:airline+user` have rows for
+a simulated user (`agent_rl.user_sim`), whose goal is the scenario. tau2's own evaluator judges the episode, without its
+checks by a model (`nl_assertions`). Tasks that begin in the middle of a conversation are left out.
 
     python -m agent_rl.environments.install tau2
 """
@@ -18,12 +19,16 @@ from typing import Any
 from agent_rl.environments.serve import of_split
 
 SOLO = ("telecom",)
+USER = "+user"
+OPENING = "Hello, I need some help."
 SYSTEM = """You are a customer service agent. Solve the user's request with the tools, as the policy requires.
-When it is solved, or cannot be solved, answer the user once, with all that they wanted to know.
+{}
 
 <policy>
 {}
 </policy>"""
+ANSWER = "When it is solved, or cannot be solved, answer the user once, with all that they wanted to know."
+TALK = "What you write without a call is a message to the user, who answers it."
 
 
 def start() -> None:
@@ -40,17 +45,24 @@ def start() -> None:
 
 def describe(identifier: str) -> dict[str, Any]:
     """Return the policy and the tools of the domain."""
-    domain = _domain(identifier)
+    name, has_user = _parsed(identifier)
+    domain = _domain(name)
+    if has_user and domain.user_tools is not None:
+        raise ValueError(f"the user of {name} has tools, which a simulated user cannot call; without one: tau2:{name}")
     tools = domain.get_tools() + (domain.get_user_tools() if domain.solo_mode else [])
     functions = [tool.openai_schema["function"] for tool in tools]
     kept = [{key: each[key] for key in ("name", "description", "parameters")} for each in functions]
-    return {"system": SYSTEM.format(domain.get_policy()), "tools": kept, "methods": ["solve"]}
+    system = SYSTEM.format(TALK if has_user else ANSWER, domain.get_policy())
+    return {"system": system, "tools": kept, "methods": [] if has_user else ["solve"]}
 
 
 def rows(identifier: str, split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the ticket or the scenario of each task, and the task's name."""
-    tasks, splits = _tasks(identifier), _splits(identifier)
+    """Return the ticket or the scenario of each task, and the task's name; the split is tau2's own if it has one."""
+    domain, has_user = _parsed(identifier)
+    tasks, splits = _tasks(domain), _splits(domain)
     chosen = [name for name in tasks if name in splits.get(split, ())] or of_split(tasks, split)
+    if has_user:
+        return [{"prompt": OPENING, "task": name, "user": {"goal": str(tasks[name].user_scenario)}} for name in chosen]
     return [
         {"prompt": tasks[name].ticket or str(tasks[name].user_scenario.instructions), "task": name} for name in chosen
     ]
@@ -62,8 +74,9 @@ class Session:
     text = None
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
-        self._name, self._task = identifier, _tasks(identifier)[row["task"]]
-        self._domain, self._messages = _domain(identifier), list[Any]()
+        self._name, _ = _parsed(identifier)
+        self._task = _tasks(self._name)[row["task"]]
+        self._domain, self._messages = _domain(self._name), list[Any]()
         start = self._task.initial_state
         if start is not None:
             self._domain.set_state(start.initialization_data, start.initialization_actions, [])
@@ -103,6 +116,11 @@ class Session:
 
     def close(self) -> None:
         """There is nothing to release."""
+
+
+def _parsed(identifier: str) -> tuple[str, bool]:
+    """Return the domain, and whether a simulated user takes part."""
+    return identifier.removesuffix(USER), identifier.endswith(USER)
 
 
 def _domain(name: str) -> Any:

@@ -76,6 +76,7 @@ class ColdStart:
         self.model = self.folder / "model"
         self._files = {"train": str(config.data.train_files), "test": str(config.data.val_files)}
         self._values = values_of(config)
+        self._agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
         self._devices = int(config.trainer.n_gpus_per_node)
         self._longest = int(config.data.max_prompt_length) + int(config.data.max_response_length)
 
@@ -156,6 +157,10 @@ class ColdStart:
             known[EPISODES] += self.world.more(known[EPISODES], known["test"])
             return {split: known[split][:count] for split, count in counts.items()}
         splits = self.world.write(folder, settings.seed, counts)
+        if self._agent == "gateway_agent":  # worked episodes need no program: tool_call_agent has the same tokens
+            for split, rows in splits.items():
+                for row in rows:
+                    row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent
         for split, rows in splits.items():
             if len(rows) < counts[split]:
                 problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"

@@ -22,7 +22,7 @@ from agent_rl.trajectory import StopReason
 __all__ = ["score_service_state"]
 
 
-@built_in("service_state", "agent_rl/service", "agent_rl/text_world", "tau2/*")
+@built_in("service_state", "agent_rl/service", "agent_rl/text_world")
 def score_service_state(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
     """1.0 if the final database has the same changes as after the right actions, else 0.0.
 

@@ -3,8 +3,8 @@
     tools:
       - name: service
         config:
-          domain: retail            # a file of agent_rl/tools/builtin/_service: retail (of tau2-bench), shop, household
-          database: tau2/db.json    # {table: {key: record}}; read only
+          domain: shop              # a file of agent_rl/tools/builtin/_service: shop, household
+          database: shop.json       # {table: {key: record}}; read only
 
 Changes made by a call last for the rest of the episode. A row can set another initial state: `extra_info.tools_kwargs.
 <tool>.create_kwargs.initial` has `tables`, merged into the database, and `actions`, which run first; it must be the

@@ -1,7 +1,6 @@
 """Programs with the SDKs and frameworks that agents are written with, unchanged, against the gateway.
 
-They run with the interpreter that AGENT_RL_PROGRAMS_PYTHON names, which has `programs/requirements.txt`: their packages
-need other versions than ours.
+They run with the Python of `make programs`: their packages need other versions than ours.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from agent_rl.agents.sessions.program import ProgramEnd, run_program
+from agent_rl.agents.sessions.program import ProgramEnd, function_worker, run_program
 from agent_rl.settings.gateway import GatewaySettings
 from tests.docs.pages import block
+from tests.support.programs import PROGRAMS, PYTHON, needs_programs
 
-PYTHON = os.environ.get("AGENT_RL_PROGRAMS_PYTHON")
 PAGE = "docs/guides/any_agent.md"
-PROGRAMS = Path(__file__).parent / "programs"
 
 pytestmark = pytest.mark.trainer
 
@@ -31,11 +29,13 @@ def call(name: str, arguments: str) -> str:
 
 
 ADD = call("add", '{"b": 2, "a": 1}')
+ROW = {"prompt": [{"role": "user", "content": "1 + 2?"}], "extra_info": {}}
 ANSWER = "It is 3."
 FINAL = call("final_answer", '{"answer": "It is 3."}')
 
 
-@pytest.mark.skipif(PYTHON is None, reason="AGENT_RL_PROGRAMS_PYTHON names no interpreter")
+@needs_programs
+@pytest.mark.recipes
 @pytest.mark.parametrize(
     ("program", "turns"),
     [
@@ -72,15 +72,33 @@ def test_a_program_has_one_sequence(serve: Callable[..., Any], program: str, tur
     assert sum(sequence.mask) == sum(turn.tokens for turn in session.trajectory.turns)
 
 
+@needs_programs
+@pytest.mark.recipes
+def test_the_graph_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
+    """In forks of LangGraph's Python, as `gateway_agent` calls it."""
+    (tmp_path / "my_graph.py").write_text(block(PAGE, "python", "my_graph.py"))
+    settings = GatewaySettings(function=f"{tmp_path}/my_graph.py:run", python=str(PYTHON))
+    ends = []
+
+    async def client(url: str, key: str) -> None:
+        ends.append(await run_program(settings, ROW, url, key))
+
+    session = serve(client, call("multiply", '{"a": 1, "b": 2}'), ANSWER, prompt_length=2048)
+    function_worker(settings).close()
+    assert ends == [ProgramEnd()]
+    assert session.trajectory.answer == ANSWER
+    assert session.trajectory.turns[0].results[0].text == "2.0"
+    assert session.trajectory.info["gateway"] == {"requests": 2, "conversations": 1}
+
+
 def test_the_program_of_the_guide(serve: Callable[..., Any], tmp_path: Path) -> None:
     """With its command and its row, as `gateway_agent` runs it."""
     (tmp_path / "my_agent.py").write_text(block(PAGE, "python", "my_agent.py"))
     settings = GatewaySettings(command=f"{sys.executable} {tmp_path}/my_agent.py")
-    row = {"prompt": [{"role": "user", "content": "1 + 2?"}], "extra_info": {}}
     ends = []
 
     async def client(url: str, key: str) -> None:
-        ends.append(await run_program(settings, row, url, key))
+        ends.append(await run_program(settings, ROW, url, key))
 
     session = serve(client, ADD, ANSWER)
     assert ends == [ProgramEnd()]

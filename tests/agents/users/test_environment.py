@@ -16,7 +16,7 @@ from agent_rl.errors import ConfigError, ToolError
 from agent_rl.rewards import Reward
 from agent_rl.settings import RewardSettings
 from agent_rl.tools import ToolOutput
-from agent_rl.trajectory import StopReason, ToolStatus, Trajectory
+from agent_rl.trajectory import StopReason, ToolStatus, Trajectory, Turn
 from tests.environments.sessions import LOCKERS, act, episode, say, session
 
 LOCKERS_CLASS = f"{LOCKERS}:Lockers"
@@ -169,6 +169,7 @@ def test_an_environment_that_answers_messages_refuses_a_simulated_user() -> None
 
 def test_a_simulated_user_talks_where_the_environment_does_not() -> None:
     world = session(Environment)
+    world.trajectory.turns.append(Turn("Thought: Ask.\nMessage: Yes?"))
     user = EnvironmentUser(world, ScriptedUser({}, {"replies": ["And now?"]}))
 
     async def talk() -> list[tuple[str, bool]]:
@@ -178,6 +179,7 @@ def test_a_simulated_user_talks_where_the_environment_does_not() -> None:
         return [(reply.text, reply.done) for reply in replies]
 
     assert asyncio.run(talk()) == [("And now?", False), ("", True)]
+    assert world.trajectory.turns[0].notes == {"message": "Yes?"}
 
 
 def test_members_of_a_group_draw_the_same_random_numbers() -> None:

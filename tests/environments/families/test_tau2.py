@@ -10,6 +10,7 @@ from agent_rl.environments import load_environment
 from agent_rl.errors import ConfigError
 from tests.environments.families.playing import Action, Rollouts
 from tests.environments.families.served_family import Step, as_actions, in_family, needs, rollout, rows, solution
+from tests.environments.sessions import act, episode
 
 pytestmark = [needs("tau2"), pytest.mark.slow]
 
@@ -106,6 +107,28 @@ def test_the_policy_and_the_tools_are_tau2s() -> None:
     assert {spec.name for spec in load_environment("it", "tau2:mock").specs} == {
         *("create_task", "get_users", "transfer_to_human_agents", "update_task_status")
     }
+
+
+def test_a_simulated_user_hears_each_message() -> None:
+    target, talks = "tau2:retail+user", {"replies": ["Thank you."]}
+    row = next(row for row in rows(target) if solution("tau2:retail", row)[1] != "Done.")
+    steps, answer = solution("tau2:retail", row)
+    assert "Reason for call" in row["user"]["goal"] not in row["prompt"]
+
+    def verdict(*turns: str) -> float | None:
+        calls = (act(name, **arguments) for name, arguments in steps)
+        extra = {"extra_info": {"user": talks}, "budget": {"max_malformed": 1}}
+        return episode(target, row, *calls, *turns, agent="user_sim_agent", **extra).verdict
+
+    told, bye = f"Thought: x\nMessage: {answer}", "Thought: x\nMessage: Goodbye."
+    assert verdict(told, bye) == verdict(bye, told) == 1.0
+    assert verdict(bye, bye) == 0.0
+    assert verdict(told, "Thought: x\nAction") == 0.0  # the user has not ended the conversation
+
+
+def test_a_user_with_tools_is_not_simulated() -> None:
+    with pytest.raises(ConfigError, match=r"tau2:telecom\+user: the user of telecom has tools"):
+        load_environment("it", "tau2:telecom+user")
 
 
 def test_an_unknown_domain_names_the_known_ones() -> None:

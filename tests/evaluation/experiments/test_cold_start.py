@@ -63,6 +63,15 @@ def test_the_solver_solves_and_guessing_does_not(start):
         assert sum(each.score.components["correctness"] == 1 for each in found) == right
 
 
+def test_a_program_needs_no_worked_episodes_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.chdir(ROOT)
+    sizes = [f"agent_rl.cold_start.{name}=2" for name in ("episode_rows", "train_rows", "held_out")]
+    splits = ColdStart("recipes/langgraph", sizes).rows(tmp_path)
+    agents = {split: {row["agent_name"] for row in rows} for split, rows in splits.items()}
+    assert agents == {"episodes": {"tool_call_agent"}, "train": {"gateway_agent"}, "test": {"gateway_agent"}}
+
+
 @pytest.fixture
 def retool(tmp_path, monkeypatch):
     """The words of a cold start of size=retool on published rows, with a tiny model and two devices."""

@@ -1,0 +1,83 @@
+"""Imports a Python function once, and calls it in a fork for each episode: `python worker.py FILE.py:NAME DESCRIPTOR`.
+
+The descriptor is a Unix socket. The worker first writes the problem of the import as JSON; then each message brings the
+socket of a call. Any Python from 3.10 on can run this file, which imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import signal
+import socket
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+NOT_THE_USERS = ("<", os.path.dirname(__file__), *sysconfig.get_paths().values())
+
+
+def failure(error: BaseException) -> dict[str, str]:
+    """Return the problem of a function that raised, and its type with the last line of the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = ([frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)] or frames)[-1]
+    bug = f"{type(error).__name__} at {place.filename}:{place.lineno}"
+    return {"problem": f"{type(error).__name__}: {str(error)[:2000]} ({bug})", "bug": bug}
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Return the function `path/to/file.py:name` or `package.module.name`."""
+    location, _, attribute = name.rpartition(":" if ":" in name else ".")
+    sys.path[0] = os.getcwd()  # not the folder of this file
+    if location.endswith(".py"):
+        sys.path[0], location = os.path.split(os.path.abspath(os.path.expanduser(location))[:-3])
+    function: Callable[..., Any] = getattr(importlib.import_module(location), attribute)
+    return function
+
+
+def serve(function: Callable[..., Any], connection: socket.socket) -> None:
+    """Write the process id, read the call, and write how it ended; the process gets a session of its own."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    stream, end = connection.makefile("rw", encoding="utf-8"), {}
+    print(os.getpid(), file=stream, flush=True)
+    call = json.loads(stream.readline())
+    os.environ.update(call["environment"])
+    try:
+        result = function(**call["arguments"])
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
+    except BaseException as error:  # noqa: BLE001 - whose failure it is, the caller decides
+        traceback.print_exc()
+        end = failure(error)
+    sys.stdout.flush()
+    print(json.dumps(end), file=stream, flush=True)
+
+
+def main() -> None:
+    """Import the function, and fork for each call until the caller closes its end of the socket."""
+    control = socket.socket(fileno=int(sys.argv[2]))
+    try:
+        function = load(sys.argv[1])
+    except BaseException as error:  # noqa: BLE001 - the author of the configuration sees it
+        control.sendall(json.dumps(failure(error)).encode())
+        return
+    control.sendall(b"{}")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that forks leave no zombies
+    while descriptors := socket.recv_fds(control, 1, 1)[1]:
+        with socket.socket(fileno=descriptors[0]) as connection:
+            if os.fork() == 0:
+                try:
+                    control.close()
+                    serve(function, connection)
+                finally:
+                    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
