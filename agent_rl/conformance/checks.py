@@ -199,7 +199,7 @@ class Training(Checks):
             header = f"x-anthropic-billing-header: cc_version=2.1.{number}; cch={number:05x};"
             system = [{"type": "text", "text": text} for text in (header, "Add numbers.")]
             tools = [{"name": "add", "input_schema": {"type": "object"}}]
-            body = {"max_tokens": 99, "messages": messages, "system": system, "tools": tools}
+            body: dict[str, Any] = {"max_tokens": 99, "messages": messages, "system": system, "tools": tools}
             blocks = (await client.post("/v1/messages", **body))["content"]
             kept = [block for block in blocks if block["type"] != "thinking"]
             equal([block["type"] for block in kept], [["text", "tool_use"], ["text"]][number], "blocks")
@@ -305,7 +305,8 @@ class Training(Checks):
 
     async def sampling_parameters_are_the_runs(self) -> None:
         """Temperature, top_p, top_k, penalties and logit_bias of a request do not reach the engine: the run's do."""
-        client, own = await self.play(temperature=0.7), {"temperature": 0.1, "top_p": 0.5, "top_k": 1, "min_p": 0.5}
+        client = await self.play(temperature=0.7)
+        own: dict[str, Any] = {"temperature": 0.1, "top_p": 0.5, "top_k": 1, "min_p": 0.5}
         own |= {"presence_penalty": 1, "frequency_penalty": 1, "repetition_penalty": 2, "logit_bias": {"65": 5}}
         await client.talk(HELLO, **own)
         params = self.engine.played[0].params
