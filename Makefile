@@ -79,6 +79,10 @@ parity: $(VENV)/.dev ## training runs with a scripted engine: their metrics equa
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB
 	$(ENGINE)/bin/python tests/support/try_sglang.py $(ARGS)
 
+# AGENT_RL_GATEWAYS: a folder with an environment for each other gateway; see tests/conformance/drivers/programs.py.
+gateways: $(VENV)/.dev ## docs/reference/gateways.md: which checks five gateways pass
+	$(PY) -m tests.conformance.table
+
 bench: $(VENV)/.bench ## measurements
 	$(PYTEST) -p tests.conftest benchmarks -m benchmark -s $(ARGS)
 

@@ -100,7 +100,17 @@ CONTENTS = {
     ],
     "Reference": [
         f"docs/reference/{page}"
-        for page in ("settings", "commands", "metrics", "built_in", "environments", "python", "receipts", "gpu_node")
+        for page in (
+            "settings",
+            "commands",
+            "metrics",
+            "built_in",
+            "environments",
+            "gateways",
+            "python",
+            "receipts",
+            "gpu_node",
+        )
     ],
     "More": [
         "docs/symptoms",

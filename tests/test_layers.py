@@ -32,6 +32,7 @@ FLOORS = (
     "verl_adapter",
     "launch",
     "evaluation",
+    "conformance",
     "cli",
 )
 """From the ground up. config/ has no code."""

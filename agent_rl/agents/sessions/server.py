@@ -25,7 +25,7 @@ from agent_rl.agents.sessions.session import Session
 from agent_rl.trajectory import plain_reward
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["Gateway", "gateway"]
+__all__ = ["Gateway", "LoopbackServer", "gateway"]
 
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
@@ -65,6 +65,39 @@ APIS = {
 """The APIs by route."""
 
 
+class LoopbackServer:
+    """Serves an application on a port of 127.0.0.1 that the system chooses."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app, self._starting = app, asyncio.Lock()
+        self._server: uvicorn.Server | None = None
+
+    async def start(self) -> int:
+        """Listen, unless the server does already; return the port."""
+        async with self._starting:
+            if self._server is None:
+                self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+                weakref.finalize(self, self._listener.close)  # for an event loop that has ended without `stop`
+                config = uvicorn.Config(
+                    self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
+                    timeout_keep_alive=KEEP_OPEN_S,
+                )  # fmt: skip
+                config.load()
+                server = uvicorn.Server(config)
+                server.lifespan = config.lifespan_class(config)
+                await server.startup([self._listener])  # not `serve`, which would take the process's signals
+                self._server, self._task = server, asyncio.ensure_future(server.main_loop())
+            return int(self._listener.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the port."""
+        if self._server is not None:
+            self._server.should_exit = True
+            await self._task
+            await self._server.shutdown([self._listener])
+            self._server = None
+
+
 class Gateway:
     """Serves the sessions of this process on one port.
 
@@ -76,42 +109,21 @@ class Gateway:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
         self.port = 0
-        self._server: uvicorn.Server | None = None
-        self._starting = asyncio.Lock()
         routes = [Route(path, self._handler(api), methods=["POST"]) for path, api in APIS.items()]
         routes += [
             Route("/v1/models", self._models),
             Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/session/reward", self._reward, methods=["POST"]),
         ]
-        self._app = Starlette(routes=routes)
+        self._server = LoopbackServer(Starlette(routes=routes))
 
     async def start(self) -> None:
         """Listen on loopback, unless the server does already."""
-        async with self._starting:
-            if self._server is not None:
-                return
-            listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-            weakref.finalize(self, listener.close)  # for an event loop that has ended without `stop`
-            self.port = listener.getsockname()[1]
-            config = uvicorn.Config(
-                self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
-                timeout_keep_alive=KEEP_OPEN_S,
-            )  # fmt: skip
-            config.load()
-            server = uvicorn.Server(config)
-            server.lifespan = config.lifespan_class(config)
-            await server.startup([listener])  # not `serve`, which would take the process's signals
-            self._server, self._listener = server, listener
-            self._task = asyncio.ensure_future(server.main_loop())
+        self.port = await self._server.start()
 
     async def stop(self) -> None:
         """Close the port."""
-        if self._server is not None:
-            self._server.should_exit = True
-            await self._task
-            await self._server.shutdown([self._listener])
-            self._server = None
+        await self._server.stop()
 
     def _session(self, request: Request) -> Session:
         authorization = request.headers.get("authorization", "")

@@ -25,7 +25,7 @@ from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 
-__all__ = ["Session"]
+__all__ = ["Session", "read_turn"]
 
 TOO_LONG = "context_length_exceeded"
 
@@ -169,7 +169,8 @@ class Session:
         except Exception as error:  # of the engine or the chat template: the episode cannot be scored
             self.error = error
             raise RequestError(str(error), 503) from error
-        turn, reply = self._read(generated, specs, prompt_tokens)
+        turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
+        self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
         turn.generation_seconds = time.monotonic() - started
         if request.forced and not reply.calls:
             self.counts["unenforced_tool_choices"] += 1
@@ -263,23 +264,6 @@ class Session:
             answers.append(named)
         return answers
 
-    def _read(self, generated: Generation, specs: list[ToolSpec], prompt_tokens: int) -> tuple[Turn, TurnReply]:
-        """Read a turn; calls that cannot be read stay text, as with other servers."""
-        turn = Turn(text=generated.text, tokens=generated.tokens)
-        text = spoken(generated.text)
-        try:
-            content, calls = self._format.split(text, specs) if specs else (text, [])
-        except MalformedActionError as error:
-            turn.malformed, content, calls = str(error), text, []
-        self._written_ids.update(call.id for call in calls if call.id)
-        turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
-        if generated.finish == "length":
-            turn.notes["cut"] = True
-        finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
-        thoughts = thoughts_of(generated.text)
-        prompt, sampled, stop = prompt_tokens, generated.tokens, generated.stop
-        return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
-
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
         calls = [as_message_call(call) for call in reply.calls]
         assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
@@ -294,6 +278,25 @@ class Session:
         self._unfetched.add(reply.id)
         self.trajectory.turns.append(turn)
         self.trajectory.answer = None if turn.calls or "cut" in turn.notes else reply.text
+
+
+def read_turn(
+    generated: Generation, format: ToolCallFormat, specs: Sequence[ToolSpec], prompt_tokens: int
+) -> tuple[Turn, TurnReply]:
+    """Read a turn; calls that cannot be read stay text, as with other servers."""
+    turn = Turn(text=generated.text, tokens=generated.tokens)
+    text = spoken(generated.text)
+    try:
+        content, calls = format.split(text, specs) if specs else (text, [])
+    except MalformedActionError as error:
+        turn.malformed, content, calls = str(error), text, []
+    turn.calls = [ToolCall(call.name, call.arguments, call.id or f"call_{uuid4().hex[:24]}") for call in calls]
+    if generated.finish == "length":
+        turn.notes["cut"] = True
+    finish = "length" if generated.finish == "length" else "tool_calls" if turn.calls else "stop"
+    thoughts = thoughts_of(generated.text)
+    prompt, sampled, stop = prompt_tokens, generated.tokens, generated.stop
+    return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
 
 
 def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
