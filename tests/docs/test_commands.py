@@ -49,6 +49,7 @@ ELSEWHERE = {
     r"agent-rl (play|train) my_trl.py": "tests/environments/test_trl.py",
     r"agent-rl certify algo --estimator": "tests/verl_adapter/certificates",
     r"agent-rl gateway check": "tests/conformance",
+    r"(python -m agent_rl.environments.install|make programs)": "a network",
     r"agent-rl train tau2": "a Python of its own; tests/environments/families/test_tau2.py",
     r"agent-rl view": "tests/trajectory/viewer/test_serve.py",
     r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
