@@ -4,7 +4,6 @@ import itertools
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -66,7 +65,8 @@ def test_every_choice_composes(
     (tmp_path / "db.json").write_text("{}")
     for name in ("RETAIL_DB", "SHOP_DB", "HOUSEHOLD_DB"):
         monkeypatch.setenv(name, str(tmp_path / "db.json"))
-    needs = [f"agent_rl.gateway.python={sys.executable}"] if recipe.name == "langgraph" else []
+    other = ("agent_rl.gateway.python=null", "agent_rl.gateway.function=null", "agent_rl.gateway.command=env")
+    needs = [*other] if recipe.name == "langgraph" else []  # LangGraph has a Python of its own
     needs += ["actor_rollout_ref.rollout.n=2"] if recipe.name == "reward_api" and choice else []  # its one has no group
     config = compose(recipe, [*choice, *needs])
     if not choice:
