@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 $(if $(shell $(PYTHON312) --version 2>/dev/null),ne
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -75,6 +75,11 @@ test-recipes: $(VENV)/.dev $(PROGRAMS)/.installed $(FAMILIES:%=outputs/environme
 # AGAINST: another checkout, an environment of `make test VERL=`, or an earlier outputs/parity.json. CASES: some of them.
 parity: $(VENV)/.dev ## training runs with a scripted engine: their metrics equal those of AGAINST, or of a repetition
 	$(PY) -m tests.parity.run outputs/parity.json $(CASES) $(if $(AGAINST),--against $(AGAINST))
+
+certify: $(VENV)/.dev ## the certificates of all algorithms in docs/reference: ten minutes
+	$(VENV)/bin/agent-rl certify algo --full --json > outputs/certificates.json
+	cp outputs/certificates.json docs/reference/certificates.json
+	$(PY) docs/references.py
 
 test-engine: $(ENGINE)/.installed ## the engine tests on a CPU with the SGLang that GPUs have, SGLANG=0.5.13; 12 GB
 	$(ENGINE)/bin/python tests/support/try_sglang.py $(ARGS)

@@ -519,8 +519,37 @@ def _interval(estimate: Mapping[str, float]) -> str:
     return f"{estimate['mean']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
 
+def certificates_page() -> str:
+    """Return the table of `make certify`: how each algorithm's mean gradient compares with the exact one."""
+    table = json.loads((FOLDER / "reference/certificates.json").read_text())
+    lines = [
+        f"""{NOTE}
+# Certificates
+
+Written by `make certify` with verl {table["verl"]}. [Algorithms](../guides/algorithms.md#certificates) explains the
+columns, and [certificates.json](certificates.json) has the figures of each process.
+
+| algorithm | objective | cosine | large batch | length | variance | verdict |
+| --- | --- | --- | --- | --- | --- | --- |"""
+    ]
+    for own in table["certificates"]:
+        low, high = (f"{length:.2f}" for length in own["length"])
+        cells = (
+            f"`{own['name']}`",
+            own["objective"] or "none",
+            "" if own["cosine"] is None else f"{own['cosine']:.4f}",
+            "" if own["large_cosine"] is None else f"{own['large_cosine']:.4f}",
+            low if low == high else f"{low} to {high}",
+            "" if own["variance"] is None else f"{own['variance']:.2f}",
+            own["verdict"],
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/receipts.md": receipts_page,
+    "reference/certificates.md": certificates_page,
     "reference/settings.md": settings_page,
     "reference/commands.md": commands_page,
     "reference/built_in.md": built_in_page,

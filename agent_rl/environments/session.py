@@ -90,6 +90,7 @@ class EnvironmentSession:
         text = await self.run("reset", **self.row)
         if text is not None and not isinstance(text, str):
             raise self._bug("reset", TypeError(f"it returned {text!r}; it must return text, or nothing"))
+        await self._note_state()
         return text
 
     async def opened(self, opening: str) -> Any:
@@ -158,9 +159,10 @@ class EnvironmentSession:
         self._thread.close()
 
     async def _note_state(self) -> None:
-        """Note the name of the state after the turn's last call, if the class defines `state_key`."""
-        if self.kind.has("state_key") and self.trajectory.turns:
-            self.trajectory.turns[-1].notes["state"] = plain("state_key", await self.run("state_key"))
+        """Note the name of the state at the start or after the turn's last call, if the class defines `state_key`."""
+        if self.kind.has("state_key"):
+            notes = self.trajectory.turns[-1].notes if self.trajectory.turns else self.trajectory.info
+            notes["state"] = plain("state_key", await self.run("state_key"))
 
     def _turn_reward(self) -> float | None:
         reward, self.instance.turn_reward = self.instance.turn_reward, 0.0

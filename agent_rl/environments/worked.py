@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
 from agent_rl.environments.kind import EnvironmentType, tool_names
 from agent_rl.environments.loading import load_environment
+from agent_rl.environments.rows import SPLITS, environment_rows
 from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
 from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
 from agent_rl.settings.user_code import defined_at
@@ -167,7 +169,13 @@ def worked_world(names: Mapping[str, str]) -> World:
         kinds = {name: load_environment(name, target) for name, target in names.items()}
         return _with_other_digits(kinds, rows, {json.dumps(row["prompt"]) for row in test})
 
-    return World(WORLD, _no_rows, habits, baselines=("at_once",), more=more, version=digest.hexdigest())
+    def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
+        kinds = [load_environment(name, target) for name, target in names.items()]
+        rest = {split: iter(_shuffled(kinds, split, seed)) for split in SPLITS}
+        return {split: list(islice(rest["test" if split == "test" else "train"], count))
+                for split, count in counts.items()}  # fmt: skip
+
+    return World(WORLD, write, habits, baselines=("at_once",), more=more, version=digest.hexdigest())
 
 
 _Spoil = Callable[[_Episode, random.Random, Mapping[str, Any]], _Episode]
@@ -305,12 +313,14 @@ def _at_random(solved: _Episode, rng: random.Random) -> _Episode:
 def _written(episode: _Episode, thought: str, agent: str) -> Turns:
     native = agent == "tool_call_agent"
     for step in episode:
+        values = list(step.arguments.values())
         if not step.tool:
             yield step.message if native else react_answer(thought, step.message)
         elif native:
             yield native_turn(thought, {"name": step.tool, "arguments": dict(step.arguments)})
-        else:
-            yield react_call(thought, step.tool, dict(step.arguments))
+        else:  # the format reads plain text as the only argument
+            is_text = len(values) == 1 and isinstance(values[0], str)
+            yield react_call(thought, step.tool, values[0] if is_text else dict(step.arguments))
 
 
 def _unreadable(row: Mapping[str, Any], rng: random.Random) -> Turns:
@@ -319,5 +329,7 @@ def _unreadable(row: Mapping[str, Any], rng: random.Random) -> Turns:
     yield "done" if native else react_answer("No need.", "done")
 
 
-def _no_rows(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    raise ConfigError("agent_rl.cold_start.rows", "the rows of environments are the recipe's", "Set it to recipe")
+def _shuffled(kinds: Sequence[EnvironmentType], split: str, seed: int) -> list[dict[str, Any]]:
+    """Return the rows of environments in random order."""
+    rows = [row for kind in kinds for row in environment_rows(kind, split, seed)]
+    return random.Random(f"{seed}/{split}").sample(rows, len(rows))

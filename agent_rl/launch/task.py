@@ -83,8 +83,12 @@ def task_recipe(targets: str) -> Path:
     prompts = {kind: _longest(kind, rows) for kind in kinds}
     own_model = _cpu(max(prompts[kind] + trial.characters for kind, trial in trials.items()))
     files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": own_model, "size/0.5b.yaml": _GPU}
-    has_experts = all(kind.has("solve") for kind in kinds)
-    files["size/cpu.yaml"] = _cold_start(folder, of_kind, _cpu(max(prompts.values()))) if has_experts else own_model
+    try:
+        files["size/cpu.yaml"] = _cold_start(
+            folder, kinds, sum(map(len, of_kind.values())), _cpu(max(prompts.values()))
+        )
+    except AgentRLError:  # `require_experts` raises it where the small model is needed
+        files["size/cpu.yaml"] = own_model
     for file, content in files.items():
         package = "# @package _global_\n" if file.startswith("size/") else ""
         text = package + HEADER.format(targets) + yaml.safe_dump(content, sort_keys=False, width=110)
@@ -104,10 +108,14 @@ def require_experts(targets: str) -> None:
     """Refuse environments without an expert, whose small model could not be made.
 
     Raises:
-        ConfigError: a class has no `solve`, or cannot be loaded.
+        AgentRLError: a class cannot be loaded, or its `solve` is missing or bad.
     """
-    for target in targets.split(","):
-        require_expert(load_task(target))
+    kinds = [load_task(target) for target in targets.split(",")]
+    for kind in kinds:
+        require_expert(kind)
+    task_recipe(targets)  # its own problems come first
+    for kind in kinds:
+        _habit_shares(kind)
 
 
 def load_task(target: str) -> EnvironmentType:
@@ -239,13 +247,25 @@ def _cpu(characters: int) -> dict[str, Any]:
     }
 
 
-def _cold_start(
-    folder: Path, rows: Mapping[EnvironmentType, Sequence[Mapping[str, Any]]], size: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the size for a CPU without a model: a tiny model that has learned from `solve` and from spoiled copies."""
-    mixes = [habit_shares(kind, of_kind) for kind, of_kind in rows.items()]
+@cache
+def _habit_shares(kind: EnvironmentType) -> dict[str, float]:
+    return habit_shares(kind, environment_rows(kind, "train", seed=0))
+
+
+def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the size for a CPU without a model: a tiny model that has learned from `solve` and from spoiled copies.
+
+    Args:
+        folder: the recipe's folder.
+        kinds: the environments.
+        count: number of rows for training.
+        size: the size for a CPU with a model.
+
+    Raises:
+        AgentRLError: the `solve` of an environment is missing or bad.
+    """
+    mixes = [_habit_shares(kind) for kind in kinds]
     mix = {habit: round(sum(shares[habit] for shares in mixes) / len(mixes), 2) for habit in mixes[0]}
-    count = sum(map(len, rows.values()))
     return {
         "defaults": [{"override /kl": "none"}, {"override /val": "avg@1"}],
         "data": size["data"],

@@ -62,7 +62,7 @@ OF_ANY_TYPE = ("algorithm.rollout_correction.rollout_is_threshold",)
 ESTIMATOR = "algorithm.adv_estimator"
 VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 """The critic's model in verl's defaults."""
-ALGORITHMS = ("dapo", "gspo", "ppo")
+ALGORITHMS = ("cispo", "dapo", "dr_grpo", "gigpo", "gspo", "maxrl", "ppo", "sapo", "turn")
 """Names in agent_rl's `algo` group that are not estimators."""
 NOT_IN_V1 = {
     "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
@@ -75,6 +75,11 @@ ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
 
 ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
+
+CORRECTION = "algorithm.rollout_correction"
+MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
+"""verl's policy losses that ignore `loss_agg_mode`."""
+MEAN_OF_SEQUENCES = "seq-mean-token-mean"
 
 KL_NAME_KEYS = ("algorithm.kl_penalty", f"{ACTOR}.kl_loss_type")
 KL_NAMES = ("abs", "k1", "k2", "k3", "kl", "low_var_kl", "mse")
@@ -131,6 +136,29 @@ def estimator(case: RunCase) -> Errors:
     if micro is None and model == VERLS_CRITIC and not os.path.isdir(os.path.expanduser(model)):
         problem = f"'gae' needs a critic, and {CRITIC}.model.path is verl's default, {model}"
         yield ConfigError(ESTIMATOR, problem, "Write algo=ppo, which sets up the critic")
+
+
+@check("configuration", at=AT)
+def loss_aggregation(case: RunCase) -> Errors:
+    """Losses that average in one way only are not asked for another, which they would ignore."""
+    loss, key = _get(case, f"{ACTOR}.policy_loss.loss_mode"), f"{ACTOR}.loss_agg_mode"
+    if loss in MEANS_OF_SEQUENCES and (mode := _get(case, key)) != MEAN_OF_SEQUENCES:
+        problem = f"{loss!r} averages the tokens of a sequence and then the sequences, so {mode!r} has no effect"
+        yield ConfigError(key, problem, f"Set it to {MEAN_OF_SEQUENCES}, or choose another algorithm")
+
+
+@check("configuration", at=AT)
+def correction(case: RunCase) -> Errors:
+    """A correction has what it compares: the engine's log-probs, and the trainer's from before the update."""
+    keys = [f"{CORRECTION}.{name}" for name in ("rollout_is", "rollout_rs")]
+    if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
+        return
+    if _get(case, f"{CORRECTION}.bypass_mode") is True:
+        problem = f"it takes the engine's log-probs for the trainer's, which {active[0]} compares"
+        yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
+    if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
+        problem = f"{active[0]} needs the engine's log-probs (value False)"
+        yield ConfigError(f"{ROLLOUT}.calculate_log_probs", problem, "Set it to true, or write correction=none")
 
 
 @check("configuration", at=AT)

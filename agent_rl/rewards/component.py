@@ -47,6 +47,9 @@ class Value:
     """Additional numbers to log as `<component>_<key>` metrics; `Component.logs` lists the keys."""
     notes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """JSON data for the trace, such as a judge's reasons, in `Trajectory.info["reward"]["notes"][<component>]`."""
+    per_turn: Sequence[float] | None = None
+    """The part of the value that each turn earned, one number per turn, for `algo=turn` and `algo=gigpo`. A turn's part
+    must not depend on later turns. None: the last turn earned the whole value."""
 
 
 def as_value(result: Any) -> Value:

@@ -106,6 +106,8 @@ class Measurement:
     values: dict[str, float] = field(default_factory=dict)
     logged: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
+    per_turn: dict[str, Sequence[float]] = field(default_factory=dict)
+    """By component, the part of each turn in its value."""
     error: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -123,6 +125,9 @@ class Term:
         settings: the weight, gate, normalization and bounds.
         component: the component that measures the values.
         stops: whether an exception in the component stops the run.
+
+    Attributes:
+        is_additive: whether the value enters the total as it is, so that its parts per turn do too.
     """
 
     def __init__(
@@ -139,6 +144,7 @@ class Term:
         self.gate = parse_gate(settings.gate)
         self.needs_groups = isinstance(component, GroupComponent) or settings.normalize == "group"
         changed = settings.normalize is not None or settings.clip is not None
+        self.is_additive = not changed and not self.gate
         keys = [*component.logs, *(["raw"] if changed else []), *(["open"] if self.gate else [])]
         self.logs = [f"{name}_{key}" for key in keys]
 
@@ -150,7 +156,10 @@ class Term:
         valued = []
         for measurement, result in zip(waiting, await self._values(waiting), strict=True):
             try:
-                valued.append((measurement, as_value(result)))
+                value = as_value(result)
+                if value.per_turn is not None and len(value.per_turn) != (turns := len(measurement.trajectory.turns)):
+                    raise TypeError(f"the component returned {len(value.per_turn)} parts for {turns} turns")
+                valued.append((measurement, value))
             except Exception as error:  # noqa: BLE001 - a user's component may raise anything; `sort_out` classifies it
                 remedy = f"The trajectory is {measurement.trajectory.id!r}"
                 measurement.error = sort_out(self.name, error, stops=self.stops, remedy=remedy, code=self._code)
@@ -161,6 +170,8 @@ class Term:
             logged = {**value.logged, "raw": value.value, "open": 1.0}
             measurement.logged |= {f"{self.name}_{key}": float(number) for key, number in logged.items()}
             measurement.notes |= {self.name: dict(value.notes)} if value.notes else {}
+            if value.per_turn is not None and self.is_additive:
+                measurement.per_turn[self.name] = value.per_turn
 
     async def _values(self, measurements: Sequence[Measurement]) -> Sequence[Value | BaseException]:
         """Return the component's value for each trajectory, or the exception that it raises."""

@@ -4,6 +4,7 @@ This package does not depend on verl, nor on the code that the settings configur
 """
 
 from agent_rl.settings.agents import ReactSettings
+from agent_rl.settings.algorithms import GigpoSettings
 from agent_rl.settings.data import DataSettings
 from agent_rl.settings.episode import BudgetSettings
 from agent_rl.settings.reward import (
@@ -25,6 +26,7 @@ __all__ = [
     "DataSettings",
     "EfficiencySettings",
     "FormatSettings",
+    "GigpoSettings",
     "OverlongSettings",
     "ReactSettings",
     "RewardSettings",

@@ -22,6 +22,7 @@ from agent_rl.settings.agents import (
     SearchSettings,
     UserSimSettings,
 )
+from agent_rl.settings.algorithms import GigpoSettings
 from agent_rl.settings.cold_start import ColdStartSettings
 from agent_rl.settings.data import DataSettings
 from agent_rl.settings.episode import (
@@ -56,6 +57,7 @@ class AgentRLSettings(Section):
     final_turn: FinalTurnSettings = FinalTurnSettings()
     folding: FoldingSettings = FoldingSettings()
     gateway: GatewaySettings = GatewaySettings()
+    gigpo: GigpoSettings = GigpoSettings()
     hooks: str | None = None
     """Subclass of `agent_rl.agents.episode.hooks.Hooks`: `package.module.Class`, or `path/to/file.py:Class`."""
     mask_overlong: bool = False

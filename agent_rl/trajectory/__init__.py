@@ -193,6 +193,10 @@ class Score:
     )
     """Weights of the measured components, without those with a closed gate. The mapping is empty in traces of an older
     version, and if other code computed the score."""
+    turn_rewards: Annotated[list[float], Field(exclude_if=lambda rewards: not any(rewards))] = field(
+        default_factory=list, compare=False
+    )
+    """The part of the total that each turn earned; the rest is the trajectory's own. Empty without such parts."""
 
 
 @dataclass(slots=True)

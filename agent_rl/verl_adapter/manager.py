@@ -36,6 +36,7 @@ from agent_rl.settings.user_code import UserCodeError, sort_out
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.verl_adapter import custom_function
+from agent_rl.verl_adapter.algorithms.turns import REWARDS
 
 __all__ = ["TRAJECTORY", "TrajectoryRewardManager"]
 
@@ -89,7 +90,11 @@ class TrajectoryRewardManager(RewardManagerBase):
         self._custom = custom_function.user_function(compute_score, self._router_kwargs) if is_custom else None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
-        """Score the last item of `data`; return `{"reward_score": float, "reward_extra_info": dict[str, float]}`.
+        """Score the last item of `data`.
+
+        Returns:
+            `{"reward_score": float, "reward_extra_info": dict[str, float]}`, and `Score.turn_rewards` under
+            `turn_rewards` if there are any.
 
         Raises:
             UnscoredError: the trajectory has no verdict; it is traced first, with `error` set.
@@ -117,7 +122,8 @@ class TrajectoryRewardManager(RewardManagerBase):
             raise
         trajectory.score = result
         await self._keep(trajectory)
-        return {"reward_score": result.total, "reward_extra_info": info}
+        turns = {REWARDS: result.turn_rewards} if any(result.turn_rewards) else {}
+        return {"reward_score": result.total, "reward_extra_info": info, **turns}
 
     async def _score(self, trajectory: Trajectory, verdict: float | None) -> Score:
         group = groups.current() if self.reward.needs_groups else None

@@ -32,7 +32,7 @@ HOOKS = {
     "verl.experimental.reward_loop.reward_manager": "patches:reward_managers",
     "verl.tools.tool_registry": "verl_tools:tool_loading",
     "verl.trainer.constants_ppo": "patches:environment",
-    "verl.trainer.ppo.core_algos": "algorithms.remax:register_estimator",
+    "verl.trainer.ppo.core_algos": "algorithms.registration:register",
     "verl.trainer.ppo.v1": "patches:trainers",
     "verl.utils.config": "early_checks:early_checks",
     "verl.utils.device": "patches:old_keys",

@@ -33,6 +33,7 @@ from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
 from agent_rl.trajectory import Trajectory
 from agent_rl.verl_adapter import stages
+from agent_rl.verl_adapter.algorithms.turns import REWARDS
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, tag
 from agent_rl.verl_adapter.manager import TRAJECTORY
@@ -46,9 +47,15 @@ class AgentRewardLoopWorker(RewardLoopWorker):
     """Calls the `trajectory` manager even if there is a reward model; verl would score only with the model."""
 
     async def compute_score(self, data: Any) -> Any:
-        """Return the manager's result for one trajectory."""
+        """Return the manager's result for one trajectory.
+
+        verl's worker takes only the score and the report from it, so the rewards of turns travel in the report.
+        """
         if self.config.reward.reward_manager.name == MANAGER:
-            return await self.reward_manager.run_single(data)
+            result = await self.reward_manager.run_single(data)
+            if rewards := result.pop(REWARDS, None):
+                result["reward_extra_info"][REWARDS] = rewards
+            return result
         return await super().compute_score(data)
 
     async def score_each(self, data: Any) -> list[Any]:
@@ -207,7 +214,8 @@ def _write(batch: Any, results: Mapping[str, Any]) -> None:
         result = results[session_of(key)]
         scores = torch.zeros(len(mask), dtype=torch.float32)
         scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
-        reported = dict(getattr(extra, "data", extra)) | {"reward_extra_info": result["reward_extra_info"]}
+        info = dict(result["reward_extra_info"])
+        reported = {**dict(getattr(extra, "data", extra)), "reward_extra_info": info, REWARDS: info.pop(REWARDS, None)}
         reported.pop(TRAJECTORY, None)  # the trainer fetches the others at each step
         rows.append({"rm_scores": scores, "extra_fields": reported})
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -29,6 +29,7 @@ from agent_rl.errors import UnscoredError
 from agent_rl.rewards import groups
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.algorithms.turns import REWARDS
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, is_fatal, tag
 from agent_rl.verl_adapter.manager import TRAJECTORY, TrajectoryRewardManager
 from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
@@ -108,6 +109,8 @@ class AgentLoopWorker(_VerlsWorker):
         await super()._compute_score(outputs, kwargs)
         if last.reward_score is not None:  # the trainer fetches `extra_fields` at each step, and reads no conversation
             last.extra_fields.pop(TRAJECTORY, None)
+            if rewards := last.extra_fields.get("reward_extra_info", {}).pop(REWARDS, None):
+                last.extra_fields[REWARDS] = rewards
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
         """Score and store a loop's output; raise if it is empty, which verl would not notice."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from agent_rl.settings.episode import TraceSettings
 from agent_rl.trajectory.trace import TraceWriter, TrainedBatch
-from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.algorithms import maxrl, remax
 
 __all__ = [
     "FATES",
@@ -35,8 +35,11 @@ __all__ = [
     "without_lone",
 ]
 
-GROUPWISE = ("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized")
-"""verl's estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
+GROUPWISE = (
+    *("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized"),
+    maxrl.ESTIMATOR,
+)
+"""Estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
 FATES = ("kept", "lost", "evicted", "filtered", "stale")
@@ -198,7 +201,8 @@ def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Se
     final = compute(data.select_idxs(rows), batch_keys=[batch_keys[row] for row in rows]).batch
     values = final["advantages"][torch.arange(len(rows)), final["response_mask"].argmax(dim=1)].tolist()
     of_session = dict(zip(places, values, strict=True))
-    advantages_B = torch.tensor([of_session.get(session_of(key), 0.0) for key in batch_keys])
+    advantages = [of_session.get(session_of(key), 0.0) for key in batch_keys]
+    advantages_B = torch.tensor(advantages, dtype=final["advantages"].dtype)
     data.batch["advantages"] = data.batch["returns"] = advantages_B.unsqueeze(-1) * data.batch["response_mask"]
     return data
 

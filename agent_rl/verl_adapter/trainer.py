@@ -7,7 +7,6 @@ under each mode's name, because verl compares these names. Each method documents
 
 from __future__ import annotations
 
-import functools
 import logging
 from typing import Any
 
@@ -20,7 +19,6 @@ from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import logger as separate_logger
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
-from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.settings.errors import Place
@@ -36,7 +34,8 @@ from agent_rl.verl_adapter import (
     trained_samples,
     updates,
 )
-from agent_rl.verl_adapter.algorithms import remax
+from agent_rl.verl_adapter.algorithms import remax, turns
+from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.trained_samples import finals, session_of
@@ -80,6 +79,7 @@ class AgentTrainer(PPOTrainer):
         self.failures = FailedSessions(self.settings.reward.max_unscored_share)
         self.is_idle = False
         self.advantages: Any = None
+        self._batch: KVBatchMeta | None = None
         super().__init__(config)
         self.last_step = ending.LastStep(self)
         self._log_probs_every = 1 if updates.needs_log_probs(self) else self.settings.run.log_probs_every
@@ -173,15 +173,20 @@ class AgentTrainer(PPOTrainer):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Compute the advantages by `estimate_advantages`, and keep them in the trace."""
+        self._batch = batch
         result = super()._compute_advantage(batch, metrics)
+        metrics.update(self.advantages.meta_info.pop("metrics", {}))
         if not self.is_idle:
             step, update = self.global_steps, self.local_trigger_step
             trained_samples.keep_batch(self.settings.trace, step, update, batch, self.advantages)
         return result
 
-    def _estimate(self, *args: Any, **kwargs: Any) -> Any:
+    def _estimate(self, data: DataProto, *args: Any, **options: Any) -> Any:
         """Compute the advantages; replaces the function that verl calls between fetching and storing the batch."""
-        self.advantages = self.estimate_advantages(*args, **kwargs)
+        if options.get("adv_estimator") in turns.BY_TURN:
+            turns.add_records(data, self._batch)
+            data.meta_info["gigpo"] = self.settings.gigpo
+        self.advantages = self.estimate_advantages(data, *args, **options)
         return self.advantages
 
     def estimate_advantages(
@@ -204,13 +209,7 @@ class AgentTrainer(PPOTrainer):
             self.samples.counts["skipped_updates"] += 1
             data.batch["advantages"] = data.batch["returns"] = data.batch["token_level_rewards"] * 0
             return data
-        estimate: Any = functools.partial(
-            compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options
-        )
-        if adv_estimator in trained_samples.GROUPWISE:
-            estimate = functools.partial(trained_samples.trajectory_advantages, estimate)
-        result: DataProto = estimate(data, batch_keys=batch_keys)
-        return result
+        return estimate(data, batch_keys, adv_estimator, **options)
 
     def _update_critic(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         if self.is_idle:

@@ -4,7 +4,9 @@
 trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
 prompts are full. The last mini-batch can consist mostly of such rows, yet still takes a full-size step. Here a
 batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is filled
-up until its rows divide among them and the GPUs.
+up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that
+sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a constant, the number of prompts times
+`rollout.n`: the number of rows depends on failures and folding, and would weight the gradient by them.
 
 **Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update
 both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch used
@@ -35,6 +37,8 @@ __all__ = [
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
 """The estimators of verl that read the log-probs."""
+TOKEN_SUMS = ("seq-mean-token-sum", "seq-mean-token-sum-norm")
+"""Values of `loss_agg_mode` whose divisor must be a constant."""
 DIFF = "training/rollout_probs_diff"
 
 
@@ -75,12 +79,16 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
     """
     number, workers = mini_batches(trainer, part), getattr(trainer, group)
     rows = len(trained_keys(batch))
+    samples: float = rows
+    if part.loss_agg_mode in TOKEN_SUMS:
+        samples = trainer.config.data.train_batch_size // trainer.parameter_sync_step
+        samples *= trainer.config.actor_rollout_ref.rollout.n
     if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
         number = 1
 
     def run(batch: Any) -> Any:
         del batch.extra_info["mini_batch_size"]
-        batch.extra_info.update(num_mini_batch=number, global_batch_size=rows / number)
+        batch.extra_info.update(num_mini_batch=number, global_batch_size=samples / number)
         return getattr(workers, method)(batch)
 
     setattr(trainer, group, SimpleNamespace(**{method: run}))

@@ -24,6 +24,7 @@ from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.trajectory.trace.images import drop_images
+from agent_rl.verl_adapter.algorithms.turns import credit_fields
 from agent_rl.verl_adapter.failures import measure
 from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import template_builder
@@ -175,6 +176,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
                 **policy.extra_fields,
                 "turn_scores": [turn.notes["reward"] for turn in trajectory.turns if "reward" in turn.notes],
                 "tool_rewards": [result.reward for result in trajectory.results if result.reward is not None],
+                **credit_fields(sequence, trajectory, self.settings.gigpo.history),
             },
         )
 

@@ -15,9 +15,8 @@ def response(row: Mapping[str, Any]) -> str:
     match row["ability"]:
         case "code":
             return f"```python\n{info['solution']}\n```"
-        case "tool_calls" | "service":
-            made = truth["actions"] if isinstance(truth, dict) else truth
-            calls = [f"<tool_call>{json.dumps(_call(call))}</tool_call>" for call in made]
+        case "tool_calls":
+            calls = [f"<tool_call>{json.dumps(_call(call))}</tool_call>" for call in truth]
             return "\n".join(calls) or "None of the functions is for that."
         case "choice" | "judge":
             return f"The answer is ({truth})."

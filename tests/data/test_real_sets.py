@@ -118,23 +118,15 @@ def test_the_next_gold_response_that_differs_scores_zero(name: str, rows: list[d
     assert len(SETS[name].alike) <= len(rows) * 0.005
 
 
-def changing(truth: Mapping[str, Any]) -> list[Any]:
-    """The actions that are not look-ups."""
-    return [each for each in truth["actions"] if each["name"].split("_")[0] not in ("get", "find", "list", "calculate")]
-
-
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether both rows have the same truth.
 
-    Of service tasks, whether the same actions change the database; of questions with several answers, whether one
-    answers both; of LeetCode, whether one is the other with larger limits (`fruits-into-baskets-ii` and `-iii`), so
-    that its program solves both.
+    Of questions with several answers, whether one answers both; of LeetCode, whether one is the other with larger
+    limits (`fruits-into-baskets-ii` and `-iii`), so that its program solves both.
     """
     left, right = (each["reward_model"]["ground_truth"] for each in (one, other))
     if one["ability"] == "search":
         return bool({*map(normalize_answer, left)} & {*map(normalize_answer, right)})
-    if one["ability"] == "service":
-        return changing(left) == changing(right)
     if one["ability"] == "code":
         return len({re.sub(r"-i+$", "", str(each["extra_info"]["task_id"])) for each in (one, other)}) == 1
     return bool(left == right)

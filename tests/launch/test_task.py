@@ -161,6 +161,13 @@ def test_a_task_without_an_expert_is_refused_for_a_small_model(lockers: str, wal
         task.require_experts(f"{lockers},{walk}")
 
 
+def test_a_bad_expert_matters_only_for_a_small_model(tmp_path: Path, lockers: str) -> None:
+    (tmp_path / "bad.py").write_text(LOCKERS.read_text().replace('return "done"', "raise KeyError"))
+    assert "cold_start" not in written(task.task_recipe("bad.py"), "size/cpu.yaml").get("agent_rl", {})
+    with pytest.raises(ConfigError, match=r"Lockers\.solve failed at .*bad\.py:\d+"):
+        task.require_experts("bad.py")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", ""])
 def test_the_recipe_composes(lockers: str, walk: str, platform: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from agent_rl.preflight.check import checks_at
 from agent_rl.trajectory.run_files import leaves
 
 ROLLOUT = "actor_rollout_ref.rollout"
+ACTOR, CORRECTION = "actor_rollout_ref__actor", "algorithm__rollout_correction"
 DEFAULTS = dict(leaves(OmegaConf.to_container(verl_defaults())))
 
 
@@ -77,6 +78,18 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
         ({"critic__enable": False, "algorithm__adv_estimator": "gae"}, "Write algo=ppo"),
         ({"actor_rollout_ref__actor__kl_loss_type": "low_var"}, "Did you mean 'low_var_kl'"),
         ({"actor_rollout_ref__rollout__name": "vllm"}, "has not been tried with 'vllm'"),
+        (
+            {f"{ACTOR}__loss_agg_mode": "token-mean", f"{ACTOR}__policy_loss__loss_mode": "sapo"},
+            "'sapo' averages the tokens of a sequence and then the sequences, so 'token-mean' has no effect",
+        ),
+        (
+            {f"{CORRECTION}__bypass_mode": True, f"{CORRECTION}__rollout_is": "token"},
+            "which algorithm.rollout_correction.rollout_is=token compares",
+        ),
+        (
+            {f"{ROLLOUT}.calculate_log_probs": False, f"{CORRECTION}__rollout_rs": "seq_mean_k1"},
+            "rollout_rs=seq_mean_k1 needs the engine's log-probs",
+        ),
         # without them verl's Megatron engine raises in the first update
         ({"actor_rollout_ref__rollout__enable_rollout_routing_replay": True}, "engine's choice of experts"),
     ],
@@ -89,7 +102,9 @@ def test_a_value_that_verl_cannot_use_is_refused(keys: dict[str, Any], message: 
     "keys",
     [
         {"data__shuffle": 0, "algorithm__gamma": 1, "actor_rollout_ref__rollout__val_kwargs__temperature": 0.5},
-        {"algorithm__rollout_correction__rollout_is_threshold": "0.5_5.0"},
+        {f"{CORRECTION}__rollout_is_threshold": "0.5_5.0"},
+        {f"{CORRECTION}__bypass_mode": True},
+        {f"{ACTOR}__loss_agg_mode": "seq-mean-token-mean", f"{ACTOR}__policy_loss__loss_mode": "geo_mean"},
         {**TWO, "trainer__n_gpus_per_node": 1, "trainer__nnodes": 2},
         {"algorithm__adv_estimator": "gae", "critic__model__path": "mine", "critic__ppo_micro_batch_size_per_gpu": 1},
         {"algorithm__kl_penalty": "k3+", "actor_rollout_ref__actor__kl_loss_type": "low_var_kl+"},

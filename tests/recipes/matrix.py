@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["ALGORITHMS", "ENTRIES", "KL", "Entry"]
+__all__ = ["ALGORITHMS", "CORRECTIONS", "ENTRIES", "KL", "Entry"]
 
 ALGORITHMS = [f"algo={name}" for name in ("grpo", "ppo", "rloo", "remax", "reinforce_plus_plus", "dapo", "gspo")]
+ALGORITHMS += [f"algo={name}" for name in ("turn", "gigpo", "maxrl", "dr_grpo", "cispo", "sapo", "grpo_passk")]
+CORRECTIONS = [f"correction={name}" for name in ("none", "tis", "mis", "geo", "icepop")]
 KL = ["kl=none", "kl=loss", "kl=reward"]
 
 Metrics = Mapping[str, float]
@@ -101,6 +103,56 @@ def gspo(first: Metrics, second: Metrics) -> bool:
     )
 
 
+def turn(first: Metrics, second: Metrics) -> bool:
+    """Both samples of a prompt are alive in the first turn, where their advantages cancel; nothing is scaled."""
+    steps = (first, second)
+    return not grpo(first, second) and all(step["critic/advantages/max"] > 0 for step in steps)
+
+
+def gigpo(first: Metrics, second: Metrics) -> bool:
+    """Both samples start in the same state, whose advantage is added to theirs; later states differ."""
+    root = 0.5**0.5
+    return all(
+        step["critic/advantages/max"] > root + 1e-3 and 0 <= step["agent/lone_states"] < 1 for step in (first, second)
+    )
+
+
+def maxrl(first: Metrics, second: Metrics) -> bool:
+    """Two samples' differences from their mean are at most as large as the mean, and cancel."""
+    return all(0 < step["critic/advantages/max"] <= 1 + 1e-5 and opposite(step) for step in (first, second))
+
+
+def dr_grpo(first: Metrics, second: Metrics) -> bool:
+    """The advantage of one of two samples is at most half of the largest difference in reward, and the other's the
+    opposite: nothing is divided by a standard deviation."""
+    steps = (first, second)
+    differences = [step["critic/score/max"] - step["critic/score/min"] for step in steps]
+    return not grpo(first, second) and all(
+        step["critic/advantages/max"] <= most / 2 + 1e-5 and opposite(step)
+        for step, most in zip(steps, differences, strict=True)
+    )
+
+
+def unclipped(first: Metrics, second: Metrics) -> bool:
+    """GRPO's advantages; no token loses its gradient to a clip."""
+    return grpo(first, second) and not any(step["actor/pg_clipfrac_lower"] for step in (first, second))
+
+
+def passk(first: Metrics, second: Metrics) -> bool:
+    """Only the better of two samples has an advantage."""
+    return all(step["critic/advantages/max"] > 0 == step["critic/advantages/min"] for step in (first, second))
+
+
+def weighted(first: Metrics, second: Metrics) -> bool:
+    """The weights of tokens are close to 1, since engine and trainer agree."""
+    return all(abs(step["rollout_corr/rollout_is_mean"] - 1) < 1e-3 for step in (first, second))
+
+
+def rejecting(first: Metrics, second: Metrics) -> bool:
+    """The ratios of whole sequences are in their bounds, since engine and trainer agree."""
+    return all(step["rollout_corr/rollout_rs_masked_fraction"] == 0 for step in (first, second))
+
+
 def kl_none(first: Metrics, second: Metrics) -> bool:
     """No reference policy ran."""
     return not any(key.startswith(("actor/kl_loss", "actor/reward_kl", "timing_s/ref")) for key in {**first, **second})
@@ -131,6 +183,20 @@ ENTRIES = {
     "reinforce_plus_plus": Entry(["algo=reinforce_plus_plus", "kl=none"], both(reinforce_plus_plus, kl_none)),
     "dapo": Entry(["algo=dapo", "kl=none"], both(dapo, kl_none), tokens=128, varied=False),
     "gspo": Entry(["algo=gspo", "kl=none"], both(gspo, kl_none)),
+    "turn": Entry(["algo=turn", "kl=none"], both(turn, kl_none)),
+    "gigpo": Entry(["algo=gigpo", "kl=none"], both(gigpo, kl_none)),
+    "lora_turn": Entry(["algo=turn", "kl=reward", "mode=colocate_async", "tuning=lora"], kl_reward, difference=1e-3),
+    "maxrl": Entry(
+        [
+            *("algo=maxrl", "kl=none", "correction=icepop"),
+            *("agent_rl.reward.overlong.penalty=0", "agent_rl.reward.format.weight=0"),  # no reward is negative
+        ],
+        both(maxrl, kl_none, weighted),
+    ),
+    "dr_grpo": Entry(["algo=dr_grpo", "kl=none", "correction=tis"], both(dr_grpo, kl_none, weighted)),
+    "cispo": Entry(["algo=cispo", "kl=none", "correction=mis"], both(unclipped, kl_none, weighted, rejecting)),
+    "sapo": Entry(["algo=sapo", "kl=none", "correction=geo"], both(unclipped, kl_none, rejecting)),
+    "grpo_passk": Entry(["algo=grpo_passk", "kl=none", "correction=none"], both(passk, kl_none)),
     "kl_reward": Entry(["algo=rloo", "kl=reward"], kl_reward),
     "lora_ppo": Entry(["algo=ppo", "kl=reward", "tuning=lora"], both(ppo, kl_reward)),
     "lora_colocate_async": Entry(["mode=colocate_async", "kl=loss", "tuning=lora"], kl_loss, difference=1e-3),

@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.composition import NOT_IN_YAML, compose, verl_defaults
 from agent_rl.launch.doctor.case import Case
 from tests.recipes.formula import check_readme
-from tests.recipes.matrix import ALGORITHMS, ENTRIES, KL
+from tests.recipes.matrix import ALGORITHMS, CORRECTIONS, ENTRIES, KL
 from tests.support.profiles import FULL, bounded
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,10 @@ def test_every_choice_composes(
     (tmp_path / "db.json").write_text("{}")
     for name in ("RETAIL_DB", "SHOP_DB", "HOUSEHOLD_DB"):
         monkeypatch.setenv(name, str(tmp_path / "db.json"))
-    config = compose(recipe, choice)
+    other = ("agent_rl.gateway.python=null", "agent_rl.gateway.function=null", "agent_rl.gateway.command=env")
+    needs = [*other] if recipe.name == "langgraph" else []  # LangGraph has a Python of its own
+    needs += ["actor_rollout_ref.rollout.n=2"] if recipe.name == "reward_api" and choice else []  # its one has no group
+    config = compose(recipe, [*choice, *needs])
     if not choice:
         check_readme(recipe.name, Case(config=config), monkeypatch)
     config.actor_rollout_ref.model.path = str(tiny_model)  # the critic's configuration reads it
@@ -105,10 +108,26 @@ def test_keys_that_only_dataclasses_have_are_still_missing_in_the_yaml(key: str)
     assert name in {field.name for field in fields(get_class(section._target_))}
 
 
+@pytest.mark.parametrize(
+    ("choice", "rollout_is", "rollout_rs"),
+    [
+        (["mode=sync"], None, None),
+        (["mode=colocate_async"], "token", None),
+        (["mode=colocate_async", "correction=none"], None, None),
+        (["correction=geo", "mode=separate_async"], None, "seq_mean_k1"),
+    ],
+)
+def test_an_asynchronous_mode_chooses_the_correction_unless_one_is_typed(
+    choice: list[str], rollout_is: str | None, rollout_rs: str | None
+) -> None:
+    correction = compose(ROOT / "recipes/gsm8k_calculator", choice).algorithm.rollout_correction
+    assert (correction.rollout_is, correction.rollout_rs) == (rollout_is, rollout_rs)
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_a_recipe_sets_nothing_that_a_group_decides(recipe: Path) -> None:
     """A recipe's own keys win over its groups: such a key would take `algo=`, `kl=` and `val=` their effect."""
-    files = [path for group in ("algo", "kl", "val") for path in (CONFIG / group).glob("*.yaml")]
+    files = [path for group in ("algo", "kl", "val", "correction") for path in (CONFIG / group).glob("*.yaml")]
     decided = {key for path in files for key in leaves(path)}
     own = {key: path.name for path in [recipe / "config.yaml", *recipe.glob("size/*.yaml")] for key in leaves(path)}
     assert {key: own[key] for key in decided & own.keys() - FOLLOWING} == {}
@@ -132,14 +151,14 @@ def leaves(path: Path) -> set[str]:
     return set(walk(yaml.safe_load(path.read_text()), ""))
 
 
-@pytest.mark.parametrize("group", ["algo", "kl"])
+@pytest.mark.parametrize("group", ["algo", "kl", "correction"])
 def test_the_matrix_has_every_choice(group: str) -> None:
     known = {f"{group}={path.stem}" for path in (CONFIG / group).glob("*.yaml")}
-    assert known == set({"algo": ALGORITHMS, "kl": KL}[group])
+    assert known == set({"algo": ALGORITHMS, "kl": KL, "correction": CORRECTIONS}[group])
     assert known <= {override for entry in ENTRIES.values() for override in entry.overrides}
 
 
-@pytest.mark.parametrize("group", ["algo", "kl"])
+@pytest.mark.parametrize("group", ["algo", "kl", "correction"])
 def test_the_table_has_every_choice(group: str) -> None:
     _, table = (ROOT / "docs/guides/algorithms.md").read_text().split(f"| `{group}=` |", 1)
     rows = re.findall(r"^\| `(\w+)` \|", table.split("\n\n")[0], re.MULTILINE)

@@ -408,3 +408,25 @@ def test_a_reward_service_gives_correctness(api, monkeypatch):
 def test_an_unusable_reward_service_is_a_configuration_error(settings, message):
     with pytest.raises(ConfigError, match=message):
         Reward(RewardSettings.model_validate(settings))
+
+
+def rewarded(**keys):
+    turns = [
+        Turn("", calls=[ToolCall("a")], results=[ToolResult("", "a", "", reward=0.5)]),
+        Turn("", notes={"reward": 2}),
+    ]
+    return score(_trajectory(turns=turns), RewardSettings.model_validate({"components": {"steps": {**STEPS, **keys}}}))
+
+
+STEPS = {"kind": "tool_rewards", "weight": 0.1}
+
+
+def test_the_weighted_rewards_of_turns_are_part_of_the_score():
+    found = rewarded()
+    assert found.turn_rewards == pytest.approx([0.05, 0.2])
+    assert found.total == pytest.approx(1 + 0.25)
+
+
+@pytest.mark.parametrize("keys", [{"clip": [0, 1]}, {"normalize": "tanh"}, {"gate": "correctness >= 1"}])
+def test_a_component_that_later_turns_may_change_has_no_rewards_of_turns(keys):
+    assert rewarded(**keys).turn_rewards == []

@@ -17,6 +17,7 @@ from verl.trainer.ppo.v1 import agent_loop_tq
 
 from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.verl_adapter import rollout
+from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
 
 ROW = {"raw_prompt": [{"role": "user", "content": "6*7?"}], "uid": "u"}
 
@@ -115,16 +116,35 @@ class Scoring(rollout.AgentLoopWorker):
 
     async def score(self, data: Any) -> dict[str, Any]:
         self.given = data.non_tensor_batch["tool_extra_fields"][-1].get("trajectory")
-        return {"reward_score": 1.0, "reward_extra_info": {}}
+        if not isinstance(self.given, Trajectory):
+            return await self.scored(data)
+        worker = object.__new__(AgentRewardLoopWorker)
+        worker.config, worker.reward_manager = self.config, SimpleNamespace(run_single=self.scored)
+        return dict(await worker.compute_score(data))
+
+    async def scored(self, data: Any) -> dict[str, Any]:
+        info = getattr(self.given, "info", {})
+        return {"reward_score": 1.0, "reward_extra_info": {"acc": 1.0}, **info}
 
 
-def handed_over(manager: str, **fields: Any) -> tuple[Any, list[str]]:
+def output_of(manager: str, **fields: Any) -> tuple[Any, Any]:
     worker, numbers = Scoring(manager), {"prompt_ids": [1, 2], "response_ids": [52, 50], "response_mask": [1, 1]}
     output = AgentLoopOutput(**numbers, metrics=AgentLoopMetrics(), num_turns=2)
     output.extra_fields = {"tool_rewards": [], **fields}
     row = {**ROW, "session_id": 1, "global_steps": 25, "data_source": "gsm8k", "extra_info": {"index": 7}}
     asyncio.run(worker._compute_score([output], kwargs={**row, "reward_model": {"ground_truth": "42"}}))
-    return worker.given, sorted(output.extra_fields)
+    return worker.given, output
+
+
+def handed_over(manager: str, **fields: Any) -> tuple[Any, list[str]]:
+    given, output = output_of(manager, **fields)
+    return given, sorted(output.extra_fields)
+
+
+def test_the_rewards_of_turns_are_stored_next_to_the_report_and_not_logged() -> None:
+    own = Trajectory([], StopReason.ANSWERED, info={"turn_rewards": [0.25, 0.0]})
+    fields = output_of("trajectory", trajectory=own)[1].as_dict()["extra_fields"]
+    assert (fields["turn_rewards"], fields["reward_extra_info"]) == ([0.25, 0.0], {"acc": 1.0})
 
 
 def test_our_manager_gets_a_trajectory_of_any_loop_others_plain_data_and_the_trainer_none() -> None:

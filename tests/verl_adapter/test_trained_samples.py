@@ -81,7 +81,7 @@ def test_every_group_of_two_survivors_is_trained_on_once(mode):
     assert first["agent/evicted_turns"] == 1
 
 
-@pytest.mark.parametrize("estimator", ["rloo", "rloo_vectorized"])
+@pytest.mark.parametrize("estimator", ["rloo", "rloo_vectorized", "agent_rl_turn"])
 def test_a_trajectory_of_several_sequences_is_one_member_of_its_group(estimator):
     check(run("sync", estimator, prompts=BATCH), rewards(BATCH), rloo)
 

@@ -71,6 +71,20 @@ def test_workers_are_told_the_number_of_mini_batches_none_of_which_is_filling_al
     assert python(TRAINER + code) == f"[None, 1, 64.0] {varied}"
 
 
+def test_a_loss_that_sums_tokens_has_the_divisor_of_a_batch_without_failures_and_folds() -> None:
+    code = """
+found = []
+for mode in ("seq-mean-token-sum-norm", "seq-mean-token-sum", "seq-mean-token-mean"):
+    configuration().actor_rollout_ref.actor.loss_agg_mode = mode
+    found.append([told(rows, filled, mini=8)[1:] for rows, filled in ((64, 0), (60, 4), (70, 2), (2, 6))])
+print(*found)
+"""
+    constant = "[[2, 32.0], [2, 32.0], [2, 32.0], [1, 64.0]]"
+    by_rows = "[[2, 32.0], [2, 30.0], [2, 35.0], [1, 2.0]]"
+    trainer = TRAINER.replace("import make", "import configuration, make")
+    assert python(trainer + code) == f"{constant} {constant} {by_rows}"
+
+
 LENGTHS = [(3, 9), (5, 2), (4, 17), (7, 6), (2, 30)]
 """Tokens of prompt and response of each row."""
 AGGREGATES = ("token-mean", "seq-mean-token-mean")

@@ -97,6 +97,15 @@ def test_a_void_turn_is_left_out_of_the_loss(run, tokenizer, mode, trained):
     assert output.extra_fields["trajectory"].turns[0].malformed
 
 
+def test_each_turn_has_its_tokens_and_its_state_also_if_it_is_not_trained_on(run, tokenizer):
+    output, _ = run("Hm.", ACT, ANSWER, overrides=(CALCULATOR, "+agent_rl.mask_void=turn"))
+    turns, starts, ends = zip(*output.extra_fields["turn_spans"], strict=True)
+    pieces = [output.response_ids[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert turns == (1, 2, 3)
+    assert [tokenizer.decode(ids, skip_special_tokens=True) for ids in pieces] == ["Hm.", ACT, ANSWER]
+    assert len(set(output.extra_fields["turn_states"])) == 3
+
+
 @pytest.mark.parametrize(("masked", "length"), [(True, 40), (True, 512), (False, 40)])
 def test_a_trajectory_that_the_token_budget_ended_is_left_out_of_the_loss(run, masked, length):
     limits = (CALCULATOR, f"data.max_response_length={length}", f"+agent_rl.mask_overlong={masked}")

@@ -10,6 +10,7 @@ new training sequence starts, in which rendered tokens have mask 0.
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -37,6 +38,9 @@ class TrainingSequence(NamedTuple):
     """The log-prob of each response token, 0 for tokens that were not sampled; None if log-probs were not requested."""
     images: list[Any]
     """The images whose placeholders are in these tokens, in order."""
+    spans: Sequence[tuple[int, int, int]] = ()
+    """For each sample, its number among the samples of all conversations, from 1, the place of its first token in the
+    response, and the place after its last."""
 
 
 class TokenPolicy(Policy):
@@ -89,6 +93,7 @@ class TokenPolicy(Policy):
         self.extra_fields: dict[str, Any] = {}
         self.preempted = -1
         self._siblings: list[TokenPolicy] = []
+        self._samples = itertools.count(1)
         self._clear()
 
     def _clear(self) -> None:
@@ -100,6 +105,7 @@ class TokenPolicy(Policy):
         self.images: list[Any] = []
         self._answered_images = 0  # images before the last sampled token
         self._last_turn = 0  # index of the last turn's first token in the mask
+        self._spans: list[tuple[int, int, int]] = []
         self.prompt_tokens = 0
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
@@ -125,6 +131,7 @@ class TokenPolicy(Policy):
             self._siblings.append(other)
         else:
             other.extra_fields = {}  # its versions are not those of what is trained
+            other._samples = itertools.count(1)
         return other
 
     def count_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]] | None = None) -> int:
@@ -147,7 +154,8 @@ class TokenPolicy(Policy):
         return [{**message, "content": broken_up(message["content"])} for message in messages]
 
     def forget_turn(self) -> None:
-        """Exclude the last turn from training: its tokens get the mask 0."""
+        """Exclude the last turn from training: its tokens get mask 0."""
+        del self._spans[-1:]
         self.mask[self._last_turn :] = [0] * (len(self.mask) - self._last_turn)
 
     async def begin(self, messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> None:
@@ -199,6 +207,7 @@ class TokenPolicy(Policy):
         turn_ids, text, stopped = self._cut(sampled, stop, keep_stop)
         result = self._builder.merge_assistant_tokens(self.ids, turn_ids)
         self._apply(result, logprobs[: len(turn_ids)] if self.logprobs is not None else None)
+        self._spans.append((next(self._samples), len(self.mask) - len(turn_ids), len(self.mask)))
         finished = stopped is not None or output.stop_reason != "length"
         if self._turn_ends is None and (finished or self.reserve) and len(self.mask) < self._response_length:
             self._append(self._missing_end(turn_ids[-1], stopped is not None or not finished))
@@ -266,7 +275,8 @@ class TokenPolicy(Policy):
         start = len(self.prompt_ids)
         logprobs = None if self.logprobs is None else self.logprobs[:end]
         images = self.images[: self._answered_images]
-        return TrainingSequence(self.prompt_ids, self.ids[start : start + end], self.mask[:end], logprobs, images)
+        ids = self.ids[start : start + end]
+        return TrainingSequence(self.prompt_ids, ids, self.mask[:end], logprobs, images, tuple(self._spans))
 
     def _restart(self, ids: list[int], images: list[Any]) -> bool:
         """Continue from these ids in a new training sequence; if they do not fit, change nothing and return False.
@@ -282,6 +292,7 @@ class TokenPolicy(Policy):
         self.prompt_tokens = self.prompt_tokens or len(ids)
         self.prompt_ids, self.ids, self.images = prompt, list(ids), images
         self.mask = [0] * len(history)
+        self._spans = []
         if self.logprobs is not None:
             self.logprobs = [0.0] * len(history)
         return True

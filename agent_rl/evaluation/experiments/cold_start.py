@@ -30,6 +30,7 @@ from agent_rl.evaluation.settings import read_settings
 from agent_rl.launch.composition import compose
 from agent_rl.launch.run_folder import versions
 from agent_rl.launch.supervised import train_supervised
+from agent_rl.launch.task import is_task, require_experts
 from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.cold_start import ColdStartSettings, ColdStartStage
 from agent_rl.trajectory import Trajectory
@@ -59,13 +60,15 @@ class ColdStart:
         overrides: hydra overrides.
 
     Raises:
-        ConfigError: the recipe does not compose, or has no cold start on this platform.
+        ConfigError: the recipe does not compose, has no cold start on this platform, or its expert is bad.
     """
 
     def __init__(self, recipe: str, overrides: Sequence[str] = ()) -> None:
         config = compose(recipe, overrides)
         section = AgentRLSettings.from_config(config)
         if (settings := section.cold_start) is None:
+            if is_task(recipe):
+                require_experts(recipe)
             remedy = "Set VERL_PLATFORM=cpu for the recipe's CPU size, or add the section"
             raise ConfigError("agent_rl.cold_start", f"{recipe} has no cold start on this platform", remedy)
         self.config = config

@@ -34,16 +34,17 @@ class ToolRewards(Component, kind="tool_rewards"):
         Raises:
             UnscoredError: a step reward is not a finite number.
         """
-        values = []
-        for where, reward in self._rewards(trajectory):
+        values, per_turn = [], [0.0] * len(trajectory.turns)
+        for number, where, reward in self._rewards(trajectory):
             if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
                 raise UnscoredError(f"component {self.name!r}: {where} has the reward {reward!r}, not a finite number")
             values.append(float(reward))
-        return Value(math.fsum(values), notes={"rewards": values})
+            per_turn[number - 1] += float(reward)
+        return Value(math.fsum(values), notes={"rewards": values}, per_turn=per_turn)
 
-    def _rewards(self, trajectory: Trajectory) -> list[tuple[str, object]]:
-        """Return the step rewards that count, with their locations in the trajectory for errors."""
-        config, calls, rewards = self.config, set[str](), list[tuple[str, object]]()
+    def _rewards(self, trajectory: Trajectory) -> list[tuple[int, str, object]]:
+        """Return the step rewards that count, with their turns (from 1) and their locations for errors."""
+        config, calls, rewards = self.config, set[str](), list[tuple[int, str, object]]()
         for number, turn in enumerate(trajectory.turns, start=1):
             for call, result in zip(turn.calls, turn.results, strict=False):
                 key, reward = call_key(call), result.reward
@@ -51,7 +52,7 @@ class ToolRewards(Component, kind="tool_rewards"):
                 calls.add(key)
                 counts = config.tools is None or any(fnmatchcase(result.name, name) for name in config.tools)
                 if reward is not None and counts and not (is_repeat and reward > 0):
-                    rewards.append((f"tool {result.name!r} in turn {number}", reward))
+                    rewards.append((number, f"tool {result.name!r} in turn {number}", reward))
             if config.tools is None and turn.notes.get("reward") is not None:
-                rewards.append((f"the note of turn {number}", turn.notes["reward"]))
+                rewards.append((number, f"the note of turn {number}", turn.notes["reward"]))
         return rewards

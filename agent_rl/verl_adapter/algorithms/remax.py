@@ -49,15 +49,18 @@ def register_estimator(module: ModuleType) -> None:
     """Register the estimator with `verl.trainer.ppo.core_algos`.
 
     An advantage is the return minus the reward of the prompt's greedy episode, by verl's formula. Rows that only fill
-    up a batch have no baseline.
+    up a batch have no baseline. A batch with a column `reward_baselines` brings its own.
     """
     import torch
 
     @module.register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]
-    def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> Any:
-        baselines = published()
-        values = torch.tensor([baselines.get(uid, 0.0) for uid in index]).to(token_level_rewards)
-        return module.compute_remax_outcome_advantage(token_level_rewards, values, response_mask)
+    def estimate(
+        token_level_rewards: Any, response_mask: Any, index: Sequence[str], reward_baselines: Any = None, **_: Any
+    ) -> Any:
+        if reward_baselines is None:
+            baselines = published()
+            reward_baselines = torch.tensor([baselines.get(uid, 0.0) for uid in index]).to(token_level_rewards)
+        return module.compute_remax_outcome_advantage(token_level_rewards, reward_baselines, response_mask)
 
 
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:

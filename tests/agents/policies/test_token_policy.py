@@ -175,7 +175,7 @@ def test_observation_that_does_not_fit_is_not_appended(policy, tokenizer):
     before = (list(made.ids), list(made.mask), list(made.logprobs))
     assert not asyncio.run(made.extend([{"role": "user", "content": "word " * 100}]))
     assert (made.ids, made.mask, made.logprobs) == before
-    _, ids, mask, _, _ = made.sequences()[-1]
+    _, ids, mask, *_ = made.sequences()[-1]
     assert mask == [1] * generation.tokens
     assert len(ids) == generation.tokens
     assert asyncio.run(made.extend(OBSERVATION)), "a shorter one still fits"

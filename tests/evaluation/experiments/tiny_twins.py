@@ -27,9 +27,10 @@ def tiny_twin(name: str, folder: Path) -> Path:
         path.write_text(text.replace(f"recipes/{name}/", f"{recipe}/"))
     size = recipe / "size/cpu.yaml"
     config = yaml.safe_load(size.read_text())
+    broken = "unreadable" if config["agent_rl"]["cold_start"]["world"] == "environment" else "malformed"
     config["agent_rl"]["cold_start"] |= {
         "episode_rows": 48, "train_rows": 16, "held_out": 12, "batch": 16,
-        "stages": [{"mix": {"oracle": 1, "malformed": 1}, "steps": 2}],
+        "stages": [{"mix": {"oracle": 1, broken: 1}, "steps": 2}],
     }  # fmt: skip
     size.write_text("# @package _global_\n" + yaml.safe_dump(config))
     return recipe

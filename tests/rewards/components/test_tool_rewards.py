@@ -33,6 +33,7 @@ def tool_rewards(*turns, **config):
 def test_step_rewards_become_one_number():
     found = tool_rewards(step(0.25, argument=0), step(0.75, argument=1), step(-0.25, argument=2))
     assert (found.value, found.notes) == (0.75, {"rewards": [0.25, 0.75, -0.25]})
+    assert found.per_turn == [0.25, 0.75, -0.25]
     assert tool_rewards(Turn("only text"), step(None)).value == 0.0
 
 

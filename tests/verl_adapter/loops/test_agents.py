@@ -18,6 +18,8 @@ def test_any_of_our_loops_can_be_folded(run_loop, tokenizer):
     outputs, _ = run_loop("folding_agent", "What? " * 10, "I asked.", "Bye.", "Bye!", overrides=overrides, **row)
     assert len(outputs) == 2
     assert outputs[1].extra_fields["trajectory"].answer == "Bye!"
+    turns = [[turn for turn, *_ in each.extra_fields["turn_spans"]] for each in outputs]
+    assert turns == [[1, 1], [2, 3]]  # the notes belong to the first turn
     assert "Go on. Go on." in tokenizer.decode(outputs[1].prompt_ids)
 
 

@@ -1,0 +1,38 @@
+"""The advantages of a batch, as `AgentTrainer` computes them and as `agent-rl certify algo` checks them."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from agent_rl.verl_adapter import trained_samples
+from agent_rl.verl_adapter.algorithms import turns
+
+if TYPE_CHECKING:
+    from verl import DataProto
+
+__all__ = ["estimate"]
+
+
+def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any) -> DataProto:
+    """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.
+
+    Args:
+        data: padded tensors (rows, tokens of the response) with `token_level_rewards` and `response_mask`, and `uid`,
+            the prompt of each row.
+        batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
+        adv_estimator: `algorithm.adv_estimator`.
+        options: the arguments of verl's estimators.
+
+    For estimators with an advantage per turn, see `turns.TurnTable.from_batch`.
+    """
+    if adv_estimator in turns.BY_TURN:
+        advantages: DataProto = turns.turn_level_advantages(data, batch_keys, adv_estimator, **options)
+        return advantages
+    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories  # loads `AgentTrainer`
+
+    compute: Any = functools.partial(compute_advantage_for_multi_trajectories, adv_estimator=adv_estimator, **options)
+    if adv_estimator in trained_samples.GROUPWISE:
+        compute = functools.partial(trained_samples.trajectory_advantages, compute)
+    result: DataProto = compute(data, batch_keys=batch_keys)
+    return result

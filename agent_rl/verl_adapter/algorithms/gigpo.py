@@ -1,0 +1,73 @@
+"""GiGPO, a group in a group (Feng et al. 2025, https://arxiv.org/abs/2505.10978): `algo=gigpo`.
+
+The turns of one prompt's samples that start in the same state form a group of their own. It is a heuristic: a sample
+that returns to a state is compared with itself, and states that are equal may have unequal histories (HGPO,
+https://arxiv.org/abs/2602.22817), so the mean gradient is not that of the expected reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from agent_rl.verl_adapter.algorithms.turn import members, to_go
+
+__all__ = ["ESTIMATOR", "gigpo_advantages"]
+
+ESTIMATOR = "agent_rl_gigpo"
+"""The value of `algorithm.adv_estimator`."""
+EPSILON = 1e-6
+"""What verl adds to a standard deviation."""
+
+
+def gigpo_advantages(
+    rewards: Sequence[Sequence[float]],
+    groups: Sequence[Hashable],
+    states: Sequence[Sequence[Hashable]],
+    weight: float = 1.0,
+    discount: float = 0.95,
+    by_std: bool = True,
+) -> tuple[list[np.ndarray[Any, Any]], float]:
+    """Return the advantage of each turn, that of its trajectory plus `weight` times that of its state.
+
+    A trajectory's advantage compares its reward with those of its prompt's samples. A state's advantage compares the
+    turn's discounted reward to go with those of all turns of the group that start in the state; it is 0 if there is
+    only one.
+
+    Args:
+        rewards: the reward of each turn, one sequence (turns) per trajectory.
+        groups: the prompt of each trajectory.
+        states: the state before each turn, one sequence (turns) per trajectory; empty: no turn is compared.
+        weight: factor of a state's advantage.
+        discount: factor per turn of later rewards, for the advantage of states.
+        by_std: divide by the standard deviation of the group, and of the turns of a state.
+
+    Returns:
+        One array (turns) per trajectory, and the share of turns that have no other turn to be compared with.
+    """
+    advantages = [np.zeros(len(own)) for own in rewards]
+    compared = 0
+    for places in members(groups):
+        totals = _compared([sum(rewards[place]) for place in places], by_std)
+        of_state: dict[Hashable, list[tuple[int, int]]] = {}
+        returns = {place: to_go(rewards[place], discount) for place in places}
+        for place, total in zip(places, totals, strict=True):
+            advantages[place] += total
+            for turn, state in enumerate(states[place]):
+                of_state.setdefault(state, []).append((place, turn))
+        for visits in of_state.values():
+            compared += len(visits) if len(visits) > 1 else 0
+            values = _compared([returns[place][turn] for place, turn in visits], by_std)
+            for (place, turn), value in zip(visits, values, strict=True):
+                advantages[place][turn] += weight * value
+    return advantages, 1 - compared / sum(map(len, rewards))
+
+
+def _compared(values: Sequence[float], by_std: bool) -> np.ndarray[Any, Any]:
+    """Return the differences from the mean, divided by the standard deviation as in verl's GRPO; 0 for one value."""
+    differences: np.ndarray[Any, Any] = np.array(values) - np.mean(values)
+    if len(values) > 1 and by_std:
+        differences /= np.std(values, ddof=1) + EPSILON
+    return differences

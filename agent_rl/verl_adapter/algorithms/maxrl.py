@@ -1,0 +1,31 @@
+"""MaxRL (https://arxiv.org/abs/2602.02710), which verl lacks: `algo=maxrl`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["ESTIMATOR", "register_estimator"]
+
+ESTIMATOR = "agent_rl_maxrl"
+"""The value of `algorithm.adv_estimator`."""
+
+
+def register_estimator(module: ModuleType) -> None:
+    """Register the estimator with `verl.trainer.ppo.core_algos`.
+
+    An advantage is the difference from the group's mean reward, divided by that mean; 0 if the mean is not positive.
+    """
+    import torch
+
+    @module.register_adv_est(ESTIMATOR)  # type: ignore[untyped-decorator]
+    def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> Any:
+        scores_B = token_level_rewards.sum(dim=-1)
+        advantages_B = torch.zeros_like(scores_B)
+        for group in set(index):
+            rows = [row for row, uid in enumerate(index) if uid == group]
+            if (mean := scores_B[rows].mean()) > 0:
+                advantages_B[rows] = (scores_B[rows] - mean) / mean
+        advantages_BT = advantages_B.unsqueeze(-1) * response_mask
+        return advantages_BT, advantages_BT

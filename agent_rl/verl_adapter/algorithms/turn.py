@@ -1,0 +1,76 @@
+"""Credit for single turns with an exact gradient: `algo=turn`.
+
+The advantage of a turn is its reward to go minus the mean reward to go of the prompt's other samples that reach the
+same turn. Normalizing rewards per turn index and summing them to the end, as published scripts do, gives a mean
+gradient that can point away from the exact one (https://github.com/verl-project/verl/issues/7244).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ESTIMATOR", "members", "to_go", "turn_advantages"]
+
+ESTIMATOR = "agent_rl_turn"
+"""The value of `algorithm.adv_estimator`."""
+
+
+def turn_advantages(
+    rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], discount: float = 1.0
+) -> list[np.ndarray[Any, Any]]:
+    """Return the advantage of each turn: its reward to go minus the mean of the other members alive at that turn.
+
+    A member that alone reaches a turn has baseline 0 there. A group with one member has advantage 0, because it is left
+    out. Nothing is divided by a standard deviation.
+
+    The mean gradient, with the sum over tokens as loss and a constant divisor, is the exact one of the expected reward
+    if:
+
+    - the members of a group are independent given the prompt: no reward compares them (`normalize: group`, a component
+      of groups), and no group is refilled, filtered or evicted by its outcome;
+    - whether a member fails is independent of what it did;
+    - a turn's reward depends on nothing that follows the turn;
+    - every sampled token is trained once, in one update per batch with the policy that sampled it, and the gradient is
+      not clipped;
+    - the discount is 1.
+
+    Args:
+        rewards: the reward of each turn, one sequence (turns) per trajectory.
+        groups: the prompt of each trajectory.
+        discount: factor per turn of later rewards.
+
+    Returns:
+        One array (turns) per trajectory.
+    """
+    advantages = [np.zeros(len(own)) for own in rewards]
+    for places in members(groups):
+        if len(places) < 2:
+            continue
+        table = np.full((len(places), max(len(rewards[place]) for place in places)), np.nan)
+        for row, place in enumerate(places):
+            table[row, : len(rewards[place])] = to_go(rewards[place], discount)
+        others = np.isfinite(table).sum(axis=0) - 1
+        baselines = (np.nansum(table, axis=0) - table) / np.maximum(others, 1)
+        table -= np.where(others > 0, baselines, 0.0)
+        for row, place in enumerate(places):
+            advantages[place] = table[row, : len(rewards[place])]
+    return advantages
+
+
+def to_go(rewards: Sequence[float], discount: float) -> np.ndarray[Any, Any]:
+    """Return the discounted sum of a turn's reward and all later ones, for each turn."""
+    sums = np.array(rewards, dtype=float)
+    for turn in range(len(sums) - 2, -1, -1):
+        sums[turn] += discount * sums[turn + 1]
+    return sums
+
+
+def members(groups: Sequence[Hashable]) -> list[list[int]]:
+    """Return the places of each group's members."""
+    places: dict[Hashable, list[int]] = {}
+    for place, group in enumerate(groups):
+        places.setdefault(group, []).append(place)
+    return list(places.values())

@@ -1,0 +1,210 @@
+"""`TurnTable`: the trajectories of a batch, turn by turn, for estimators that give each turn its own advantage.
+
+verl stores one row per training sequence and the reward on its last token. A trajectory may have several sequences, so
+`credit_fields` sends the place of each turn along with every sequence, and the rewards of turns with the last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agent_rl.agents.policies.token_policy import TrainingSequence
+from agent_rl.settings import GigpoSettings
+from agent_rl.trajectory import Trajectory
+from agent_rl.verl_adapter.algorithms import gigpo
+from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
+from agent_rl.verl_adapter.trained_samples import final_rows, session_of
+
+__all__ = ["BY_TURN", "REWARDS", "TurnTable", "add_records", "credit_fields", "turn_level_advantages", "turn_states"]
+
+BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
+"""The values of `algorithm.adv_estimator` with an advantage per turn."""
+RECORDS = "turn_records"
+"""Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row; None for a row that fills up the batch."""
+SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
+"""Keys of a row's `extra_fields`: `[turn, start, end]` of each sample in the response, turns from 1; by turn of the
+trajectory, the hash of the state that it acted in, and its reward."""
+
+
+def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, history: int) -> dict[str, Any]:
+    """Return the fields that send a sequence's turns to the trainer.
+
+    Args:
+        sequence: the training sequence; the notes of a fold belong to the turn before them.
+        trajectory: the whole trajectory.
+        history: see `turn_states`.
+    """
+    turns = [number for number, turn in enumerate(trajectory.turns, 1) for _ in range(1 + ("fold" in turn.notes))]
+    spans = [[turns[min(sample, len(turns)) - 1], start, end] for sample, start, end in sequence.spans if turns]
+    return {SPANS: spans, STATES: turn_states(trajectory, history)}
+
+
+def turn_states(trajectory: Trajectory, history: int = 0) -> list[str]:
+    """Return the hash of the state before each turn; equal states of one prompt's samples have equal hashes.
+
+    A state is what the environment's `state_key` last returned before the turn, or without that method the text of the
+    previous turn's observation. A turn without either has a state that no other turn has.
+
+    Args:
+        trajectory: the trajectory.
+        history: number of previous turns whose states and texts are part of the state.
+    """
+    keys: list[Any] = [trajectory.info.get("state", "start")]
+    for number, turn in enumerate(trajectory.turns[:-1], 1):
+        unnamed = [trajectory.id, number] if turn.observation is None else turn.observation
+        keys.append(turn.notes.get("state", keys[-1] if "state" in trajectory.info else unnamed))
+    texts = [turn.text for turn in trajectory.turns]
+    pasts = [list(zip(keys, texts, strict=False))[max(0, place - history) : place] for place in range(len(texts))]
+    return [_hash([key, past]) for key, past in zip(keys, pasts, strict=False)]
+
+
+def add_records(data: Any, batch: Any) -> None:
+    """Add to the data of a batch the fields that `credit_fields` has sent.
+
+    Args:
+        data: a `DataProto` with the rows of the batch.
+        batch: verl's `KVBatchMeta`.
+    """
+    import transfer_queue as tq
+
+    own = [row for row, key in enumerate(batch.keys) if not key.startswith("pad")]
+    keys = [batch.keys[row] for row in own]
+    fields = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+    records = np.full(len(batch.keys), None, dtype=object)
+    for row, each in zip(own, fields["extra_fields"], strict=True):
+        records[row] = dict(getattr(each, "data", each))
+    data.non_tensor_batch[RECORDS] = records
+
+
+def turn_level_advantages(
+    data: Any,
+    batch_keys: Sequence[str],
+    adv_estimator: str,
+    gamma: float = 1.0,
+    norm_adv_by_std_in_grpo: bool = True,
+    **_: Any,
+) -> Any:
+    """Add `advantages` and `returns` to a batch, the same number on each token of a turn.
+
+    Args:
+        data: see `TurnTable.from_batch`; `meta_info["gigpo"]` has GiGPO's settings. Metrics go to
+            `meta_info["metrics"]`.
+        batch_keys: see `TurnTable.from_batch`.
+        adv_estimator: one of `BY_TURN`.
+        gamma: the discount of `algo=turn`, per turn.
+        norm_adv_by_std_in_grpo: whether GiGPO divides by standard deviations.
+    """
+    table = TurnTable.from_batch(data, batch_keys)
+    rewards = [own.tolist() for own in table.rewards]
+    if adv_estimator == ESTIMATOR:
+        advantages = turn_advantages(rewards, table.groups, gamma)
+    else:
+        own = data.meta_info.get("gigpo") or GigpoSettings()
+        advantages, share = gigpo.gigpo_advantages(
+            rewards, table.groups, table.states, own.weight, own.discount, norm_adv_by_std_in_grpo
+        )
+        data.meta_info["metrics"] = {"agent/lone_states": share}
+    values_BT = table.spread(advantages, data.batch["token_level_rewards"]) * data.batch["response_mask"]
+    data.batch["advantages"] = data.batch["returns"] = values_BT
+    return data
+
+
+def _hash(value: Any) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+@dataclass
+class TurnTable:
+    """The trajectories of a batch.
+
+    Attributes:
+        groups: the prompt of each trajectory.
+        rewards: the reward of each turn, one array per trajectory; their sum is the trajectory's reward.
+        states: the hash of each turn's state, one list per trajectory; empty lists if the rows have none.
+        rows: the trajectory of each row; -1 for a row that only fills up the batch.
+        turns_BT: the turn that each token was sampled in, from 1; 0 for other tokens.
+    """
+
+    groups: list[str]
+    rewards: list[np.ndarray[Any, Any]]
+    states: list[list[str]]
+    rows: list[int]
+    turns_BT: np.ndarray[Any, Any]
+
+    @classmethod
+    def from_batch(cls, data: Any, batch_keys: Sequence[str]) -> TurnTable:
+        """Read a batch.
+
+        The part of the reward that no turn earned belongs to the last turn. Rows of an agent loop that sends no turns
+        have one turn for each run of sampled tokens, and each token's reward belongs to its turn. What a KL penalty
+        takes from a token is taken from its turn.
+
+        Args:
+            data: a `DataProto` of padded tensors (rows, tokens of the response) with `response_mask`,
+                `token_level_rewards` and, if a KL penalty has changed those, `token_level_scores`.
+            batch_keys: `{uid}_{session}_{index}` of each row, `pad...` of rows that only fill up the batch.
+        """
+        records = list(data.non_tensor_batch.get(RECORDS, [None] * len(batch_keys)))
+        rewards_BT, mask_BT = (data.batch[name].cpu().numpy() for name in ("token_level_rewards", "response_mask"))
+        scores_BT = rewards_BT
+        if "token_level_scores" in data.batch:
+            scores_BT = data.batch["token_level_scores"].cpu().numpy()
+        own = [row for row, key in enumerate(batch_keys) if not key.startswith("pad")]
+        finals = {name: own[place] for name, place in final_rows([batch_keys[row] for row in own]).items()}
+        sessions = {name: place for place, name in enumerate(finals)}
+        rows = [sessions.get(session_of(key), -1) for key in batch_keys]
+        turns_BT, lengths = np.zeros(mask_BT.shape, dtype=int), [0] * len(sessions)
+        for row in sorted(own, key=lambda row: int(batch_keys[row].rpartition("_")[2])):
+            record, length = records[row] or {}, lengths[rows[row]]
+            spans = record.get(SPANS)
+            for turn, start, end in _runs(mask_BT[row], length) if spans is None else spans:
+                turns_BT[row, start:end] = turn
+            lengths[rows[row]] = max(length, len(record.get(STATES, ())), int(turns_BT[row].max(initial=0)))
+        rewards, states = [], []
+        for place, row in enumerate(finals.values()):
+            record, length = records[row] or {}, max(1, lengths[place])
+            if SPANS in record:
+                turn_rewards = np.array(record.get(REWARDS) or [0.0] * length, dtype=float)
+                turn_rewards[-1] += float(scores_BT[row].sum()) - turn_rewards.sum()
+            else:
+                turn_rewards = _by_turn(turns_BT[row], scores_BT[row], length)
+            rewards.append(turn_rewards)
+            states.append(list(record.get(STATES, ())))
+        if scores_BT is not rewards_BT:
+            for row in own:
+                penalties_T = (rewards_BT[row] - scores_BT[row]) * (turns_BT[row] > 0)
+                rewards[rows[row]] = rewards[rows[row]] + _by_turn(turns_BT[row], penalties_T, len(rewards[rows[row]]))
+        return cls([name.rpartition("_")[0] for name in sessions], rewards, states, rows, turns_BT)
+
+    def spread(self, advantages: Sequence[np.ndarray[Any, Any]], like: Any) -> Any:
+        """Return a tensor (rows, tokens) with the advantage of its turn on each token, and 0 elsewhere.
+
+        Args:
+            advantages: one array per trajectory, with an advantage per turn.
+            like: the tensor whose type and device the result has.
+        """
+        import torch
+
+        values_BT = np.zeros(self.turns_BT.shape)
+        for row, session in enumerate(self.rows):
+            if session >= 0:
+                values_BT[row] = np.append(0.0, advantages[session])[self.turns_BT[row]]
+        return torch.from_numpy(values_BT).to(like)
+
+
+def _runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int]]:
+    """Return a span for each run of sampled tokens, numbered from `before + 1`."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask_T != 0, [0]]))).tolist()
+    return [(before + number, *edge) for number, edge in enumerate(zip(edges[::2], edges[1::2], strict=True), 1)]
+
+
+def _by_turn(turns_T: np.ndarray[Any, Any], values_T: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
+    """Return the sum of the values for each turn; those outside of turns count for the last turn."""
+    sums: np.ndarray[Any, Any] = np.bincount(np.where(turns_T, turns_T, length), values_T, length + 1)[1:]
+    return sums

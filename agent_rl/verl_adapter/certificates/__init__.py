@@ -1,0 +1,1 @@
+"""Certificates of advantage estimators: the mean of their gradient, next to the exact gradient of their objective."""

@@ -1,0 +1,144 @@
+"""Certificates: for each method, how the mean of its gradient compares with the exact one on each process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from statistics import geometric_mean
+from typing import Any
+
+import torch
+
+from agent_rl.verl_adapter.certificates import methods
+from agent_rl.verl_adapter.certificates.gradients import Method, TabularWorld
+from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
+from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
+
+__all__ = ["LARGE", "certify", "certify_method", "certify_process", "world"]
+
+LARGE = (16, 256, 2048)
+"""Groups per prompt of the growing batches."""
+WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
+"""Estimators that divide by the standard deviation of the batch: no batch of one group shows their direction."""
+EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
+"""Limits of the relative error, and of 1 minus the cosine: of an exact mean, and of a large batch."""
+
+
+def certify(
+    names: Sequence[str], estimator: str | None = None, sizes: Sequence[int] = LARGE, small: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the certificate of each method.
+
+    Args:
+        names: words of `algo=` or estimators; all if empty and no function is given.
+        estimator: a user's function, `file.py:f`.
+        sizes: groups per prompt of the growing batches.
+        small: use only the small processes.
+
+    Raises:
+        ConfigError: there is no such word, estimator or function.
+    """
+    chosen = [] if estimator and not names else methods.find(list(names))
+    if estimator is not None:
+        yield certify_method(estimator, methods.user_method(estimator), sizes, small)
+    for name in chosen:
+        yield certify_method(name, methods.method(name), sizes, small)
+
+
+def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, small: bool = False) -> dict[str, Any]:
+    """Return a method's certificate.
+
+    `cosine` and `length` compare the mean gradient with the exact one: the worst cosine, and the range of lengths, over
+    the processes that the objective is declared for. `large_cosine` is the worst one in the largest batch. `variance`
+    is that of the gradient, per sample and divided by its squared length, relative to the estimator `rloo` (geometric
+    mean over the processes). None: not computed. `processes` has the same figures for each process; there the cosine of
+    an estimator that whitens is that of the largest batch.
+    """
+    objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
+    rows = [certify_process(world(process), method, sizes) for process in PROCESSES if process.is_small or not small]
+    inside = [row for row in rows if row["declared"]] or rows
+    variances = [row["variance"] for row in rows if row["variance"]]
+    lengths = [row["length"] for row in inside]
+    return {
+        "name": name,
+        "objective": objective.formula if objective else None,
+        "cosine": None if method.estimator in WHITENED else min(row["cosine"] for row in inside),
+        "large_cosine": min((row["large"][-1] for row in inside if row["large"]), default=None),
+        "length": [min(lengths), max(lengths)],
+        "variance": geometric_mean(variances) if variances else None,
+        "verdict": _verdict(inside, [row for row in rows if row not in inside], objective is not None),
+        "processes": rows,
+    }
+
+
+def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = ()) -> dict[str, Any]:
+    """Compare a method's gradients with the exact one on one process; see `certify_method`."""
+    process = world.process
+    objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
+    is_declared = objective is not None and (process.has_two_levels or not objective.needs_two_levels)
+    exact = world.exact(objective if objective and is_declared else RETURN, method)
+    row = {"process": process.name, "declared": is_declared, "padding": world.depends_on_padding(method)}
+    if method.estimator in WHITENED:
+        figures = [_compare(world.large_batch(method, size), exact) for size in sizes]
+        cosine, length, _ = figures[-1]
+        return {**row, "cosine": cosine, "length": length, "error": None, "variance": None, "large": _cosines(figures)}
+    mean, variance = world.estimated(method)
+    cosine, length, error = _compare(mean, exact)
+    large = []
+    if cosine < 1 - SAME_DIRECTION:
+        large = _cosines(_compare(world.large_batch(method, size), exact) for size in sizes)
+    noise = variance / float(mean @ mean) / _reference(process) if cosine else None
+    return {**row, "cosine": cosine, "length": length, "error": error, "variance": noise, "large": large}
+
+
+def _compare(gradient: Any, exact: Any) -> tuple[float, float, float]:
+    """Return cosine, length and relative error; all zero, and an infinite error, without a finite gradient."""
+    size = float(gradient.norm())
+    if not math.isfinite(size) or size < 1e-12:
+        return 0.0, 0.0, 1.0 if size < 1e-12 else math.inf
+    along = float(gradient @ exact)
+    return (
+        along / size / float(exact.norm()),
+        along / float(exact @ exact),
+        float((gradient - exact).norm() / exact.norm()),
+    )
+
+
+def _cosines(figures: Iterable[tuple[float, float, float]]) -> list[float]:
+    return [cosine for cosine, *_ in figures]
+
+
+def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_objective: bool) -> str:
+    """Summarize the rows of an objective's processes, and those of the processes that it is not declared for."""
+    worst = min(row["cosine"] for row in inside)
+    if any(row["padding"] for row in inside + outside):
+        return f"biased: rows of padding change the advantages, cosine {worst:.3f}"
+    if not has_objective:
+        return f"heuristic, cosine {worst:.3f}"
+    errors = [row["error"] for row in inside]
+    if None not in errors and max(errors) < EXACT:
+        verdict = "exact"
+    elif None not in errors and worst > 1 - SAME_DIRECTION:
+        verdict = "proportional"
+    elif all(row["large"][-1] > 1 - NEAR for row in inside if row["large"]):
+        verdict = "proportional in large batches"
+    else:
+        verdict = "biased"
+    if not outside:
+        return verdict
+    return f"{verdict} (two reward levels), else heuristic, cosine {min(row['cosine'] for row in outside):.3f}"
+
+
+@cache
+def world(process: TabularProcess) -> TabularWorld:
+    """Return a process with its policy."""
+    torch.set_num_threads(1)  # the tensors are tiny
+    return TabularWorld(process)
+
+
+@cache
+def _reference(process: TabularProcess) -> float:
+    """Return the variance of `rloo` per sample, relative to the squared length of its mean."""
+    mean, variance = world(process).estimated(methods.method("rloo"))
+    return variance / float(mean @ mean)

@@ -1,0 +1,119 @@
+"""What can be certified: each word of `algo=` as it is composed, each estimator of verl, and a user's function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import hydra
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+from verl.utils.config import omega_conf_to_dataclass
+
+import agent_rl.config
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import find_object
+from agent_rl.verl_adapter import trained_samples
+from agent_rl.verl_adapter.certificates.gradients import Method
+from agent_rl.verl_adapter.certificates.processes import COMPONENTS
+from agent_rl.verl_adapter.updates import TOKEN_SUMS
+
+__all__ = ["estimators", "find", "user_method", "words"]
+
+WORD = "algo="
+WITHOUT_STD = " without std"
+"""After the name of an estimator: `norm_adv_by_std_in_grpo` is false."""
+NORMALIZED = ("grpo", "grpo_passk", "grpo_vectorized")
+"""Estimators of which both forms are certified."""
+COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
+"""Estimators whose advantages depend on the whole batch, as those of a user may."""
+BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
+"""The estimators of verl and agent_rl, without those of the user."""
+OPTION = "--estimator"
+
+
+def words() -> list[str]:
+    """Return the words of `algo=`, with the prefix."""
+    return [f"{WORD}{file.stem}" for file in sorted((Path(agent_rl.config.__path__[0]) / "algo").glob("*.yaml"))]
+
+
+def estimators() -> list[str]:
+    """Return the names of the estimators that verl knows, agent_rl's included."""
+    names = sorted(BUILT_IN)
+    return [form for name in names for form in (name, *([name + WITHOUT_STD] if name in NORMALIZED else []))]
+
+
+def find(names: list[str]) -> list[str]:
+    """Return the methods that the user names: `rloo` is the word and the estimator, no name all of them.
+
+    Raises:
+        ConfigError: there is no such method.
+    """
+    known = [*words(), *estimators()]
+    methods: list[str] = []
+    for name in names:
+        forms = {name, WORD + name, name + WITHOUT_STD} & {*known}
+        if not forms:
+            raise ConfigError("NAME", f"there is no {name!r}", did_you_mean(name, known))
+        methods += [each for each in known if each in forms and each not in methods]
+    return methods or known
+
+
+def method(name: str) -> Method:
+    """Return a word of `algo=` as composed, or an estimator with a sum over tokens as loss."""
+    if name.startswith(WORD):
+        config = _compose(name)
+        mode = config.actor_rollout_ref.actor.loss_agg_mode
+        return _method(config.algorithm.adv_estimator, config, partial(_composed_divisor, mode))
+    by_std = f"algorithm.norm_adv_by_std_in_grpo={not name.endswith(WITHOUT_STD)}".lower()
+    return _summed(name.removesuffix(WITHOUT_STD), by_std)
+
+
+def user_method(text: str) -> Method:
+    """Return a user's function with a sum over tokens as loss.
+
+    Args:
+        text: `file.py:f`. A function with the argument `batch_keys` is called like
+            `AgentTrainer.estimate_advantages`, any other as an estimator of verl.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    function = find_object(text, Place(OPTION))
+    if not callable(function):
+        raise ConfigError(OPTION, f"{text!r} is not a function", "Pass file.py:f")
+    if "batch_keys" in inspect.signature(function).parameters:
+        return _summed(function)
+    ADV_ESTIMATOR_REGISTRY[text] = function
+    return _summed(text)
+
+
+def _summed(estimator: Any, *overrides: str) -> Method:
+    config = _compose("actor_rollout_ref.actor.loss_agg_mode=token-sum", *overrides)
+    return _method(estimator, config, lambda rows, samples: samples)
+
+
+def _method(estimator: Any, config: Any, divisor: Callable[[int, int], float]) -> Method:
+    config.algorithm.adv_estimator = estimator if isinstance(estimator, str) else "rloo"
+    actor: Any = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    is_coupled = estimator in COUPLED or estimator not in BUILT_IN
+    return Method(estimator, config.algorithm, actor, trained_samples.fewest(config), is_coupled, divisor)
+
+
+def _composed_divisor(mode: str, rows: int, samples: int) -> float:
+    return samples if mode in TOKEN_SUMS else rows
+
+
+def _compose(*overrides: str) -> Any:
+    with hydra.initialize_config_module("agent_rl.config", version_base=None):
+        return hydra.compose(
+            "agent",
+            [
+                "hydra.searchpath=[pkg://verl.trainer.config]",
+                *("kl=none", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1", "actor_rollout_ref.rollout.n=2"),
+                *(f"+algorithm.gdpo_reward_keys=[{','.join(COMPONENTS)}]", *overrides),
+            ],
+        )

@@ -1,0 +1,90 @@
+"""What an estimator's gradient is the gradient of: the mean of a function of a group's rewards.
+
+Every objective is divided by the number of samples, so that the exact gradient is that of one sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+from typing import Any
+
+from agent_rl.verl_adapter.algorithms import gigpo, maxrl
+
+__all__ = ["BEST", "RETURN", "Objective", "declared"]
+
+EPSILON = 1e-6
+"""What verl adds to a standard deviation."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A formula whose gradient an estimator claims.
+
+    Attributes:
+        formula: the objective of a prompt, for readers.
+        of_group: its value per sample, from the rewards of the members that are trained on and the size of the group.
+        needs_two_levels: whether it exists only for rewards 0 and 1.
+    """
+
+    formula: str
+    of_group: Callable[[Sequence[float], int], float]
+    needs_two_levels: bool = False
+
+
+RETURN = Objective("E[R]", lambda rewards, n: sum(rewards) / n)
+BEST = Objective("E[max of n]", lambda rewards, n: max(rewards) / n)
+
+
+def relative_to_group(formula: str, scale: Callable[[int, int], float]) -> Objective:
+    """Return the objective of advantages `(R - group mean) / scale`, for rewards 0 and 1.
+
+    The mean gradient is a function of the success rate p times its gradient, a polynomial in Bernstein form; its
+    integral is the mean of a function of k, the successes of n samples.
+
+    Args:
+        formula: the objective for many samples.
+        scale: from k of n successes, for 0 < k < n.
+    """
+
+    @cache
+    def steps(n: int) -> list[float]:
+        """Return the differences between the function's values at k and k + 1."""
+        weights = [0.0, *((n - 1) / (n * scale(k, n)) for k in range(1, n)), 0.0]
+        return [((n - 1 - k) * weights[k + 1] + k * weights[k]) / (n * (n - 1)) for k in range(n)]
+
+    def of_group(rewards: Sequence[float], n: int) -> float:
+        members = len(rewards)
+        return sum(steps(members)[: round(sum(rewards))]) * members / n
+
+    return Objective(formula, of_group, needs_two_levels=True)
+
+
+def deviation(k: int, n: int) -> float:
+    """Return the standard deviation of k ones and n - k zeros, as verl computes it."""
+    return sqrt(k * (n - k) / (n * (n - 1))) + EPSILON
+
+
+DEVIATIONS = relative_to_group("2 arcsin sqrt p (n to infinity)", deviation)
+LIKELIHOOD = relative_to_group("log p (n to infinity)", lambda k, n: k / n)
+HEURISTIC = ("gdpo", gigpo.ESTIMATOR)
+"""Estimators whose mean gradient is not that of any objective."""
+
+
+def declared(estimator: Any, divides_by_std: bool) -> Objective | None:
+    """Return the objective that an estimator declares; None for a heuristic.
+
+    Args:
+        estimator: `algorithm.adv_estimator`, or a user's function; one that the table does not know declares the
+            expected return.
+        divides_by_std: `algorithm.norm_adv_by_std_in_grpo`.
+    """
+    if estimator in ("grpo", "grpo_vectorized"):
+        return DEVIATIONS if divides_by_std else RETURN
+    if estimator == maxrl.ESTIMATOR:
+        return LIKELIHOOD
+    if estimator == "grpo_passk":
+        return None if divides_by_std else BEST
+    return None if estimator in HEURISTIC else RETURN

@@ -1,0 +1,221 @@
+"""Small tasks whose trajectories can all be listed, so that a gradient over them can be computed exactly.
+
+A process is the code of one episode: it samples tokens (of two possible ones) in states whose logits are the
+parameters, reads observations and gives rewards. `enumerate_trajectories` plays it once for each of its trajectories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["PROCESSES", "TabularProcess", "TabularTrajectory", "enumerate_trajectories"]
+
+ACTIONS = 2
+OBSERVATION = ("", 0, 0)
+COMPONENTS = ("accuracy", "length")
+"""The components of a reward; most processes have only the first one."""
+
+
+@dataclass
+class TabularTrajectory:
+    """One trajectory of a process, which its code plays.
+
+    Attributes:
+        prompt: the number of its prompt.
+        sequences: the tokens of each training sequence: state, action and number of events before, or `OBSERVATION`.
+        rewards: sequence, position, component and value of each reward.
+        chance: the probability of all events that the policy does not decide.
+        is_scored: whether the trajectory reaches the trainer.
+        events: what has happened, in order: the actions, and the outcomes of chance.
+        is_likely: whether each event that the policy does not decide is the most likely one.
+    """
+
+    prompt: int = 0
+    script: tuple[int, ...] = ()
+    sequences: list[list[tuple[str, int, int]]] = field(default_factory=lambda: [[]])
+    rewards: list[tuple[int, int, str, float]] = field(default_factory=list)
+    chance: float = 1.0
+    is_scored: bool = True
+    events: list[int] = field(default_factory=list)
+    is_likely: bool = True
+
+    def sample(self, state: str) -> int:
+        """Sample a token, 0 or 1, with the logits of this state."""
+        action = self._next()
+        self.sequences[-1].append((state, action, len(self.events) - 1))
+        return action
+
+    def happens(self, probability: float) -> bool:
+        """Whether an event happens that does not depend on the policy."""
+        event = self._next()
+        self.chance *= probability if event else 1 - probability
+        self.is_likely &= bool(event) == (probability > 0.5)
+        return bool(event)
+
+    def observe(self, tokens: int = 1) -> None:
+        """Read an observation, whose tokens are masked; it ends the turn."""
+        self.sequences[-1] += [OBSERVATION] * tokens
+
+    def reward(self, value: float, component: str = COMPONENTS[0]) -> None:
+        """Give a reward for the current turn."""
+        self.rewards.append((len(self.sequences) - 1, len(self.sequences[-1]) - 1, component, value))
+
+    def fold(self) -> None:
+        """Begin a new training sequence, whose prompt holds the history."""
+        self.sequences.append([])
+
+    def fail(self) -> None:
+        """End without a score."""
+        self.is_scored = False
+
+    @property
+    def total(self) -> float:
+        """The reward of the whole trajectory."""
+        return sum(value for *_, value in self.rewards)
+
+    def component(self, name: str) -> float:
+        """Return the sum of a component's rewards."""
+        return sum(value for _, _, component, value in self.rewards if component == name)
+
+    def sampled(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the sampled tokens of all sequences."""
+        return (token for tokens in self.sequences for token in tokens if token != OBSERVATION)
+
+    def _next(self) -> int:
+        event = self.script[len(self.events)] if len(self.events) < len(self.script) else 0
+        self.events.append(event)
+        return event
+
+
+@dataclass(frozen=True)
+class TabularProcess:
+    """A task with a name, and the size of its batches.
+
+    Attributes:
+        play: the code of an episode.
+        members: samples per prompt.
+        prompts: prompts per batch.
+        has_two_levels: whether the rewards of its trajectories have two values, 0 and 1.
+        is_small: whether it takes part in a certificate of reduced size.
+        bias: added to the logits of token 1.
+    """
+
+    play: Callable[[TabularTrajectory], None]
+    members: int
+    prompts: int = 1
+    has_two_levels: bool = False
+    is_small: bool = False
+    bias: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.play.__name__
+
+
+def enumerate_trajectories(play: Callable[[TabularTrajectory], None], prompt: int = 0) -> Iterator[TabularTrajectory]:
+    """Play a prompt once for each sequence of actions and events."""
+    scripts: list[tuple[int, ...]] = [()]
+    while scripts:
+        script = scripts.pop()
+        trajectory = TabularTrajectory(prompt, script)
+        play(trajectory)
+        events = tuple(trajectory.events)
+        scripts += [(*events[:place], 1) for place in range(len(script), len(events))]
+        yield trajectory
+
+
+def lengths(play: TabularTrajectory) -> None:
+    """Stop, or continue for up to five turns; each turn has a reward, and the outcome depends on their number."""
+    for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5, 0.1)):
+        is_over = not play.sample(f"turn {turn}") or turn == 4
+        play.reward(0.3)
+        if is_over:
+            return play.reward(outcome)
+        play.observe()
+
+
+def turn_rewards(play: TabularTrajectory) -> None:
+    """Two tokens per turn, the content and whether to continue; each turn earns a reward, and the end another."""
+    found = 0
+    for turn in range(3):
+        found += play.sample(f"content {turn}")
+        play.reward((0.5, -0.4, 1.0)[turn] * found)
+        if turn == 2 or play.sample(f"continue {turn}") == 0:
+            break
+        play.observe(2)
+    play.reward(0.7 if found == 1 else 0.1 * found)
+
+
+def shared(play: TabularTrajectory) -> None:
+    """Odd turns share a parameter, and so do even ones; success is to stop after two to four of six turns."""
+    turns = 1
+    while play.sample("odd turn" if turns % 2 else "even turn") and turns < 6:
+        play.observe()
+        turns += 1
+    play.reward(float(2 <= turns <= 4))
+
+
+def folded(play: TabularTrajectory) -> None:
+    """One to four training sequences: each turn after the first begins a new one, and most turns have a reward."""
+    for turn, outcome in enumerate((0.0, 0.4, 1.0, 0.2)):
+        if turn == 3 or not play.sample(f"turn {turn}"):
+            return play.reward(outcome + 0.3 * play.sample("answer"))
+        play.reward(0.2 * turn)
+        play.observe()
+        play.fold()
+
+
+def two_prompts(play: TabularTrajectory) -> None:
+    """An easy prompt of short answers, and a hard one of long answers; they share a parameter."""
+    if play.prompt == 0:
+        return play.reward(float(play.sample("care") or play.sample("easy")))
+    for state in ("care", "hard 1", "hard 2", "hard 3"):
+        if not play.sample(state):
+            return play.reward(0.0)
+        play.observe()
+    play.sample("care")
+    play.reward(1.0)
+
+
+def all_equal(play: TabularTrajectory) -> None:
+    """Success is rare, so most groups have equal rewards."""
+    for state in ("first", "second", "third"):
+        if not play.sample(state):
+            return play.reward(0.0)
+        play.observe()
+    play.reward(1.0)
+
+
+def unscored(play: TabularTrajectory) -> None:
+    """Three samples in ten fail, whatever they did, and are missing from their group."""
+    if play.happens(0.3):
+        play.fail()
+    turns = 1
+    while turns < 4 and play.sample(f"turn {turns}"):
+        play.observe()
+        turns += 1
+    play.reward(float(turns in (2, 4)))
+
+
+def components(play: TabularTrajectory) -> None:
+    """The reward has two components of different size: accuracy, and a penalty for length."""
+    turns = 1
+    while turns < 4 and play.sample(f"turn {turns}"):
+        play.observe(2)
+        turns += 1
+    play.reward(2.0 * (play.sample("answer") and turns > 1))
+    play.reward(-0.3 * turns, COMPONENTS[1])
+
+
+PROCESSES = (
+    TabularProcess(lengths, members=4, is_small=True, bias=-0.3),
+    TabularProcess(turn_rewards, members=2),
+    TabularProcess(shared, members=3, has_two_levels=True),
+    TabularProcess(folded, members=2, is_small=True),
+    TabularProcess(two_prompts, members=2, prompts=2, has_two_levels=True),
+    TabularProcess(all_equal, members=4, has_two_levels=True, is_small=True, bias=-0.4),
+    TabularProcess(unscored, members=3, has_two_levels=True),
+    TabularProcess(components, members=3),
+)

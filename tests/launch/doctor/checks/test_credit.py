@@ -1,0 +1,44 @@
+"""Which conditions of an exact turn gradient a configuration breaks."""
+
+from typing import Any
+
+import pytest
+
+from agent_rl.launch.doctor.checks.credit import turn_credit
+from agent_rl.preflight.check import Status
+from tests.launch.doctor.conftest import MakeCase, only
+
+ACTOR = "actor_rollout_ref.actor"
+EXACT = {
+    "algorithm.adv_estimator": "agent_rl_turn",
+    f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm",
+    f"{ACTOR}.loss_scale_factor": 512,
+}
+
+
+def test_a_configuration_without_a_bias_says_what_remains(make_case: MakeCase) -> None:
+    found = only(turn_credit(make_case(EXACT)))
+    assert found.status is Status.OK
+    assert "actor/grad_norm stays below the limit 1.0" in found.text
+    assert not list(turn_credit(make_case({"algorithm.adv_estimator": "rloo", "algorithm.gamma": 0.9})))
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"agent_rl.reward.format": {"weight": 1, "normalize": "group"}}, "'format' compares the samples"),
+        ({"algorithm.filter_groups.enable": True}, "chosen by their outcome"),
+        ({"trainer.v1.sampler.sync_refill_failed_groups": True}, "replaced"),
+        ({"algorithm.gamma": 0.9}, "discounted"),
+        ({"trainer.v1.trainer_mode": "colocate_async"}, "older weights"),
+        ({f"{ACTOR}.ppo_epochs": 2}, "2 updates"),
+        ({f"{ACTOR}.loss_agg_mode": "token-mean"}, "a number of tokens that was sampled"),
+        ({f"{ACTOR}.loss_scale_factor": None}, "the longest response"),
+        ({"agent_rl.mask_void": "turn"}, "agent_rl.mask_void=turn"),
+        ({"agent_rl.mask_overlong": True}, "agent_rl.mask_overlong=True"),
+    ],
+)
+def test_what_biases_the_gradient_is_a_warning(make_case: MakeCase, keys: dict[str, Any], text: str) -> None:
+    found = only(turn_credit(make_case({**EXACT, **keys})))
+    assert (found.status, found.remedy != "") == (Status.WARNING, True)
+    assert text in found.text
