@@ -34,7 +34,7 @@ Trajectories = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... keys as in training, and data.max_response_length"),
+    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.* keys, as in training, and data.max_response_length"),
 ]
 Config = Annotated[
     Path | None,

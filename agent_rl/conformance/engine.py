@@ -36,7 +36,7 @@ LONGEST = 100_000  # tokens of a prompt over HTTP
 
 @dataclass
 class ScriptedTurn:
-    """A turn of the script; what follows `fails` is set when a request starts it."""
+    """A turn of the script; the fields after `fails` are set when a request starts the turn."""
 
     text: str
     versions: tuple[int, int] | None = None

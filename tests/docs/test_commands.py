@@ -55,6 +55,7 @@ ELSEWHERE = {
     r"agent-rl view": "tests/trajectory/viewer/test_serve.py",
     r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
     r"agent-rl eval .*checkpoints": "a checkpoint; tests/e2e/test_evaluation.py",
+    r"agent-rl eval .*gateway_agent": "an endpoint; tests/evaluation/test_runner.py",
     r"agent-rl rm eval": "a judge; tests/cli/test_rm.py",
     r"agent-rl (eval --recipe sums|trace|.*outputs/my_run)": "a run's own files; tests/e2e and tests/cli",
     r"agent-rl (export|model)": "a run's own checkpoint, a file of 98 MB; tests/trajectory/exports",

@@ -117,7 +117,7 @@ class Gateway:
         ]
         self._server = PortServer(Starlette(routes=routes))
 
-    async def start(self, host: str) -> None:
+    async def start(self, host: str = "127.0.0.1") -> None:
         """Listen at this address, unless the server does already."""
         self.port = await self._server.start(host)
 
