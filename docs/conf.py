@@ -77,6 +77,7 @@ CONTENTS = {
         for name in (
             "quickstart",
             "lockers",
+            "langgraph",
             "gsm8k_calculator",
             "svamp_calculator",
             "math_python",
@@ -107,6 +108,7 @@ CONTENTS = {
             "built_in",
             "environments",
             "gateways",
+            "certificates",
             "python",
             "receipts",
             "gpu_node",

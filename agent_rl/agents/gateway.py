@@ -15,7 +15,7 @@ from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop
 from agent_rl.agents.episode.policy import Policy
-from agent_rl.agents.sessions.program import ProgramEnd, run_program
+from agent_rl.agents.sessions.program import ProgramEnd, address_for, run_program
 from agent_rl.agents.sessions.server import gateway
 from agent_rl.agents.sessions.session import Session
 from agent_rl.agents.tool_call import ToolCallFormat
@@ -44,11 +44,12 @@ async def run_session(
         raise ConfigError("extra_info.environment", problem, "Choose another agent, or remove the environment")
     settings, budget = loop.settings.gateway, loop.budget()
     session = Session(policy, format, trajectory, max_turns=budget.max_turns, models=settings.models)
-    server = await gateway()
+    host = address_for(settings.url)
+    server = await gateway(host)
     server.sessions[session.id] = session
     try:
         shown = _shown_row(row, with_truth=settings.ground_truth)
-        end = await run_program(settings, shown, f"http://127.0.0.1:{server.port}", session.id)
+        end = await run_program(settings, shown, f"http://{host}:{server.port}", session.id)
     finally:
         await session.close()
         del server.sessions[session.id]

@@ -16,7 +16,7 @@ __all__ = ["GROUP", "app"]
 GROUP = "check"
 
 app = typer.Typer(
-    help="Check whether an algorithm's gradient is that of its objective.", no_args_is_help=True, add_completion=False
+    help="Compare an algorithm's gradient with that of its objective.", no_args_is_help=True, add_completion=False
 )
 
 LINE = "{:<30} {:<20} {:>8} {:>8} {:>13} {:>8}  {}"

@@ -26,7 +26,7 @@ def _gateway() -> None: ...
 def check(
     url: Annotated[str, typer.Argument(help="Address of a running gateway: only checks of the protocol run")] = "",
     driver: Annotated[str, typer.Option(help="Gateway to start: file.py:Class, a subclass of Driver")] = "",
-    key: Annotated[str, typer.Option(help="Key of an open session of the gateway at the address")] = "",
+    key: Annotated[str, typer.Option(help="Key of a session that is open on the gateway at URL")] = "",
     only: Annotated[list[str] | None, typer.Option(help="Name of a check to run; may be repeated")] = None,
     as_json: Json = False,
 ) -> None:

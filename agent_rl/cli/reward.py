@@ -34,7 +34,7 @@ Trajectories = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.... keys as in training, and data.max_response_length"),
+    typer.Argument(metavar="KEY=VALUE", help="agent_rl.reward.* keys, as in training, and data.max_response_length"),
 ]
 Config = Annotated[
     Path | None,
@@ -180,7 +180,10 @@ def serve(
     config: Annotated[Path, typer.Option(help="YAML file of the service, such as recipes/reward_api/service.yaml")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Keys of that file, such as port=9000 or judge.format.weight=0"),
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Settings that override the --config file, such as port=9000 or judge.format.weight=0",
+        ),
     ] = None,
 ) -> None:
     r"""Serve rewards over HTTP: POST /get_reward (rules) and /get_reward2 (judge), /health, /metrics, /docs.

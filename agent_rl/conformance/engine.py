@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from agent_rl.agents.episode.policy import Generation, cut_at_stop
 from agent_rl.agents.sessions.chat import chat_answer, chat_events, chat_request
-from agent_rl.agents.sessions.server import LoopbackServer
+from agent_rl.agents.sessions.server import PortServer
 from agent_rl.agents.sessions.session import read_turn
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.tools.declared import declared_functions
@@ -36,7 +36,7 @@ LONGEST = 100_000  # tokens of a prompt over HTTP
 
 @dataclass
 class ScriptedTurn:
-    """A turn of the script; what follows `fails` is set when a request starts it."""
+    """A turn of the script; the fields after `fails` are set when a request starts the turn."""
 
     text: str
     versions: tuple[int, int] | None = None
@@ -116,7 +116,7 @@ class Engine:
             Route("/health", lambda _: Response()),
         ]
         _ = self.tokenizer  # loaded before a gateway watches the server's health
-        self._server = LoopbackServer(Starlette(routes=routes))
+        self._server = PortServer(Starlette(routes=routes))
         self.url = f"http://127.0.0.1:{await self._server.start()}"
 
     async def stop(self) -> None:

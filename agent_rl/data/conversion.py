@@ -196,7 +196,9 @@ def json_of(example: Mapping[str, Any], name: str) -> Any:
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise ConfigError(f"column {name}", f"it is not JSON ({error})", "Write JSON, as the data set does") from error
+        raise ConfigError(
+            f"column {name}", f"not valid JSON ({error})", "Write JSON, as in the original data set"
+        ) from error
 
 
 def _parser(data_set: RawSet, description: str | None, command: str | None) -> argparse.ArgumentParser:

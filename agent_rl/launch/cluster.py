@@ -203,8 +203,8 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Che
     """Run a Ray node during this block; all processes that it started end with it.
 
     Returns:
-        The environment of the server that starts its workers, and a function that takes a description of a problem and,
-        if the node has ended, raises it with the last lines of Ray's output.
+        The environment of the server that starts the node's workers, and a check: if the node has ended, it raises a
+        ClusterError with the problem that it is given and the last lines of Ray's output.
     """
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")

@@ -116,7 +116,7 @@ def _run(
     display: Display,
     stopping: StopRequest,
 ) -> StoppedRun | None:
-    """Start the trainer, here or at the head of several nodes, and show the run until it has ended."""
+    """Start the trainer, on this machine or on the head of several nodes, and show the run until it ends."""
     stopping.begin(run.path)
     stopping.can_wait = lambda: display.progress.is_training
     stopping.on_abort = display.aborting

@@ -14,6 +14,7 @@ import pytest
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
+from agent_rl.agents.sessions.program import address_for
 from agent_rl.agents.sessions.server import gateway
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
@@ -130,6 +131,16 @@ def test_an_endpoint_runs_the_agent(run: Any) -> None:
         assert run("", "It is 42.", command=None, url=server.url).answer == "It is 42."
     trajectory = run("", command=None, url=server.url)
     assert "does not answer" in str(trajectory.error)
+
+
+def test_an_endpoint_elsewhere_gets_an_address_that_it_can_reach(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert address_for(None) == address_for("http://localhost:1/run") == "127.0.0.1"
+    with pytest.raises(ConfigError, match=r"gateway.url: the host 'no-such-host.invalid' cannot be reached"):
+        run("", command=None, url="http://no-such-host.invalid:1/run")
+    monkeypatch.setattr("agent_rl.agents.gateway.address_for", lambda url: "127.0.0.2")  # as on another network
+    trajectory = run('ask(os.environ["OPENAI_BASE_URL"])', "Yes.")
+    assert (trajectory.answer, trajectory.turns[0].text) == ("Yes.", "Yes.")
+    assert "http://127.0.0.2:" in str(trajectory.to_dict())
 
 
 def test_a_row_with_an_environment_is_refused(run: Any) -> None:

@@ -31,7 +31,7 @@ from tests.support.scoring import score
 TESTED = {
     "README.md": ["lockers.py"],
     "docs/guides/environments.md": ["lockers.py"],
-    "docs/guides/any_agent.md": ["my_graph.py", "my_agent.py"],  # agents/sessions/test_programs.py
+    "docs/guides/any_agent.md": ["my_graph.py", "my_agent.py", "my_gateway.py"],  # agents/sessions, conformance
     "docs/guides/agents.md": ["my_hooks.py", "my_users.py", "my_agents.py", "my_train.py"],
     "docs/guides/trainer.md": ["my_trainer.py"],  # e2e/test_modes.py
     "docs/guides/data.md": ["make_row"],

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -246,3 +247,25 @@ def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path,
 def test_what_cannot_work_is_refused_before_it_starts(tmp_path, data, tools, words, said):
     with pytest.raises(ConfigError, match=said):
         evaluate(tmp_path / "out", settings(data, tools, *words))
+
+
+PROGRAM = """
+import json, os, urllib.request
+
+row = json.load(open(os.environ["AGENT_RL_ROW_FILE"]))
+headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+body = json.dumps({"model": "policy", "messages": row["prompt"], "tools": [
+    {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}]}).encode()
+request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+assert json.load(urllib.request.urlopen(request))["choices"][0]["message"]
+"""
+
+
+def test_a_program_that_gateway_agent_runs_is_evaluated_at_an_endpoint(tmp_path, data, tools):
+    (tmp_path / "agent.py").write_text(PROGRAM)
+    words = f"agent_rl.gateway.command={sys.executable} {tmp_path}/agent.py", "sampling.temperature=0"
+    server = Server()
+    evaluate(tmp_path / "out", settings(data, tools, *words, loop="gateway_agent", limit=2), server)
+    trajectories = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert [(each.agent, len(each.turns), each.error) for each in trajectories] == [("gateway_agent", 1, None)] * 2
+    assert [body["tools"][0]["function"]["name"] for body in server.requests] == ["other"] * 2

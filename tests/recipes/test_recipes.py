@@ -65,7 +65,10 @@ def test_every_choice_composes(
     (tmp_path / "db.json").write_text("{}")
     for name in ("RETAIL_DB", "SHOP_DB", "HOUSEHOLD_DB"):
         monkeypatch.setenv(name, str(tmp_path / "db.json"))
-    config = compose(recipe, choice)
+    other = ("agent_rl.gateway.python=null", "agent_rl.gateway.function=null", "agent_rl.gateway.command=env")
+    needs = [*other] if recipe.name == "langgraph" else []  # LangGraph has a Python of its own
+    needs += ["actor_rollout_ref.rollout.n=2"] if recipe.name == "reward_api" and choice else []  # its one has no group
+    config = compose(recipe, [*choice, *needs])
     if not choice:
         check_readme(recipe.name, Case(config=config), monkeypatch)
     config.actor_rollout_ref.model.path = str(tiny_model)  # the critic's configuration reads it

@@ -171,7 +171,7 @@ class TextToolFormat(TextFormat):
         return super().instructions(tools)
 
     def call(self, text: str, tools: Sequence[ToolSpec]) -> ToolCall:
-        """Return the call that passes a text to the tool.
+        """Return the call that passes text to the tool.
 
         Raises:
             ConfigError: there is no such tool, or it needs more than one text.

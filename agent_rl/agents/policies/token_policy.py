@@ -154,7 +154,7 @@ class TokenPolicy(Policy):
         return [{**message, "content": broken_up(message["content"])} for message in messages]
 
     def forget_turn(self) -> None:
-        """Exclude the last turn from training: its tokens get the mask 0."""
+        """Exclude the last turn from training: its tokens get mask 0."""
         del self._spans[-1:]
         self.mask[self._last_turn :] = [0] * (len(self.mask) - self._last_turn)
 

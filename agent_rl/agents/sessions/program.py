@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import json
 import os
@@ -27,7 +28,7 @@ from agent_rl.settings.importing import find_object
 from agent_rl.settings.secrets import is_secret_variable
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
-__all__ = ["ProgramEnd", "function_worker", "run_program"]
+__all__ = ["ProgramEnd", "address_for", "function_worker", "run_program"]
 
 KEY = "agent_rl.gateway"
 TAIL = 2_000
@@ -42,6 +43,22 @@ class ProgramEnd:
     problem: str | None = None
     bug: str | None = None
     """The last line of a traceback, by which equal failures are recognised."""
+
+
+@functools.cache
+def address_for(url: str | None) -> str:
+    """Return the address of this machine at which an endpoint elsewhere finds it; without a URL, that of loopback.
+
+    Raises:
+        ConfigError: the host of the URL cannot be reached.
+    """
+    host = httpx.URL(url).host if url else "127.0.0.1"
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # sends nothing: the system chooses the network
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ConfigError(f"{KEY}.url", f"the host {host!r} cannot be reached ({error})", "Correct it") from None
 
 
 async def run_program(settings: GatewaySettings, row: Mapping[str, Any], base_url: str, key: str) -> ProgramEnd:

@@ -25,7 +25,7 @@ from agent_rl.agents.sessions.session import Session
 from agent_rl.trajectory import plain_reward
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["Gateway", "LoopbackServer", "gateway"]
+__all__ = ["Gateway", "PortServer", "gateway"]
 
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
@@ -65,18 +65,18 @@ APIS = {
 """The APIs by route."""
 
 
-class LoopbackServer:
-    """Serves an application on a port of 127.0.0.1 that the system chooses."""
+class PortServer:
+    """Serves an application on a port that the system chooses."""
 
     def __init__(self, app: Starlette) -> None:
         self._app, self._starting = app, asyncio.Lock()
         self._server: uvicorn.Server | None = None
 
-    async def start(self) -> int:
-        """Listen, unless the server does already; return the port."""
+    async def start(self, host: str = "127.0.0.1") -> int:
+        """Listen at this address, unless the server does already; return the port."""
         async with self._starting:
             if self._server is None:
-                self._listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+                self._listener = socket.create_server((host, 0), backlog=2048)
                 weakref.finalize(self, self._listener.close)  # for an event loop that has ended without `stop`
                 config = uvicorn.Config(
                     self._app, log_level="warning", access_log=False, lifespan="off", ws="none",
@@ -115,11 +115,11 @@ class Gateway:
             Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/session/reward", self._reward, methods=["POST"]),
         ]
-        self._server = LoopbackServer(Starlette(routes=routes))
+        self._server = PortServer(Starlette(routes=routes))
 
-    async def start(self) -> None:
-        """Listen on loopback, unless the server does already."""
-        self.port = await self._server.start()
+    async def start(self, host: str = "127.0.0.1") -> None:
+        """Listen at this address, unless the server does already."""
+        self.port = await self._server.start(host)
 
     async def stop(self) -> None:
         """Close the port."""
@@ -183,10 +183,10 @@ class Gateway:
 _gateways: PerLoop[Gateway] = PerLoop(Gateway)
 
 
-async def gateway() -> Gateway:
-    """Return the server of this process and event loop, which starts at the first use."""
+async def gateway(host: str = "127.0.0.1") -> Gateway:
+    """Return the server of this process and event loop, which starts at this address at the first use."""
     server = _gateways.get()
-    await server.start()
+    await server.start(host)
     return server
 
 

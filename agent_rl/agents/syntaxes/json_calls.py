@@ -1,6 +1,6 @@
 """Syntaxes with calls in JSON: hermes, llama3_json, mistral, kimi, gpt-oss and deepseek_v3.
 
-Each function takes a turn's text with its special tokens and the tools, and returns the text around the calls, and
+Each function takes the tools and a turn's text, special tokens included. It returns the text around the calls, then
 the calls.
 """
 

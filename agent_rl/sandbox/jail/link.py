@@ -1,8 +1,8 @@
 """Calls between a program's process and the process of its tests, over a socket: JSON with tags, never a pickle.
 
-`Link` is the common part of both ends: plain data keep their type, and a container that is an argument or a value of a
-call is the same object at both ends, updated by each message. `_ProgramSide` answers calls; every other object of the
-program crosses as a number (`stand_ins.py` is the other end).
+`Link` is the base class of both ends. Plain data keeps its type. A container that is passed to a call or returned from
+it counts as one object at both ends, and each message brings its content up to date. `_ProgramSide` answers calls;
+every other object of the program crosses as a number (`stand_ins.py` is the other end).
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _merge(old: Any, new: Any) -> Any:
 
 
 class _ProgramSide(Link):
-    """The end in the program's process, on which the other end cannot rely."""
+    """The end in the program's process; the other end must not trust it."""
 
     def __init__(self, descriptor: int, namespace: dict[str, Any], before: dict[str, Any]) -> None:
         super().__init__(descriptor, 1)

@@ -223,7 +223,7 @@ def _folder(proc: int, path: str) -> Iterator[int]:
 
 
 def _open_deleted_files(proc: int, path: str) -> dict[int, int] | None:
-    """Return inode -> bytes of deleted files among the descriptors; None if there are none, or no access."""
+    """Return the bytes of each open file that is deleted, by inode; None if no descriptor can be listed."""
     names: list[str] = []
     sizes = {}
     with contextlib.suppress(OSError), _folder(proc, path) as folder:

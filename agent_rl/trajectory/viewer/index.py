@@ -245,7 +245,7 @@ class TraceIndex:
         return database
 
     def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Return the rows of a query, which uses its own connection."""
+        """Run a query on its own connection, and return the rows."""
         with closing(self._connect()) as database:
             return [dict(row) for row in database.execute(sql, values)]
 

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from verl import DataProto
 
-from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, Trajectory
+from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, TabularTrajectory
 
-__all__ = ["Rows"]
+__all__ = ["TabularRows"]
 
 PADDING = "pad0"
 """The prompt of a row that only fills up a batch."""
 
 
-class Rows:
+class TabularRows:
     """The training sequences of all trajectories as padded tensors (rows, tokens); the last row is padding.
 
     verl stores a trajectory's whole reward on the last sampled token of each of its sequences. The rewards of turns are
@@ -33,7 +33,9 @@ class Rows:
         baselines_B: the reward of each prompt's greedy trajectory.
     """
 
-    def __init__(self, trajectories: Sequence[Sequence[Trajectory]], policy: Any, states: Mapping[str, int]) -> None:
+    def __init__(
+        self, trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
+    ) -> None:
         """Lay out the rows.
 
         Args:
@@ -42,7 +44,7 @@ class Rows:
             states: the row of `policy` for each state.
         """
         self.of_trajectory: dict[tuple[int, int], list[int]] = {}
-        sequences: list[tuple[Trajectory, int]] = []
+        sequences: list[tuple[TabularTrajectory, int]] = []
         for prompt, own in enumerate(trajectories):
             for number, each in enumerate(own):
                 if each.is_scored:
@@ -105,7 +107,7 @@ class Rows:
 
 
 def _values(
-    trajectories: Sequence[Sequence[Trajectory]], policy: Any, states: Mapping[str, int]
+    trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
     """Return the expected reward after each prefix of events, by prompt: what an exact critic says."""
     sums: dict[tuple[int, tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -119,7 +121,7 @@ def _values(
     return {prefix: total / probability for prefix, (total, probability) in sums.items()}
 
 
-def _greedy(trajectories: Sequence[Trajectory], policy: Any, states: Mapping[str, int]) -> float:
+def _greedy(trajectories: Sequence[TabularTrajectory], policy: Any, states: Mapping[str, int]) -> float:
     """Return the reward of the trajectory of which each token and event is the most likely one."""
     best = policy.argmax(-1)
     return next(
@@ -129,7 +131,7 @@ def _greedy(trajectories: Sequence[Trajectory], policy: Any, states: Mapping[str
     )
 
 
-def _record(trajectory: Trajectory, place: int) -> dict[str, Any]:
+def _record(trajectory: TabularTrajectory, place: int) -> dict[str, Any]:
     """Return the turns of one of a trajectory's sequences: a turn is a run of sampled tokens."""
     spans: list[tuple[int, int, int]] = []  # sequence, start, end
     for number, tokens in enumerate(trajectory.sequences):

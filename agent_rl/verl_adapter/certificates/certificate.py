@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from agent_rl.verl_adapter.certificates import methods
-from agent_rl.verl_adapter.certificates.gradients import Method, World
+from agent_rl.verl_adapter.certificates.gradients import Method, TabularWorld
 from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
-from agent_rl.verl_adapter.certificates.processes import PROCESSES, Process
+from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
 
 __all__ = ["LARGE", "certify", "certify_method", "certify_process", "world"]
 
@@ -72,7 +72,7 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     }
 
 
-def certify_process(world: World, method: Method, sizes: Sequence[int] = ()) -> dict[str, Any]:
+def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = ()) -> dict[str, Any]:
     """Compare a method's gradients with the exact one on one process; see `certify_method`."""
     process = world.process
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
@@ -131,14 +131,14 @@ def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_ob
 
 
 @cache
-def world(process: Process) -> World:
+def world(process: TabularProcess) -> TabularWorld:
     """Return a process with its policy."""
     torch.set_num_threads(1)  # the tensors are tiny
-    return World(process)
+    return TabularWorld(process)
 
 
 @cache
-def _reference(process: Process) -> float:
+def _reference(process: TabularProcess) -> float:
     """Return the variance of `rloo` per sample, relative to the squared length of its mean."""
     mean, variance = world(process).estimated(methods.method("rloo"))
     return variance / float(mean @ mean)

@@ -21,12 +21,12 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn
 
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.algorithms.advantages import estimate
-from agent_rl.verl_adapter.certificates.batches import Rows
+from agent_rl.verl_adapter.certificates.batches import TabularRows
 from agent_rl.verl_adapter.certificates.objectives import Objective
-from agent_rl.verl_adapter.certificates.processes import ACTIONS, Process, enumerate_trajectories
+from agent_rl.verl_adapter.certificates.processes import ACTIONS, TabularProcess, enumerate_trajectories
 from agent_rl.verl_adapter.trained_samples import lone
 
-__all__ = ["Estimate", "Method", "World"]
+__all__ = ["GradientEstimate", "Method", "TabularWorld"]
 
 GREEDY = ("remax", remax.ESTIMATOR)
 """Estimators that need the rewards of greedy trajectories."""
@@ -64,7 +64,7 @@ class Method:
         """Whether other prompts replace a group with equal rewards."""
         return bool(self.algorithm.filter_groups.enable)
 
-    def advantages(self, rows: Rows, kept: Kept, samples: int, padding: int = 0) -> Any:
+    def advantages(self, rows: TabularRows, kept: Kept, samples: int, padding: int = 0) -> Any:
         """Return the advantages (rows, tokens) as the trainer computes them.
 
         Args:
@@ -110,14 +110,14 @@ class Method:
         return loss * (actor.loss_scale_factor or 1) if mode == "seq-mean-token-sum-norm" else loss
 
 
-class Estimate(NamedTuple):
+class GradientEstimate(NamedTuple):
     """The mean of a gradient and its total variance, per sample."""
 
     mean: Any
     variance: float
 
 
-class World:
+class TabularWorld:
     """A process with a policy.
 
     Attributes:
@@ -127,7 +127,7 @@ class World:
         groups: all groups of each prompt.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: TabularProcess) -> None:
         self.process = process
         self.trajectories = [list(enumerate_trajectories(process.play, prompt)) for prompt in range(process.prompts)]
         every = [each for own in self.trajectories for each in own]
@@ -136,7 +136,7 @@ class World:
         generator = torch.Generator().manual_seed(1)
         self.logits_SA = 0.7 * torch.randn(len(names), ACTIONS, generator=generator, dtype=torch.float64)
         self.logits_SA[:, 1] += process.bias
-        self._rows = Rows(self.trajectories, self.logits_SA.softmax(-1), self._states)
+        self._rows = TabularRows(self.trajectories, self.logits_SA.softmax(-1), self._states)
         self.logits_SA.requires_grad_()
         self.groups = [
             list(itertools.combinations_with_replacement(range(len(own)), process.members)) for own in self.trajectories
@@ -154,7 +154,7 @@ class World:
             total = total + mean
         return torch.autograd.grad(total / self.process.prompts, self.logits_SA)[0].flatten()
 
-    def estimated(self, method: Method) -> Estimate:
+    def estimated(self, method: Method) -> GradientEstimate:
         """Return the mean and variance of a method's gradient over all batches with one group per prompt."""
         choices = [self._choices(prompt, method) for prompt in range(self.process.prompts)]
         known: dict[Any, Any] = {}
@@ -169,7 +169,7 @@ class World:
             weight = math.prod(weight for _, weight in batch)
             gradient = self.gradient(method, [(prompt, group) for prompt, (group, _) in enumerate(batch)], known)
             mean, square = mean + weight * gradient, square + weight * float(gradient @ gradient)
-        return Estimate(mean, (square - float(mean @ mean)) * self.process.members * self.process.prompts)
+        return GradientEstimate(mean, (square - float(mean @ mean)) * self.process.members * self.process.prompts)
 
     def large_batch(self, method: Method, groups: int, seed: int = 0) -> Any:
         """Return the gradient of one batch with this number of groups per prompt.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["PROCESSES", "Process", "Trajectory", "enumerate_trajectories"]
+__all__ = ["PROCESSES", "TabularProcess", "TabularTrajectory", "enumerate_trajectories"]
 
 ACTIONS = 2
 OBSERVATION = ("", 0, 0)
@@ -18,7 +18,7 @@ COMPONENTS = ("accuracy", "length")
 
 
 @dataclass
-class Trajectory:
+class TabularTrajectory:
     """One trajectory of a process, which its code plays.
 
     Attributes:
@@ -89,7 +89,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Process:
+class TabularProcess:
     """A task with a name, and the size of its batches.
 
     Attributes:
@@ -101,7 +101,7 @@ class Process:
         bias: added to the logits of token 1.
     """
 
-    play: Callable[[Trajectory], None]
+    play: Callable[[TabularTrajectory], None]
     members: int
     prompts: int = 1
     has_two_levels: bool = False
@@ -114,19 +114,19 @@ class Process:
         return self.play.__name__
 
 
-def enumerate_trajectories(play: Callable[[Trajectory], None], prompt: int = 0) -> Iterator[Trajectory]:
+def enumerate_trajectories(play: Callable[[TabularTrajectory], None], prompt: int = 0) -> Iterator[TabularTrajectory]:
     """Play a prompt once for each sequence of actions and events."""
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
         script = scripts.pop()
-        trajectory = Trajectory(prompt, script)
+        trajectory = TabularTrajectory(prompt, script)
         play(trajectory)
         events = tuple(trajectory.events)
         scripts += [(*events[:place], 1) for place in range(len(script), len(events))]
         yield trajectory
 
 
-def lengths(play: Trajectory) -> None:
+def lengths(play: TabularTrajectory) -> None:
     """Stop, or continue for up to five turns; each turn has a reward, and the outcome depends on their number."""
     for turn, outcome in enumerate((0.2, 0.6, 0.9, 0.5, 0.1)):
         is_over = not play.sample(f"turn {turn}") or turn == 4
@@ -136,7 +136,7 @@ def lengths(play: Trajectory) -> None:
         play.observe()
 
 
-def turn_rewards(play: Trajectory) -> None:
+def turn_rewards(play: TabularTrajectory) -> None:
     """Two tokens per turn, the content and whether to continue; each turn earns a reward, and the end another."""
     found = 0
     for turn in range(3):
@@ -148,7 +148,7 @@ def turn_rewards(play: Trajectory) -> None:
     play.reward(0.7 if found == 1 else 0.1 * found)
 
 
-def shared(play: Trajectory) -> None:
+def shared(play: TabularTrajectory) -> None:
     """Odd turns share a parameter, and so do even ones; success is to stop after two to four of six turns."""
     turns = 1
     while play.sample("odd turn" if turns % 2 else "even turn") and turns < 6:
@@ -157,7 +157,7 @@ def shared(play: Trajectory) -> None:
     play.reward(float(2 <= turns <= 4))
 
 
-def folded(play: Trajectory) -> None:
+def folded(play: TabularTrajectory) -> None:
     """One to four training sequences: each turn after the first begins a new one, and most turns have a reward."""
     for turn, outcome in enumerate((0.0, 0.4, 1.0, 0.2)):
         if turn == 3 or not play.sample(f"turn {turn}"):
@@ -167,7 +167,7 @@ def folded(play: Trajectory) -> None:
         play.fold()
 
 
-def two_prompts(play: Trajectory) -> None:
+def two_prompts(play: TabularTrajectory) -> None:
     """An easy prompt of short answers, and a hard one of long answers; they share a parameter."""
     if play.prompt == 0:
         return play.reward(float(play.sample("care") or play.sample("easy")))
@@ -179,7 +179,7 @@ def two_prompts(play: Trajectory) -> None:
     play.reward(1.0)
 
 
-def all_equal(play: Trajectory) -> None:
+def all_equal(play: TabularTrajectory) -> None:
     """Success is rare, so most groups have equal rewards."""
     for state in ("first", "second", "third"):
         if not play.sample(state):
@@ -188,7 +188,7 @@ def all_equal(play: Trajectory) -> None:
     play.reward(1.0)
 
 
-def unscored(play: Trajectory) -> None:
+def unscored(play: TabularTrajectory) -> None:
     """Three samples in ten fail, whatever they did, and are missing from their group."""
     if play.happens(0.3):
         play.fail()
@@ -199,7 +199,7 @@ def unscored(play: Trajectory) -> None:
     play.reward(float(turns in (2, 4)))
 
 
-def components(play: Trajectory) -> None:
+def components(play: TabularTrajectory) -> None:
     """The reward has two components of different size: accuracy, and a penalty for length."""
     turns = 1
     while turns < 4 and play.sample(f"turn {turns}"):
@@ -210,12 +210,12 @@ def components(play: Trajectory) -> None:
 
 
 PROCESSES = (
-    Process(lengths, members=4, is_small=True, bias=-0.3),
-    Process(turn_rewards, members=2),
-    Process(shared, members=3, has_two_levels=True),
-    Process(folded, members=2, is_small=True),
-    Process(two_prompts, members=2, prompts=2, has_two_levels=True),
-    Process(all_equal, members=4, has_two_levels=True, is_small=True, bias=-0.4),
-    Process(unscored, members=3, has_two_levels=True),
-    Process(components, members=3),
+    TabularProcess(lengths, members=4, is_small=True, bias=-0.3),
+    TabularProcess(turn_rewards, members=2),
+    TabularProcess(shared, members=3, has_two_levels=True),
+    TabularProcess(folded, members=2, is_small=True),
+    TabularProcess(two_prompts, members=2, prompts=2, has_two_levels=True),
+    TabularProcess(all_equal, members=4, has_two_levels=True, is_small=True, bias=-0.4),
+    TabularProcess(unscored, members=3, has_two_levels=True),
+    TabularProcess(components, members=3),
 )

@@ -14,7 +14,7 @@ from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.algorithms.turn import to_go
 from agent_rl.verl_adapter.algorithms.turns import TurnTable
 from agent_rl.verl_adapter.certificates.gradients import Method
-from agent_rl.verl_adapter.certificates.processes import PROCESSES, Process, Trajectory
+from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess, TabularTrajectory
 from agent_rl.verl_adapter.trained_samples import final_rows
 
 
@@ -142,7 +142,7 @@ def with_token_mean(method: Method) -> Method:
     return dataclasses.replace(method, actor=dataclasses.replace(method.actor, loss_agg_mode="token-mean"))
 
 
-def ends_with_an_observation(play: Trajectory) -> None:
+def ends_with_an_observation(play: TabularTrajectory) -> None:
     for turn, outcome in enumerate((0.2, 0.6, 0.9)):
         is_over = not play.sample(f"turn {turn}") or turn == 2
         if is_over:
@@ -152,7 +152,7 @@ def ends_with_an_observation(play: Trajectory) -> None:
             return
 
 
-def good_but_unscored(play: Trajectory) -> None:
+def good_but_unscored(play: TabularTrajectory) -> None:
     if play.happens(0.3):
         play.fail()
     while play.sample(f"turn {len(play.events)}") and len(play.events) < 4:
@@ -161,7 +161,7 @@ def good_but_unscored(play: Trajectory) -> None:
 
 
 NAMED = {process.name: process for process in PROCESSES} | {
-    play.__name__: Process(play, members=3) for play in (ends_with_an_observation, good_but_unscored)
+    play.__name__: TabularProcess(play, members=3) for play in (ends_with_an_observation, good_but_unscored)
 }
 PLANTED: dict[str, tuple[Callable[..., Any], Callable[..., Any], str, str]] = {
     "mask shifted by one": (mask_shifted, rloo, "lengths", "direction"),

@@ -37,17 +37,16 @@ def ray_cluster(case: Case) -> Finding:
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
-        return ok("no Ray cluster runs here; the run starts one")
+        return ok("no Ray cluster is running here; the run starts one")
     if not answers(address):
         text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
     ray_init = case.get("ray_kwargs.ray_init", {})
+    text = f"a Ray cluster is already running here ({address}); the run would join it"
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
-        text = f"a Ray cluster runs here ({address}); the run would join it, and Ray would reject {', '.join(refused)}"
+        text += f", and Ray would reject {', '.join(refused)}"
         return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
-    return warning(
-        f"a Ray cluster runs here ({address}); the run would join it", "To start another one, set RAY_ADDRESS=local"
-    )
+    return warning(text, "To start a separate one, set RAY_ADDRESS=local")
 
 
 @check("Ray")
