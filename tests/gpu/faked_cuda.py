@@ -117,11 +117,9 @@ def engines(out: Path) -> Iterator[tuple[str, str]]:
     from agent_rl.settings import AgentRLSettings
     from agent_rl.verl_adapter.served_models import rollout_config
 
-    files = {"SEARCH_CORPUS": '{"id": "a", "contents": "Rome is in Italy."}', "RETAIL_DB": "{}"}
-    files |= dict.fromkeys(("SHOP_DB", "HOUSEHOLD_DB"), "{}")
-    for name, text in files.items():
-        (out / name).write_text(text + "\n")
-        os.environ[name] = str(out / name)
+    corpus = out / "corpus.jsonl"
+    corpus.write_text('{"id": "a", "contents": "Rome is in Italy."}\n')
+    os.environ["SEARCH_CORPUS"] = str(corpus)
     for recipe, *given in compositions():
         config = compose(ROOT / "recipes" / recipe, given)
         policy, name = config.actor_rollout_ref, " ".join((recipe, *given))

@@ -62,9 +62,6 @@ def test_every_choice_composes(
     reward, which is that of the README."""
     (tmp_path / "corpus.jsonl").write_text('{"id": "a", "contents": "Rome is in Italy."}\n')
     monkeypatch.setenv("SEARCH_CORPUS", str(tmp_path / "corpus.jsonl"))
-    (tmp_path / "db.json").write_text("{}")
-    for name in ("RETAIL_DB", "SHOP_DB", "HOUSEHOLD_DB"):
-        monkeypatch.setenv(name, str(tmp_path / "db.json"))
     other = ("agent_rl.gateway.python=null", "agent_rl.gateway.function=null", "agent_rl.gateway.command=env")
     needs = [*other] if recipe.name == "langgraph" else []  # LangGraph has a Python of its own
     needs += ["actor_rollout_ref.rollout.n=2"] if recipe.name == "reward_api" and choice else []  # its one has no group
