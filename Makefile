@@ -26,7 +26,7 @@ FAMILIES = bfcl openenv tau2 $(if $(shell $(PYTHON312) --version 2>/dev/null),ne
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs
 
-.PHONY: quickstart programs certify test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
+.PHONY: quickstart programs certify gateways test parity test-engine test-unit test-shuffled test-costs test-recipes check coverage size bench docs clean install install-dev
 
 quickstart: $(VENV)/.cpu ## the main job: a tiny agent learns to use its tool, on this CPU
 	$(PY) recipes/quickstart/quickstart.py $(ARGS)
@@ -77,6 +77,7 @@ parity: $(VENV)/.dev ## training runs with a scripted engine: their metrics equa
 	$(PY) -m tests.parity.run outputs/parity.json $(CASES) $(if $(AGAINST),--against $(AGAINST))
 
 certify: $(VENV)/.dev ## the certificates of all algorithms in docs/reference: ten minutes
+	mkdir -p outputs
 	$(VENV)/bin/agent-rl certify algo --full --json > outputs/certificates.json
 	cp outputs/certificates.json docs/reference/certificates.json
 	$(PY) docs/references.py

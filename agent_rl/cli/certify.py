@@ -43,8 +43,8 @@ def algo(
 
     All groups of small tasks are enumerated in float64, and verl's own functions compute advantages and loss. An
     algorithm of `algo=` is certified as composed, an estimator with a sum over tokens as loss. The figures: the worst
-    cosine over the tasks, the same for one large batch, the length of the mean relative to the exact gradient, and the
-    variance relative to the estimator rloo. guides/algorithms.md explains the verdicts.
+    cosine over the tasks, the same for a batch of 256 groups (2048 with --full), the length of the mean relative to the
+    exact gradient, and the variance relative to the estimator rloo. guides/algorithms.md explains the verdicts.
 
     Exit code 1: your function is biased.
 

@@ -89,17 +89,17 @@ def train(
     from agent_rl.environments.trl import ADDED
     from agent_rl.evaluation.experiments.cold_start import ColdStart
     from agent_rl.launch.stopping import STOPPED
-    from agent_rl.launch.task import is_task, require_experts
+    from agent_rl.launch.task import is_task
     from agent_rl.launch.training import train as run
 
     recipe = ADDED.join([recipe, *(reward or ()), *([] if data is None else [str(data)])])
     keys = _keys(recipe, overrides or [], model)
-    if starts_small := is_task(recipe) and cpu.is_selected() and not _name_a_model(keys):
-        require_experts(recipe)
+    starts_small = is_task(recipe) and cpu.is_selected() and not _name_a_model(keys)
+    start = ColdStart(recipe, keys) if starts_small else None  # refuses a bad expert
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
-    if starts_small:
-        ColdStart(recipe, keys).make()
+    if start is not None:
+        start.make()
     with _display(verbose, as_json) as display:
         stopped = run(recipe, keys, script, nodes_timeout_s=nodes_timeout_s, display=display)
     if stopped is not None:

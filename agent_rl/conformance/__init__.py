@@ -39,9 +39,7 @@ class TrainedSequence(NamedTuple):
 
 
 class Driver(ABC):
-    """A gateway under test; `gateway` is its name with its version. Each method may raise Unsupported."""
-
-    gateway = ""
+    """A gateway under test. Each method may raise Unsupported."""
 
     @abstractmethod
     async def start(self, engine: Engine) -> None:

@@ -36,12 +36,11 @@ LONGEST = 100_000  # tokens of a prompt over HTTP
 
 @dataclass
 class ScriptedTurn:
-    """A turn of the script; the fields after `fails` are set when a request starts the turn."""
+    """A turn of the script; the fields after `versions` are set when a request starts the turn."""
 
     text: str
     versions: tuple[int, int] | None = None
     """First and last version of the weights that sample it; None: the engine's version at that time."""
-    fails: bool = False
     number: int = -1
     params: Mapping[str, Any] = field(default_factory=dict)
     token_ids: list[int] = field(default_factory=list)
@@ -85,7 +84,7 @@ class Engine:
     async def generate(
         self, request_id: str, *, prompt_ids: Sequence[int], sampling_params: Mapping[str, Any], **media: Any
     ) -> Any:
-        """Play a turn, or raise RuntimeError if it fails; return an object with the fields of verl's `TokenOutput`."""
+        """Play a turn, and return an object with the fields of verl's `TokenOutput`."""
         turn = self.script.popleft() if self.script else ScriptedTurn("OK.")
         text = cut_at_stop(turn.text, sampling_params.get("stop") or (), keep_stop=True)
         ids, finish = self.tokenizer.encode(text), "stop"
@@ -99,8 +98,6 @@ class Engine:
         self.played.append(turn)
         self.by_prompt[tuple(prompt_ids)].append(turn)
         await self.free.wait()
-        if turn.fails:
-            raise RuntimeError("the scripted engine fails")
         first, last = turn.versions or (self.version, self.version)
         steps = {"global_steps": last, "min_global_steps": first, "max_global_steps": last}
         logprobs = turn.logprobs if sampling_params.get("logprobs") else None

@@ -78,7 +78,9 @@ class Environment:
         raise NotImplementedError
 
     def state_key(self) -> Any:
-        """Return a name of the present state, as JSON data; the trace keeps it with the turn as `notes["state"]`.
+        """Return a name of the present state, as JSON data.
+
+        The trace keeps the state after a turn as its `notes["state"]`, and the first one as `info["state"]`.
 
         `algo=gigpo` compares the turns of a prompt's samples that start in the same state.
         """

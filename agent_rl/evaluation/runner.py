@@ -41,7 +41,8 @@ __all__ = ["Evaluation", "columns", "run", "run_scripts"]
 logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16
-"""An evaluation ends after this number of consecutive engine failures, or as many as there are concurrent episodes."""
+"""An evaluation ends after this number of consecutive engine failures, or, if that is more, after as many as there are
+concurrent episodes."""
 
 
 @dataclass(frozen=True)

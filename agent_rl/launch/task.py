@@ -72,8 +72,8 @@ def task_recipe(targets: str) -> Path:
     names = [kind.name for kind in kinds]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(targets, f"two environments have the name {twice[0]}", "Rename a file")
-    rows = {split: [row for kind in kinds for row in environment_rows(kind, split, seed=0)] for split in SPLITS}
-    of_kind = {kind: [row for row in rows["train"] if row["data_source"] == kind.name] for kind in kinds}
+    rows = {split: [row for kind in kinds for row in _rows(kind, split)] for split in SPLITS}
+    of_kind = {kind: _rows(kind, "train") for kind in kinds}
     trials = {kind: _try_out(kind, of_kind[kind]) for kind in kinds}
     rewards = {kind.name: _reward(kind, trial.parts) for kind, trial in trials.items()}
     folder = OUTPUTS / _run_name(kinds) / "recipe"
@@ -248,8 +248,13 @@ def _cpu(characters: int) -> dict[str, Any]:
 
 
 @cache
+def _rows(kind: EnvironmentType, split: str) -> list[dict[str, Any]]:
+    return environment_rows(kind, split, seed=0)
+
+
+@cache
 def _habit_shares(kind: EnvironmentType) -> dict[str, float]:
-    return habit_shares(kind, environment_rows(kind, "train", seed=0))
+    return habit_shares(kind, _rows(kind, "train"))
 
 
 def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,6 +269,8 @@ def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size
     Raises:
         AgentRLError: the `solve` of an environment is missing or bad.
     """
+    for kind in kinds:
+        require_expert(kind)
     mixes = [_habit_shares(kind) for kind in kinds]
     mix = {habit: round(sum(shares[habit] for shares in mixes) / len(mixes), 2) for habit in mixes[0]}
     return {

@@ -57,7 +57,7 @@ def as_value(result: Any) -> Value:
 
     Raises:
         TypeError: the result is not a number.
-        UnscoredError: the number is not finite.
+        UnscoredError: the number, or one of `per_turn`, is not finite.
         BaseException: the result is itself an exception, which a group component may return.
     """
     if isinstance(result, BaseException):
@@ -67,6 +67,8 @@ def as_value(result: Any) -> Value:
         raise TypeError(f"the component returned {reprlib.repr(result)}, neither a Value nor a number")
     if not math.isfinite(value.value):
         raise UnscoredError(f"its value is {value.value}, which is not a finite number")
+    if value.per_turn is not None and not all(map(math.isfinite, value.per_turn)):
+        raise UnscoredError(f"its per_turn has a number that is not finite: {reprlib.repr(value.per_turn)}")
     return value
 
 

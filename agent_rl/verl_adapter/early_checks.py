@@ -28,7 +28,7 @@ from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.tools import ToolSpec
 from agent_rl.verl_adapter import checkpoints, custom_function, ordering  # noqa: F401 - also for their checks
-from agent_rl.verl_adapter.algorithms import remax, turns
+from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
@@ -125,9 +125,9 @@ def remax_baselines(case: RunCase) -> Errors:
 
 @check("configuration", at=BOTH)
 def turn_baselines(case: RunCase) -> Errors:
-    """An estimator with an advantage per turn compares the samples of a prompt."""
+    """agent_rl's own group estimators compare the samples of a prompt."""
     n = "actor_rollout_ref.rollout.n"
-    if case.get(values.ESTIMATOR) in turns.BY_TURN and case.number(n, 1) < 2:
+    if case.get(values.ESTIMATOR) in (*turns.BY_TURN, maxrl.ESTIMATOR) and case.number(n, 1) < 2:
         problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, and there is one"
         yield ConfigError(n, problem, f"Set {n}=2 or more, or choose algo=remax or algo=ppo")
 

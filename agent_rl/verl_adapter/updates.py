@@ -49,8 +49,12 @@ def trained_keys(batch: Any) -> list[str]:
 
 def mini_batches(trainer: Any, part: Any) -> int:
     """Return the number of mini-batches; `part` is the configuration of the actor or of the critic."""
-    prompts: int = trainer.config.data.train_batch_size // trainer.parameter_sync_step
-    return max(1, math.ceil(prompts / int(part.ppo_mini_batch_size)))
+    return max(1, math.ceil(_prompts(trainer) / int(part.ppo_mini_batch_size)))
+
+
+def _prompts(trainer: Any) -> int:
+    """Return the number of prompts of an update."""
+    return int(trainer.config.data.train_batch_size // trainer.parameter_sync_step)
 
 
 def required_multiple(trainer: Any, dp_size: int) -> int:
@@ -81,8 +85,7 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
     rows = len(trained_keys(batch))
     samples: float = rows
     if part.loss_agg_mode in TOKEN_SUMS:
-        samples = trainer.config.data.train_batch_size // trainer.parameter_sync_step
-        samples *= trainer.config.actor_rollout_ref.rollout.n
+        samples = _prompts(trainer) * trainer.config.actor_rollout_ref.rollout.n
     if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
         number = 1
 

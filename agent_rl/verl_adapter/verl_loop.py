@@ -24,7 +24,7 @@ from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.trajectory.trace.images import drop_images
-from agent_rl.verl_adapter.algorithms.turns import credit_fields
+from agent_rl.verl_adapter.algorithms.turns import credit_fields, turn_states
 from agent_rl.verl_adapter.failures import measure
 from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import template_builder
@@ -152,12 +152,15 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         sequences = masked_sequences(policy.sequences(), trajectory, settings.mask_void, settings.mask_overlong)
         if not any(any(sequence.mask) for sequence in sequences):
             trajectory.info[LEFT_OUT] = True
-        outputs = [self._output(policy, trajectory, sequence) for sequence in sequences]
+        states = turn_states(trajectory, settings.gigpo.history)
+        outputs = [self._output(policy, trajectory, sequence, states) for sequence in sequences]
         drop_images(trajectory)  # the reward manager and the trainer only count them
         outputs[-1].extra_fields[TRAJECTORY] = trajectory
         return outputs if len(outputs) > 1 else outputs[0]
 
-    def _output(self, policy: TokenPolicy, trajectory: Trajectory, sequence: TrainingSequence) -> AgentLoopOutput:
+    def _output(
+        self, policy: TokenPolicy, trajectory: Trajectory, sequence: TrainingSequence, states: list[str]
+    ) -> AgentLoopOutput:
         return EpisodeOutput(
             prompt_ids=sequence.prompt_ids,
             response_ids=sequence.response_ids,
@@ -176,7 +179,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
                 **policy.extra_fields,
                 "turn_scores": [turn.notes["reward"] for turn in trajectory.turns if "reward" in turn.notes],
                 "tool_rewards": [result.reward for result in trajectory.results if result.reward is not None],
-                **credit_fields(sequence, trajectory, self.settings.gigpo.history),
+                **credit_fields(sequence, trajectory, states),
             },
         )
 

@@ -1,7 +1,8 @@
 """Checks five gateways and writes docs/reference/gateways.md: `make gateways`.
 
-Results are kept in outputs/gateways/; delete a file to check its gateway again. `AGENT_RL_GATEWAYS` names a folder with
-an environment for each other project: `rllm` with rllm-model-gateway, `agentlightning` and `verifiers` with theirs.
+Results of the same checks are kept in outputs/gateways/; delete a file to check its gateway again. `AGENT_RL_GATEWAYS`
+names a folder with an environment for each other project: `rllm` with rllm-model-gateway, `agentlightning` and
+`verifiers` with theirs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+
+from agent_rl.conformance.run import CHECKS
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PAGE = ROOT / "outputs" / "gateways", ROOT / "docs" / "reference" / "gateways.md"
@@ -43,11 +46,13 @@ def main() -> None:
     columns = {}
     for name, (file, head) in DRIVERS.items():
         path = RESULTS / f"{name}.json"
-        if not path.exists():
+        if not path.exists() or {row["check"] for row in json.loads(path.read_text())} != set(CHECKS):
             command = [sys.executable, "-m", "agent_rl.cli.main", "gateway", "check", "--json", "--driver"]
             done = subprocess.run(
                 [*command, f"tests/conformance/drivers/{file}:{name}"], cwd=ROOT, stdout=subprocess.PIPE
             )
+            if not done.stdout:
+                raise SystemExit(f"{name}: the check printed nothing; its error is above")
             path.write_bytes(done.stdout)
         columns[head] = json.loads(path.read_text())
     PAGE.write_text(page(columns))

@@ -51,7 +51,7 @@ ELSEWHERE = {
     r"agent-rl gateway check": "tests/conformance",
     r"(python -m agent_rl.environments.install|make programs)": "a network",
     r"agent-rl train tau2": "a Python of its own; tests/environments/families/test_tau2.py",
-    r"python data_preprocess/environment.py service": "the same",
+    r"python data_preprocess/environment.py service": "tau2's own Python; tests/data_preprocess/test_scripts.py",
     r"agent-rl view": "tests/trajectory/viewer/test_serve.py",
     r"agent-rl doctor": "tests/cli/test_doctor.py, and the composition below",
     r"agent-rl eval .*checkpoints": "a checkpoint; tests/e2e/test_evaluation.py",

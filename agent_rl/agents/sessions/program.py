@@ -26,11 +26,14 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.gateway import GatewaySettings
 from agent_rl.settings.importing import find_object
 from agent_rl.settings.secrets import is_secret_variable
+from agent_rl.settings.user_code import place_of
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
 __all__ = ["ProgramEnd", "address_for", "function_worker", "run_program"]
 
 KEY = "agent_rl.gateway"
+PACKAGE = str(Path(__file__).parents[2])
+"""Folder of agent_rl, whose stand-ins for packages that a CPU lacks are on Python's path in a run on a CPU."""
 TAIL = 2_000
 """Characters of a program's output that are kept when it fails."""
 DIED = {"problem": "its process died"}
@@ -119,10 +122,11 @@ async def _run_command(
 
 
 def _environment(settings: GatewaySettings) -> dict[str, str]:
-    """Return the environment variables without secrets."""
+    """Return the environment variables without secrets, and without this package's folders on Python's path."""
     named = settings.environment
     shown = {name: text for name, text in os.environ.items() if name in named or not is_secret_variable(name)}
-    return {**shown, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    paths = (path for path in shown.get("PYTHONPATH", "").split(os.pathsep) if not path.startswith(PACKAGE))
+    return {**shown, "PYTHONPATH": os.pathsep.join(paths), "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 
 
 def _addresses(base_url: str, key: str) -> dict[str, str]:
@@ -153,7 +157,7 @@ class FunctionWorker:
         with theirs:
             self.process = subprocess.Popen(
                 [path, script, function, str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                env=environment, stdin=subprocess.DEVNULL, start_new_session=True,
+                env=environment, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True,
             )  # fmt: skip
         self._control.settimeout(limit_s)
         try:
@@ -221,7 +225,7 @@ async def _call(name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
         else:
             await in_thread(lambda: function(**arguments))
     except Exception as error:  # noqa: BLE001 - the program's failure is scored, never charged to the infrastructure
-        return failure(error)
+        return failure(error, place_of(error, function))
     return {}
 
 

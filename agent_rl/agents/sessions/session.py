@@ -258,7 +258,7 @@ class Session:
         answers = []
         for message in new:
             key = message.get("tool_call_id")
-            named = {**names.get(key, {}), **message}
+            named = {**(names.get(key, {}) if message["role"] == "tool" else {}), **message}
             if key not in self._written_ids:
                 named.pop("tool_call_id", None)
             answers.append(named)

@@ -22,11 +22,16 @@ from typing import Any
 NOT_THE_USERS = ("<", os.path.dirname(__file__), *sysconfig.get_paths().values())
 
 
-def failure(error: BaseException) -> dict[str, str]:
-    """Return the problem of a function that raised, and its type with the last line of the user's code."""
+def failure(error: BaseException, place: str = "") -> dict[str, str]:
+    """Return the problem of a function that raised, and its type with the last line of the user's code.
+
+    Args:
+        error: the exception.
+        place: file and line of the user's code; empty: from the traceback.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    place = ([frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)] or frames)[-1]
-    bug = f"{type(error).__name__} at {place.filename}:{place.lineno}"
+    last = ([frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)] or frames)[-1]
+    bug = f"{type(error).__name__} at {place or f'{last.filename}:{last.lineno}'}"
     return {"problem": f"{type(error).__name__}: {str(error)[:2000]} ({bug})", "bug": bug}
 
 
@@ -53,8 +58,9 @@ def serve(function: Callable[..., Any], connection: socket.socket) -> None:
         if inspect.iscoroutine(result):
             asyncio.run(result)
     except BaseException as error:  # noqa: BLE001 - whose failure it is, the caller decides
-        traceback.print_exc()
-        end = failure(error)
+        if not (isinstance(error, SystemExit) and not error.code):  # as for a command with exit code 0
+            traceback.print_exc()
+            end = failure(error)
     sys.stdout.flush()
     print(json.dumps(end), file=stream, flush=True)
 

@@ -158,16 +158,17 @@ class ColdStart:
                 problem = f"the {settings.world} world cannot solve any row in {self._files['train']}"
                 raise ConfigError("agent_rl.cold_start.rows", problem, "Change the world, or data.train_files")
             known[EPISODES] += self.world.more(known[EPISODES], known["test"])
-            return {split: known[split][:count] for split, count in counts.items()}
-        splits = self.world.write(folder, settings.seed, counts)
+            splits = {split: known[split][:count] for split, count in counts.items()}
+        else:
+            splits = self.world.write(folder, settings.seed, counts)
+            for split, rows in splits.items():
+                if len(rows) < counts[split]:
+                    problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
+                    raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
         if self._agent == "gateway_agent":  # worked episodes need no program: tool_call_agent has the same tokens
             for split, rows in splits.items():
                 for row in rows:
                     row["agent_name"] = "tool_call_agent" if split == EPISODES else self._agent
-        for split, rows in splits.items():
-            if len(rows) < counts[split]:
-                problem = f"the world has only {len(rows)} of {counts[split]} rows for {split}"
-                raise ConfigError("agent_rl.cold_start", problem, "Lower the number of rows")
         return splits
 
     def run(

@@ -74,7 +74,7 @@ def verdicts(
 
 
 def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Return hashes of the composed configuration with its tool file, of the reward, and of the rows.
+    """Return hashes of the composed configuration with its tool file and program, of the reward, and of the rows.
 
     The reward is hashed with its defaults, so a changed default changes the hash.
     The rows of a data set are omitted if its files are missing.
@@ -85,7 +85,8 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     configuration.get(SECTION, {}).pop("reward", None)
     parts = {"configuration": configuration, "reward": effective(settings.reward.model_dump(mode="json"))}
     texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}
-    texts["configuration"] += tools.read_text(encoding="utf-8") if tools.is_file() else ""
+    program = Path((settings.gateway.function or "").partition(":")[0])
+    texts["configuration"] += "".join(file.read_text(encoding="utf-8") for file in (tools, program) if file.is_file())
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     if start.world.version:
         digests["environments"] = start.world.version

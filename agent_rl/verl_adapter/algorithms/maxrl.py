@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from agent_rl.verl_adapter.algorithms.turn import members
+
 __all__ = ["ESTIMATOR", "register_estimator"]
 
 ESTIMATOR = "agent_rl_maxrl"
@@ -23,8 +25,7 @@ def register_estimator(module: ModuleType) -> None:
     def estimate(token_level_rewards: Any, response_mask: Any, index: Sequence[str], **_: Any) -> Any:
         scores_B = token_level_rewards.sum(dim=-1)
         advantages_B = torch.zeros_like(scores_B)
-        for group in set(index):
-            rows = [row for row, uid in enumerate(index) if uid == group]
+        for rows in members(index):
             if (mean := scores_B[rows].mean()) > 0:
                 advantages_B[rows] = (scores_B[rows] - mean) / mean
         advantages_BT = advantages_B.unsqueeze(-1) * response_mask

@@ -35,7 +35,7 @@ def turn_advantages(
     - a turn's reward depends on nothing that follows the turn;
     - every sampled token is trained once, in one update per batch with the policy that sampled it, and the gradient is
       not clipped;
-    - the discount is 1.
+    - the discount is 1, and there is no KL term and no correction of the samples.
 
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.

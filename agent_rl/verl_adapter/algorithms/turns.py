@@ -32,17 +32,17 @@ SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
 trajectory, the hash of the state that it acted in, and its reward."""
 
 
-def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, history: int) -> dict[str, Any]:
+def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: list[str]) -> dict[str, Any]:
     """Return the fields that send a sequence's turns to the trainer.
 
     Args:
         sequence: the training sequence; the notes of a fold belong to the turn before them.
         trajectory: the whole trajectory.
-        history: see `turn_states`.
+        states: of the trajectory; see `turn_states`.
     """
     turns = [number for number, turn in enumerate(trajectory.turns, 1) for _ in range(1 + ("fold" in turn.notes))]
     spans = [[turns[min(sample, len(turns)) - 1], start, end] for sample, start, end in sequence.spans if turns]
-    return {SPANS: spans, STATES: turn_states(trajectory, history)}
+    return {SPANS: spans, STATES: states}
 
 
 def turn_states(trajectory: Trajectory, history: int = 0) -> list[str]:
@@ -59,9 +59,8 @@ def turn_states(trajectory: Trajectory, history: int = 0) -> list[str]:
     for number, turn in enumerate(trajectory.turns[:-1], 1):
         unnamed = [trajectory.id, number] if turn.observation is None else turn.observation
         keys.append(turn.notes.get("state", keys[-1] if "state" in trajectory.info else unnamed))
-    texts = [turn.text for turn in trajectory.turns]
-    pasts = [list(zip(keys, texts, strict=False))[max(0, place - history) : place] for place in range(len(texts))]
-    return [_hash([key, past]) for key, past in zip(keys, pasts, strict=False)]
+    steps = [(key, turn.text) for key, turn in zip(keys, trajectory.turns, strict=False)]
+    return [_hash([key, steps[max(0, place - history) : place]]) for place, (key, _) in enumerate(steps)]
 
 
 def add_records(data: Any, batch: Any) -> None:

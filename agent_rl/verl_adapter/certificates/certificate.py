@@ -15,7 +15,7 @@ from agent_rl.verl_adapter.certificates.gradients import Method, TabularWorld
 from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
 from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
 
-__all__ = ["LARGE", "certify", "certify_method", "certify_process", "world"]
+__all__ = ["LARGE", "certify", "certify_method", "certify_process", "summarize", "world"]
 
 LARGE = (16, 256, 2048)
 """Groups per prompt of the growing batches."""
@@ -55,8 +55,13 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     mean over the processes). None: not computed. `processes` has the same figures for each process; there the cosine of
     an estimator that whitens is that of the largest batch.
     """
+    processes = [process for process in PROCESSES if process.is_small or not small]
+    return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
+
+
+def summarize(name: str, method: Method, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the certificate of a method from the results of `certify_process`."""
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
-    rows = [certify_process(world(process), method, sizes) for process in PROCESSES if process.is_small or not small]
     inside = [row for row in rows if row["declared"]] or rows
     variances = [row["variance"] for row in rows if row["variance"]]
     lengths = [row["length"] for row in inside]
@@ -72,7 +77,7 @@ def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, smal
     }
 
 
-def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = ()) -> dict[str, Any]:
+def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = LARGE[:1]) -> dict[str, Any]:
     """Compare a method's gradients with the exact one on one process; see `certify_method`."""
     process = world.process
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
@@ -93,7 +98,7 @@ def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = 
 
 
 def _compare(gradient: Any, exact: Any) -> tuple[float, float, float]:
-    """Return cosine, length and relative error; all zero, and an infinite error, without a finite gradient."""
+    """Return cosine, length and relative error: (0, 0, 1) for a zero gradient, (0, 0, inf) if it is not finite."""
     size = float(gradient.norm())
     if not math.isfinite(size) or size < 1e-12:
         return 0.0, 0.0, 1.0 if size < 1e-12 else math.inf
@@ -116,12 +121,12 @@ def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_ob
         return f"biased: rows of padding change the advantages, cosine {worst:.3f}"
     if not has_objective:
         return f"heuristic, cosine {worst:.3f}"
-    errors = [row["error"] for row in inside]
+    errors, large = [row["error"] for row in inside], [row["large"] for row in inside]
     if None not in errors and max(errors) < EXACT:
         verdict = "exact"
     elif None not in errors and worst > 1 - SAME_DIRECTION:
         verdict = "proportional"
-    elif all(row["large"][-1] > 1 - NEAR for row in inside if row["large"]):
+    elif any(large) and all(cosines[-1] > 1 - NEAR for cosines in large if cosines):
         verdict = "proportional in large batches"
     else:
         verdict = "biased"

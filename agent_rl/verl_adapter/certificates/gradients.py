@@ -21,7 +21,7 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn
 
 from agent_rl.verl_adapter.algorithms import remax
 from agent_rl.verl_adapter.algorithms.advantages import estimate
-from agent_rl.verl_adapter.certificates.batches import TabularRows
+from agent_rl.verl_adapter.certificates.batches import PADDING, TabularRows
 from agent_rl.verl_adapter.certificates.objectives import Objective
 from agent_rl.verl_adapter.certificates.processes import ACTIONS, TabularProcess, enumerate_trajectories
 from agent_rl.verl_adapter.trained_samples import lone
@@ -78,7 +78,7 @@ class Method:
         compute: Any = self.estimator if callable(self.estimator) else estimate
         result = compute(
             rows.data(numbers, uids, padding, self.estimator in GREEDY),
-            [*keys, *(f"pad0_{place}_0" for place in range(padding))],
+            [*keys, *(f"{PADDING}_{place}_0" for place in range(padding))],
             adv_estimator=self.estimator,
             gamma=algorithm.gamma,
             lam=algorithm.lam,

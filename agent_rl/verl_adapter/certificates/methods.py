@@ -21,7 +21,7 @@ from agent_rl.verl_adapter.certificates.gradients import Method
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS
 from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
-__all__ = ["estimators", "find", "user_method", "words"]
+__all__ = ["find", "method", "user_method"]
 
 WORD = "algo="
 WITHOUT_STD = " without std"

@@ -15,9 +15,6 @@ from agent_rl.verl_adapter.algorithms import gigpo, maxrl
 
 __all__ = ["BEST", "RETURN", "Objective", "declared"]
 
-EPSILON = 1e-6
-"""What verl adds to a standard deviation."""
-
 
 @dataclass(frozen=True)
 class Objective:
@@ -64,7 +61,7 @@ def relative_to_group(formula: str, scale: Callable[[int, int], float]) -> Objec
 
 def deviation(k: int, n: int) -> float:
     """Return the standard deviation of k ones and n - k zeros, as verl computes it."""
-    return sqrt(k * (n - k) / (n * (n - 1))) + EPSILON
+    return sqrt(k * (n - k) / (n * (n - 1))) + gigpo.EPSILON
 
 
 DEVIATIONS = relative_to_group("2 arcsin sqrt p (n to infinity)", deviation)

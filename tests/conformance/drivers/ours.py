@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
-import agent_rl
 from agent_rl.agents.policies.chat_template import template_of
 from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.agents.sessions.server import Gateway
@@ -71,7 +69,6 @@ def _part(whole: Any, part: slice, reason: str, step: int) -> Any:
 class OurDriver(Driver):
     """Opens sessions as `gateway_agent` does, over verl's `LLMServerClient`, whose server resumes turns by itself."""
 
-    gateway = f"agent_rl {agent_rl.__version__} (verl {version('verl')}, LLMServerClient)"
     session_class: type[Session] = Session
     gateway_class: type[Gateway] = Gateway
     client_class: type[LLMServerClient] = LLMServerClient
@@ -123,7 +120,6 @@ class OurDriver(Driver):
 class OurAsyncDriver(OurDriver):
     """The same over verl's `FullyAsyncLLMServerClient`, which resumes turns that the server has aborted."""
 
-    gateway = f"agent_rl {agent_rl.__version__} (verl {version('verl')}, FullyAsyncLLMServerClient)"
     client_class = FullyAsyncLLMServerClient
 
     def server(self, engine: Engine) -> Any:

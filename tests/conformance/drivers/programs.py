@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import os
 import socket
@@ -53,11 +54,16 @@ class ProgramDriver(Driver):
                 return
             except httpx.ConnectError:
                 await asyncio.sleep(0.1)
-        raise RuntimeError((folder / "log").read_text()[-2000:])
+            if self._process.returncode is not None:
+                break
+        problem = (folder / "log").read_text()[-2000:]
+        await self.stop()
+        raise RuntimeError(problem)
 
     async def stop(self) -> None:
         await self.http.aclose()
-        self._process.kill()  # SIGTERM would wait for requests that the engine holds
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()  # SIGTERM would wait for requests that the engine holds
         await self._process.wait()
         self._folder.cleanup()
 
@@ -94,7 +100,7 @@ def sequences_of(
 class RllmDriver(ProgramDriver):
     """Sends chat completions to an engine, and records a trace for each request."""
 
-    gateway, environment, health = "rllm-model-gateway 0.1.0", "rllm", "/health"
+    environment, health = "rllm", "/health"
 
     def command(self, engine: Engine, port: int, folder: Path) -> list[str]:
         options = ["--host", "127.0.0.1", "--port", str(port), "--store", "memory", "--worker", f"{engine.url}/v1"]
@@ -119,7 +125,7 @@ class RllmDriver(ProgramDriver):
 class AgentLightningDriver(ProgramDriver):
     """Sends chat completions to a registered engine, and records an event for each request; streams are refused."""
 
-    gateway, environment, health = "agentlightning 1.0.2", "agentlightning", "/healthz"
+    environment, health = "agentlightning", "/healthz"
 
     def command(self, engine: Engine, port: int, folder: Path) -> list[str]:
         options = ["host=127.0.0.1", f"port={port}", f"default_proxy.model_name={MODEL}", "hydra.run.dir=."]
@@ -156,7 +162,7 @@ class AgentLightningDriver(ProgramDriver):
 class VerifiersDriver(ProgramDriver):
     """Renders chat completions to tokens for vLLM's `/inference/v1/generate`; a branch of a trace is a sequence."""
 
-    gateway, environment, health = "verifiers 0.4.0 (InterceptionServer)", "verifiers", "/health"
+    environment, health = "verifiers", "/health"
 
     def command(self, engine: Engine, port: int, folder: Path) -> list[str]:
         tokenizer = copy.deepcopy(engine.tokenizer)

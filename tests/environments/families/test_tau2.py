@@ -126,6 +126,11 @@ def test_a_simulated_user_hears_each_message() -> None:
     assert verdict(told, "Thought: x\nAction") == 0.0  # the user has not ended the conversation
 
 
+@pytest.mark.parametrize("domain", ["mock", "airline", "retail"])
+def test_a_user_without_tools_is_simulated(domain: str) -> None:
+    assert all(row["user"]["goal"] for row in rows(f"tau2:{domain}+user"))
+
+
 def test_a_user_with_tools_is_not_simulated() -> None:
     with pytest.raises(ConfigError, match=r"tau2:telecom\+user: the user of telecom has tools"):
         load_environment("it", "tau2:telecom+user")

@@ -11,7 +11,7 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.certificates import methods
-from agent_rl.verl_adapter.certificates.certificate import LARGE, certify, certify_process, world
+from agent_rl.verl_adapter.certificates.certificate import LARGE, certify, certify_process, summarize, world
 from agent_rl.verl_adapter.certificates.gradients import Method
 from agent_rl.verl_adapter.certificates.processes import PROCESSES
 from tests.support.profiles import FULL, bounded
@@ -78,6 +78,8 @@ def test_every_method_has_its_committed_certificate() -> None:
     assert list(table) == methods.find([])
     for number, (name, committed) in enumerate(table.items()):
         rows = {row["process"]: row for row in committed["processes"]}
+        certified = summarize(name, methods.method(name), list(rows.values()))
+        assert (certified["objective"], certified["verdict"]) == (committed["objective"], committed["verdict"])
         for process in SMALL if FULL else [SMALL[number % len(SMALL)]]:
             row, expected = certify_process(world(process), methods.method(name), LARGE[:1]), rows[process.name]
             assert row["large"] == pytest.approx(expected["large"][:1], abs=1e-7), (name, process.name)

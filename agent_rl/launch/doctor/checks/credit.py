@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator
 
 from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.doctor.checks.memory import has_reference
 from agent_rl.preflight.check import Finding, check, ok, warning
 from agent_rl.preflight.values import ESTIMATOR
 from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR as TURN
+from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 ACTOR = "actor_rollout_ref.actor"
-CONSTANT = ("token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm")
+CONSTANT = ("token-sum", *TOKEN_SUMS)
 
 
 @check("reward", "turn credit")
@@ -37,7 +39,10 @@ def _biases(case: Case) -> Iterator[tuple[str, str]]:
     if case.get("trainer.v1.sampler.sync_refill_failed_groups"):
         yield "groups that failed are replaced", "Set trainer.v1.sampler.sync_refill_failed_groups=false"
     if case.get("algorithm.gamma", 1.0) != 1.0:
-        yield "later turns are discounted, and turns are not weighted by it", "Set algorithm.gamma=1"
+        yield (
+            "later rewards are discounted, but the loss does not weight a turn by its discount",
+            "Set algorithm.gamma=1",
+        )
     if case.get("trainer.v1.trainer_mode") != "sync":
         yield "samples may come from older weights, and stale ones are left out", "Set mode=sync"
     prompts, mini = case.number("data.train_batch_size", 1), case.number(f"{ACTOR}.ppo_mini_batch_size", 1)
@@ -50,6 +55,11 @@ def _biases(case: Case) -> Iterator[tuple[str, str]]:
     elif mode == "seq-mean-token-sum-norm" and case.get(f"{ACTOR}.loss_scale_factor") is None:
         key = f"{ACTOR}.loss_scale_factor"
         yield "the loss is divided by the longest response of each micro-batch", f"Set {key} to a number"
+    for key in ("rollout_is", "rollout_rs"):
+        if (value := case.get(f"algorithm.rollout_correction.{key}")) is not None:
+            yield f"{key}={value} truncates weights or leaves sampled tokens out", "Set correction=none"
+    if has_reference(case):
+        yield "a KL term is added to the expected reward", "Set kl=none"
     for key in ("mask_void", "mask_overlong"):
         if (value := getattr(case.settings, key)) not in (False, "none"):
             yield f"agent_rl.{key}={value} leaves sampled tokens out", f"Remove agent_rl.{key}"

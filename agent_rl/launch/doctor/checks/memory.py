@@ -147,14 +147,14 @@ def host(case: Case) -> Finding:
 
 
 def _host_need_cpu(case: Case, parameters: int) -> tuple[float, str]:
-    copies = 4 * (STATE * (2 if _has_critic(case) else 1) + bool(_has_reference(case)) + 1)
+    copies = 4 * (STATE * (2 if _has_critic(case) else 1) + bool(has_reference(case)) + 1)
     what = f"{CPU_BASE / GIB:g} GiB for the processes, {copies} bytes for each of {_billions(case)} parameters"
     return CPU_BASE + parameters * copies, what
 
 
 def _host_need_gpu(case: Case, parameters: int) -> tuple[float, str]:
     local = case.number("trainer.n_gpus_per_node", 1)
-    numbers = _offloaded(case) + bool(_has_reference(case) and not _is_lora(case))
+    numbers = _offloaded(case) + bool(has_reference(case) and not _is_lora(case))
     offloaded = numbers * _number_bytes(case) * parameters * local / case.world_size
     loading = 4.0 * parameters * (local if case.model.config.get("tie_word_embeddings", True) else 1)
     engines = 2.0 * parameters * local / case.number(f"{OWN}.rollout.tensor_model_parallel_size", 1)
@@ -228,7 +228,8 @@ def _has_critic(case: Case) -> bool:
     return bool(enabled) if enabled is not None else case.get("algorithm.adv_estimator") == "gae"
 
 
-def _has_reference(case: Case) -> bool:
+def has_reference(case: Case) -> bool:
+    """Whether the run has a KL term, and with it a reference policy."""
     return bool(case.get("algorithm.use_kl_in_reward") or case.get(f"{OWN}.actor.use_kl_loss"))
 
 

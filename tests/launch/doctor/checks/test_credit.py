@@ -13,12 +13,13 @@ EXACT = {
     "algorithm.adv_estimator": "agent_rl_turn",
     f"{ACTOR}.loss_agg_mode": "seq-mean-token-sum-norm",
     f"{ACTOR}.loss_scale_factor": 512,
+    f"{ACTOR}.use_kl_loss": False,
 }
 
 
 def test_a_configuration_without_a_bias_says_what_remains(make_case: MakeCase) -> None:
     found = only(turn_credit(make_case(EXACT)))
-    assert found.status is Status.OK
+    assert found.status is Status.OK, found
     assert "actor/grad_norm stays below the limit 1.0" in found.text
     assert not list(turn_credit(make_case({"algorithm.adv_estimator": "rloo", "algorithm.gamma": 0.9})))
 
@@ -34,6 +35,9 @@ def test_a_configuration_without_a_bias_says_what_remains(make_case: MakeCase) -
         ({f"{ACTOR}.ppo_epochs": 2}, "2 updates"),
         ({f"{ACTOR}.loss_agg_mode": "token-mean"}, "a number of tokens that was sampled"),
         ({f"{ACTOR}.loss_scale_factor": None}, "the longest response"),
+        ({"algorithm.rollout_correction.rollout_rs": "seq_mean_k1"}, "rollout_rs=seq_mean_k1"),
+        ({"algorithm.rollout_correction.rollout_is": "token"}, "rollout_is=token"),
+        ({f"{ACTOR}.use_kl_loss": True}, "KL term"),
         ({"agent_rl.mask_void": "turn"}, "agent_rl.mask_void=turn"),
         ({"agent_rl.mask_overlong": True}, "agent_rl.mask_overlong=True"),
     ],
