@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("recipe", help="Folder with config.yaml, or the name of a recipe")
     parser.add_argument("--local_save_dir", "--local_dir", help="Output folder, default: the recipe's")
     parser.add_argument("--seed", type=int, default=0, help="Seed of generated rows, default: %(default)s")
+    parser.add_argument("--agent_name", help="Agent loop of the rows, default: the run's")
     args = parser.parse_args()
     try:
         config = compose(args.recipe, [])
@@ -24,13 +25,9 @@ def main() -> None:
         if not kinds:
             raise ConfigError("agent_rl.environments", f"{args.recipe} has no environment", "Name another recipe")
         for split, file in (("train", config.data.train_files), ("test", config.data.val_files)):
-            if not isinstance(file, str):
-                raise ConfigError(
-                    f"the files for {split}", f"the recipe names several: {file}", "Name one, to be written"
-                )
             path = Path(args.local_save_dir or Path(file).parent).expanduser() / Path(file).name
             rows = [row for kind in kinds for row in environment_rows(kind, split, args.seed)]
-            write_parquet(rows, path)
+            write_parquet([row | ({"agent_name": args.agent_name} if args.agent_name else {}) for row in rows], path)
             print(f"{split}: {len(rows)} rows in {path}")
     except AgentRLError as error:
         print(f"error: {error}", file=sys.stderr)
