@@ -3,7 +3,7 @@
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
 outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
-A call takes these steps: its arguments are checked (in another process with a time limit if that may take long); the
+A call takes these steps: its arguments are checked (in a thread with a time limit if that takes long); the
 result of an equal call is taken from the cache, if the tool has one; the call waits in a queue, if the tool limits
 concurrency; then its time starts and it runs, with retries if the tool has them. The result is then cut to the limit.
 
@@ -33,7 +33,7 @@ from agent_rl.errors import (
 )
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.settings.user_code import BrokenCallError, is_outage
-from agent_rl.tools.argument_check import checked
+from agent_rl.tools.arguments import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
 from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.declared import DeclaredFunction, as_answer
@@ -211,7 +211,7 @@ class ToolSession:
         if slot is None:
             name = call.name[:MAX_SHOWN]
             raise UnknownToolError(f"there is no tool {name!r}. {did_you_mean(name, self._slots)}")
-        arguments = await checked(slot.spec, call.arguments, slot.limit_s)
+        arguments = await checked(slot.spec.name, slot.spec.validator, call.arguments, slot.limit_s)
         return await slot.answer(arguments, result)
 
     def _skip(self, call: ToolCall, position: int) -> ToolResult:

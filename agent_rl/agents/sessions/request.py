@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.tools.bounded_schema import canonical
 from agent_rl.trajectory import ToolCall
 
 __all__ = [
@@ -176,7 +177,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
             text, calls = _written_calls(text)
         for end in stop:
             text = text.removesuffix(end).strip()
-    written = tuple((call["function"]["name"], _canonical(call["function"]["arguments"])) for call in calls)
+    written = tuple((call["function"]["name"], canonical(call["function"]["arguments"])) for call in calls)
     return message["role"], text, written
 
 
@@ -188,14 +189,3 @@ def _written_calls(text: str) -> tuple[str, Sequence[Any]]:
         return before.strip(), [call for call in calls if call["function"]["name"] != "python_interpreter"]
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):  # not smolagents' list
         return text, ()
-
-
-def _canonical(arguments: Any) -> str:
-    """Return the same text for equal arguments: JavaScript writes 1.0 as 1."""
-    text = json.dumps(arguments, default=str)
-    return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    return int(number) if number.is_integer() else number
