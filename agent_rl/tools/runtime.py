@@ -19,6 +19,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from agent_rl.errors import (
@@ -35,13 +36,13 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.settings.user_code import BrokenCallError, is_outage
 from agent_rl.tools.arguments import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
-from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.declared import DeclaredFunction, as_answer
 from agent_rl.tools.slot import MAX_SHOWN, Slot, shown
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
 from agent_rl.work.concurrency import OutOfTime, together, uninterrupted, within
+from agent_rl.work.store import Cache
 
 __all__ = ["ToolSession"]
 
@@ -232,8 +233,18 @@ def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, A
     return create_kwargs or {}
 
 
-def _cache(spec: ToolSpec, settings: ToolsSettings) -> ResultCache | None:
+def _cache(spec: ToolSpec, settings: ToolsSettings) -> Cache | None:
     if spec.cache == "shared":
         return shared_cache(settings.cache_path)
     is_kept = spec.cache == "trajectory" or (settings.reuse_results and spec.may_be_reused)
-    return ResultCache() if is_kept else None
+    return Cache() if is_kept else None
+
+
+@cache
+def shared_cache(path: str | None) -> Cache:
+    """Return the cache that all trajectories of this process share, one per file.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    return Cache(path, "agent_rl.tools.cache_path", "tool results")
