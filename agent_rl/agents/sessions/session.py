@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
-from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
+from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, function_call, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
@@ -265,7 +265,7 @@ class Session:
         return answers
 
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
-        calls = [as_message_call(call) for call in reply.calls]
+        calls = [function_call(call.id, call.name, call.arguments) for call in reply.calls]
         assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
         conversation.messages = [*request.messages, assistant]
         conversation.keys = [message_key(message, request.stop) for message in conversation.messages]
@@ -308,11 +308,6 @@ def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
 
 def _key_of(tools: Sequence[dict[str, Any]]) -> str:
     return json.dumps(tools, sort_keys=True, default=str)
-
-
-def as_message_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as a part of a chat message."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:
