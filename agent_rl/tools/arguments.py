@@ -35,6 +35,8 @@ __all__ = [
     "checked",
     "coerce",
     "full_schema",
+    "json_type",
+    "json_types",
     "rewritten",
     "schema_problem",
 ]
@@ -193,7 +195,7 @@ def coerce(schema: Any, value: Any) -> Any:
     """Convert `value` to the type in `schema` if the conversion loses nothing, otherwise return it unchanged."""
     if not isinstance(schema, Mapping):
         return value
-    if kinds := _kinds(schema):
+    if kinds := json_types(schema):
         value = _coerce_type(kinds, value)
     if isinstance(value, dict) and (properties := schema.get("properties")):
         changed = {key: new for key, old in value.items() if (new := coerce(properties.get(key), old)) is not old}
@@ -203,7 +205,7 @@ def coerce(schema: Any, value: Any) -> Any:
     return value
 
 
-def _kinds(schema: Any) -> list[str]:
+def json_types(schema: Any) -> list[str]:
     """Return the JSON types that a schema allows, alternatives included; empty if it does not restrict the type."""
     if not isinstance(schema, Mapping):
         return []
@@ -211,7 +213,7 @@ def _kinds(schema: Any) -> list[str]:
         return [kinds] if isinstance(kinds, str) else list(kinds)
     types: dict[str, None] = {}
     for alternative in schema.get("anyOf") or schema.get("oneOf") or ():
-        kinds = _kinds(alternative)
+        kinds = json_types(alternative)
         if not kinds:
             return []
         types.update(dict.fromkeys(kinds))
@@ -272,9 +274,9 @@ def _explain(error: ValidationError) -> str:
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
         return f"missing {', '.join(repr(name) for name in missing)}{inside} ({names})"
     if rule in ("anyOf", "oneOf") and error.context:
-        types = _kinds(error.schema)
+        types = json_types(error.schema)
         if types and not any(_has_type(kind, got) for kind in types):
-            return f"{where}: expected {' or '.join(types)}, got {_kind(got)} {_shown(got)}"
+            return f"{where}: expected {' or '.join(types)}, got {json_type(got)} {_shown(got)}"
         return _explain(max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type")))
     if rule == "additionalProperties" and isinstance(got, dict):
         known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
@@ -282,7 +284,7 @@ def _explain(error: ValidationError) -> str:
         return f"{where}: unknown name '{extra}'. {did_you_mean(extra, known)}".rstrip(".")
     if rule == "type":
         kinds = expected if isinstance(expected, str) else " or ".join(expected)
-        return f"{where}: expected {kinds}, got {_kind(got)} {_shown(got)}"
+        return f"{where}: expected {kinds}, got {json_type(got)} {_shown(got)}"
     if rule == "enum":
         is_short = isinstance(got, str) and len(got) <= _MAX_SHOWN
         matches = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
@@ -295,7 +297,7 @@ def _signature(name: str, schema: Mapping[str, Any]) -> str:
     required = schema.get("required", [])
     parts = []
     for key, value in schema.get("properties", {}).items():
-        kind = " or ".join(_kinds(value)) or "any"
+        kind = " or ".join(json_types(value)) or "any"
         parts.append(f"{key} ({kind}, {'required' if key in required else 'optional'})")
     return f"Arguments of {name}: {', '.join(parts) or 'none'}."
 
@@ -307,7 +309,8 @@ def _path(error: ValidationError) -> str:
     return path.lstrip(".")
 
 
-def _kind(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value."""
     return next((kind for kind in _JSON_TYPES if _has_type(kind, value)), type(value).__name__)
 
 
