@@ -21,7 +21,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from agent_rl.errors import ConfigError, InvalidArgumentsError
 from agent_rl.settings.errors import InvalidValueError, Place
-from agent_rl.settings.importing import find_object
+from agent_rl.settings.importing import find_object, load_file
 from agent_rl.settings.user_code import defined_at
 from agent_rl.tools.arguments import rewritten
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
@@ -118,12 +118,10 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
 
 def file_of(name: str, folder: Path | None) -> str:
     """Return a function's name with the absolute path of its file, so that a worker in another folder finds it."""
-    location, colon, attribute = name.rpartition(":")
+    location, _, attribute = name.rpartition(":")
     if not location.endswith(".py"):
         return name
-    path = Path(location).expanduser()
-    candidates = (base.resolve() for base in ((folder or Path.cwd()) / path, Path.cwd() / path))
-    return f"{next(candidate for candidate in candidates if candidate.is_file())}{colon}{attribute}"
+    return f"{load_file(location, folder or Path.cwd(), Place('function')).__file__}:{attribute}"
 
 
 @cache

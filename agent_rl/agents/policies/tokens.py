@@ -77,10 +77,9 @@ class TokenSource(PolicySource):
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
         """Start a new conversation."""
         sampling = self.sampling
-        params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}
-        params |= {} if seed is None else {"seed": seed}
-        params |= {"logprobs": True} if self.logprobs else {}
+        optional = {"top_k": sampling.top_k, "seed": seed, "logprobs": self.logprobs or None}
+        params = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        params |= {name: value for name, value in optional.items() if value is not None}
         return TokenPolicy(
             _Server(self, usage),
             self.builder,

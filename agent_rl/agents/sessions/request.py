@@ -51,8 +51,7 @@ class TurnRequest:
         max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
-        forced: whether the client demands a call, which cannot be enforced.
-        ignored: names of sampling parameters that differ from the run's, which apply instead.
+        ignored: names of parameters without effect: the run's sampling parameters apply, and a call cannot be enforced.
         continues: id of the reply whose conversation comes before the messages; empty: none.
         instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
 
@@ -66,7 +65,6 @@ class TurnRequest:
     max_tokens: int | None = None
     stop: Sequence[str] = ()
     without_tools: bool = False
-    forced: bool = False
     ignored: Sequence[str] = ()
     continues: str = ""
     instructions: int = 0

@@ -72,7 +72,7 @@ class Session:
         self.trajectory = trajectory
         self.error: Exception | None = None
         """The engine's failure, after which the episode cannot be scored."""
-        self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "unenforced_tool_choices": 0, "too_long": 0}
+        self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "too_long": 0}
         self._policy, self._format, self._max_turns, self._models = policy, format, max_turns, tuple(models)
         self._first_policy_is_free = True
         self._conversations: list[_Conversation] = []
@@ -108,7 +108,7 @@ class Session:
             return self._replies[key]
         for name in set(request.ignored) - self._overridden:
             self._overridden.add(name)
-            logger.warning("a program sets %s: the run's sampling parameters apply", name)
+            logger.warning("a program sets %s, which has no effect: turns are sampled as in the rest of the run", name)
         task = asyncio.ensure_future(self._answer(request))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if nobody waits
         self._replies[key] = task
@@ -172,8 +172,6 @@ class Session:
         turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
         self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
         turn.generation_seconds = time.monotonic() - started
-        if request.forced and not reply.calls:
-            self.counts["unenforced_tool_choices"] += 1
         self._append(conversation, request, turn, reply)
         return reply
 
