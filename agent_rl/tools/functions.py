@@ -8,9 +8,11 @@ these with a reward and metrics. A function keeps no state for a trajectory; wri
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -25,10 +27,18 @@ from agent_rl.settings.importing import find_object, load_file
 from agent_rl.settings.user_code import defined_at
 from agent_rl.tools.arguments import rewritten
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
-from agent_rl.tools.class_check import may_return
 from agent_rl.work.concurrency import in_thread
 
-__all__ = ["FunctionTool", "argument_model", "as_output", "check_function", "converted", "describe", "file_of"]
+__all__ = [
+    "FunctionTool",
+    "argument_model",
+    "as_output",
+    "check_function",
+    "converted",
+    "describe",
+    "file_of",
+    "may_return",
+]
 
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*|:(param|returns?)\b.*")
 _ARGUMENT = re.compile(r"(?:\s+|:param\s+(?:\w+\s+)?)(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
@@ -93,6 +103,23 @@ def check_function(function: Any, place: Place) -> None:
     if not may_return(function):
         what = f"{function.__name__} ({defined_at(function)})"
         raise place.error(f"{what} returns nothing", "Return the text that the policy reads")
+
+
+def may_return(function: Any) -> bool:
+    """Whether a function may return a value: it has a `return` with a value, or only raises exceptions."""
+    try:
+        body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume that it does
+        return True
+    if isinstance(body[-1], ast.Raise):
+        return True
+    while body:
+        node = body.pop()
+        if isinstance(node, ast.Return) and not (node.value is None or ast.unparse(node.value) == "None"):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            body += ast.iter_child_nodes(node)
+    return False
 
 
 def describe(function: Callable[..., Any], place: Place, *, parameters: bool) -> dict[str, Any]:
