@@ -121,11 +121,11 @@ class Http(Toolset):
         for index, endpoint in enumerate(parsed.endpoints):
             with Place(f"endpoints[{index}] ({endpoint.name})").around():
                 request = endpoint.request(taken)
-            cls = IdempotentHttpTool if request.repeatable else HttpTool
+            kind = IdempotentHttpTool if request.repeatable else HttpTool
             parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
             own = {**connection, "request": request.model_dump(exclude_unset=True)}
             texts = endpoint.name, endpoint.description
-            specs.append(ToolSpec(*texts, parameters, cls, own, limit_s, reusable=endpoint.reusable))
+            specs.append(ToolSpec(*texts, parameters, kind, own, limit_s, reusable=endpoint.reusable))
         return specs
 
 
