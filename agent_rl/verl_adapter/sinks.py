@@ -9,13 +9,12 @@ them. Samples of a validation (`trainer.log_val_generations`) are written as con
 from __future__ import annotations
 
 import functools
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from agent_rl.trajectory.trace import segments
+from agent_rl.work.concurrency import OneThread
 
 __all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
 
@@ -103,14 +102,13 @@ class _Sink:
 
     def __init__(self, name: str, make: Callable[[], Any]) -> None:
         self.name = name
-        self._work: queue.SimpleQueue[tuple[Callable[[Any], None], str] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, args=(make,), name=f"agent_rl-{name}", daemon=True)
-        self._thread.start()
+        self._thread = OneThread(f"agent_rl-{name}")
+        self._tracking = self._thread.submit(_call_safely, name, "could not be started", make)
 
     def put(self, work: Callable[[Any], None], what: str) -> None:
         """Queue a call, unless too many are waiting."""
-        if self._work.qsize() < MOST_WAITING:
-            self._work.put((work, what))
+        if self._thread.waiting < MOST_WAITING:
+            self._thread.submit(self._run, work, what)
         else:
             _report(self.name, f"does not keep up: {what} and others are lost")
 
@@ -121,17 +119,12 @@ class _Sink:
     def finish(self, exit_code: int = 0) -> None:
         """Wait for the queued calls."""
         self.put(lambda tracking: tracking.finish(exit_code), "the end")
-        self._work.put(None)
-        self._thread.join(FINISH_S)
-        if self._thread.is_alive():
+        if not self._thread.close(FINISH_S):
             _report(self.name, f"did not answer for {FINISH_S:g} s at the end: its last metrics are lost", at_end=True)
 
-    def _run(self, make: Callable[[], Any]) -> None:
-        tracking = _call_safely(self.name, "could not be started", make)
-        while (job := self._work.get()) is not None:
-            work, what = job
-            if tracking is not None:
-                _call_safely(self.name, f"failed at {what}", functools.partial(work, tracking))
+    def _run(self, work: Callable[[Any], None], what: str) -> None:
+        if (tracking := self._tracking.result()) is not None:
+            _call_safely(self.name, f"failed at {what}", functools.partial(work, tracking))
 
 
 def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -21,6 +20,7 @@ from agent_rl.trajectory.trace.batches import TrainedBatch, append_batch
 from agent_rl.trajectory.trace.files import append
 from agent_rl.trajectory.trace.images import has_images, store_images
 from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
+from agent_rl.work.concurrency import OneThread
 
 __all__ = ["TraceWriter"]
 
@@ -47,7 +47,7 @@ class TraceWriter:
         """Number of records that were not written."""
         self._part_bytes, self._image_bytes = part_bytes, image_bytes
         self._patience_s = patience_s
-        self._work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]] | None = None
+        self._thread = OneThread("agent_rl-trace")
         self._overdue: Future[Exception | None] | None = None
         self._failing = False
         self._judging = threading.Lock()
@@ -93,21 +93,7 @@ class TraceWriter:
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None
-        if self._work is None:
-            self._work = queue.SimpleQueue()
-            threading.Thread(target=self._run, args=(self._work,), name="agent_rl-trace", daemon=True).start()
-        future: Future[Exception | None] = Future()
-        self._work.put((future, write))
-        return future
-
-    def _run(self, work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]]) -> None:
-        while True:
-            future, write = work.get()
-            try:
-                write()
-                future.set_result(None)
-            except Exception as error:  # noqa: BLE001 - the run continues after any failure: `_judge` reports it
-                future.set_result(error)
+        return self._thread.submit(_failure, write)
 
     def _judge(self, future: Future[Exception | None]) -> None:
         """Report the first failure, and when writing works again."""
@@ -125,3 +111,11 @@ class TraceWriter:
                 text = f"the trace {self.path} can be written again; {self.lost} records were lost"
                 print(f"agent_rl: {text}", flush=True)
             self._failing = failure is not None
+
+
+def _failure(write: Callable[[], None]) -> Exception | None:
+    try:
+        write()
+    except Exception as error:  # noqa: BLE001 - the run continues after any failure: `_judge` reports it
+        return error
+    return None
