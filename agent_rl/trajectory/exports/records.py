@@ -4,48 +4,37 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from agent_rl.trajectory import Trajectory
 from agent_rl.trajectory.trace import TrainedRow, image_names
-from agent_rl.trajectory.trace.tables import split_of
+from agent_rl.trajectory.trace.tables import trajectory_row
 
 __all__ = ["flat_record", "write_csv", "write_jsonl"]
 
+_FIRST = ("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "reward")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet evaluate a cell as a formula."""
 
 
-def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict[str, Any]:
+def flat_record(trajectory: Trajectory, trained: Sequence[TrainedRow] = ()) -> dict[str, Any]:
     """Return the columns of a trajectory; components are `reward.<name>`, images are names in the image folder.
 
     Args:
         trajectory: a trajectory of a trace.
-        rows: the trajectory's rows in training batches.
+        trained: the trajectory's rows in training batches.
     """
-    info, score, trained = trajectory.info, trajectory.score, list(rows)
-    advantages = [row.advantage for row in trained]
-    means = [fmean(value) if isinstance(value, list) else value for value in advantages]
+    row = trajectory_row(trajectory, trained)
     questions = [message.content for message in trajectory.prompt if message.role == "user"]
     return {
-        "id": trajectory.id,
-        "group": trajectory.id.rpartition("_")[0],
-        "step": info.get("step"),
-        "split": split_of(trajectory),
-        "index": info.get("index", info.get("row")),
-        "data_source": trajectory.data_source,
-        "agent": trajectory.agent,
-        "stop_reason": trajectory.stop_reason.value,
-        "error": trajectory.error,
-        "reward": None if score is None else score.total,
-        **{f"reward.{name}": value for name, value in (score.components if score else {}).items()},
+        **{name: row[name] for name in _FIRST},
+        **{name: value for name, value in row.items() if name.startswith("reward.")},
         "trained_in_step": trained[-1].step if trained else None,
-        "advantage": fmean(means) if means else None,
-        "turns": len(trajectory.turns),
-        "tool_calls": trajectory.tool_calls,
+        "advantage": row["advantage"],
+        "turns": row["turns"],
+        "tool_calls": row["calls"],
         "tool_errors": trajectory.tool_errors,
         "malformed_turns": trajectory.malformed_turns,
         "prompt_tokens": trajectory.prompt_tokens,
