@@ -16,7 +16,7 @@ from typing import Any
 from agent_rl.trajectory.trace import segments
 from agent_rl.work.concurrency import OneThread
 
-__all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
+__all__ = ["FINISH_S", "conversation", "log_samples", "tracking"]
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
@@ -49,23 +49,17 @@ def tracking(module: ModuleType) -> None:
     module.Tracking = Tracking  # type: ignore[attr-defined]
 
 
-class Samples:
-    """Logs validation samples to the sinks as conversations.
+def log_samples(log: Callable[..., None], loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
+    """Send the samples of a validation to each of these loggers as conversations, in a separate thread.
 
     Args:
-        log: the method of verl's `ValidationGenerationsLogger`.
+        log: the method of verl's `ValidationGenerationsLogger`; the other arguments are its own.
     """
-
-    def __init__(self, log: Callable[..., None]) -> None:
-        self._log = log
-
-    def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
-        """Send the samples to each of these loggers, in a separate thread."""
-        for name in [loggers] if isinstance(loggers, str) else loggers:
-            if sink := _sinks.get(name):
-                readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
-                work = functools.partial(self._log, [name], readable, step)
-                sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
+    for name in [loggers] if isinstance(loggers, str) else loggers:
+        if sink := _sinks.get(name):
+            readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
+            work = functools.partial(log, [name], readable, step)
+            sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
 
 
 def conversation(text: str, first: str) -> str:

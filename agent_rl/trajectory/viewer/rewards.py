@@ -57,15 +57,8 @@ def _verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, A
     notes = ((record.get("info") or {}).get("reward") or {}).get("notes") or {}
     for name, note in notes.items():
         lists = [note.get(key) for key in ("verdicts", "pairs")] if isinstance(note, dict) else []
-        verdicts = [item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)]
-        if verdicts:
-            yield (
-                name,
-                [
-                    {"reason": verdict.get("reason"), "values": [(k, v) for k, v in verdict.items() if k != "reason"]}
-                    for verdict in verdicts
-                ],
-            )
+        if verdicts := [item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)]:
+            yield name, verdicts
 
 
 @dataclass(frozen=True)
