@@ -25,6 +25,10 @@ from agent_rl.work.concurrency import OneThread
 __all__ = ["TraceWriter"]
 
 
+PATIENCE_S = 5.0
+"""Maximum number of seconds to wait for a record; after that, records are lost until it is written."""
+
+
 class TraceWriter:
     """Writes one trace with its tokens and batches; many processes may write at once.
 
@@ -32,21 +36,15 @@ class TraceWriter:
         path: the trace.
         part_bytes: size at which a file continues in another part; None: never.
         image_bytes: maximum size of all images; None: no limit.
-        patience_s: maximum number of seconds to wait for a record; after that, records are lost until it is written.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        part_bytes: int | None = None,
-        image_bytes: int | None = None,
-        patience_s: float = 5.0,
+        self, path: str | os.PathLike[str], part_bytes: int | None = None, image_bytes: int | None = None
     ) -> None:
         self.path = Path(path)
         self.lost = 0
         """Number of records that were not written."""
         self._part_bytes, self._image_bytes = part_bytes, image_bytes
-        self._patience_s = patience_s
         self._thread = OneThread("agent_rl-trace")
         self._overdue: Future[Exception | None] | None = None
         self._failing = False
@@ -79,13 +77,13 @@ class TraceWriter:
     def batch(self, make: Callable[[], TrainedBatch]) -> None:
         """Write the batch that `make` returns."""
         if future := self._start(lambda: append_batch(self.path, make(), part_bytes=self._part_bytes)):
-            wait((future,), timeout=self._patience_s)
+            wait((future,), timeout=PATIENCE_S)
             self._judge(future)
 
     async def _write(self, write: Callable[[], None]) -> None:
-        """Queue a write, and wait for it up to `patience_s` seconds."""
+        """Queue a write, and wait for it up to `PATIENCE_S` seconds."""
         if future := self._start(write):
-            await asyncio.wait((asyncio.wrap_future(future),), timeout=self._patience_s)
+            await asyncio.wait((asyncio.wrap_future(future),), timeout=PATIENCE_S)
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
@@ -103,7 +101,7 @@ class TraceWriter:
                 failure = future.result()
                 self.lost += failure is not None
             else:
-                failure, self._overdue = f"no answer for {self._patience_s:g} s", future
+                failure, self._overdue = f"no answer for {PATIENCE_S:g} s", future
             if failure and not self._failing:
                 problem = f"the trace {self.path} cannot be written ({failure})"
                 print(f"agent_rl: {problem}: new records are lost, and training continues", flush=True)
