@@ -44,6 +44,9 @@ MIN_FAILURES = 16
 """An evaluation ends after this number of consecutive engine failures, or, if that is more, after as many as there are
 concurrent episodes."""
 
+KEPT = ("split", "index", "bug", "gateway", "program")
+"""Keys of `Trajectory.info` that a loop sets."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -142,7 +145,7 @@ async def run(
             trajectory = await _episode(evaluation, source, ledger.folder, row, sample)
             on_record(ledger.append(trajectory))
             if bug := trajectory.info.get("bug"):
-                bugs.add(bug, str(trajectory.error))
+                bugs.add(bug, trajectory.error or trajectory.info["program"])
             failures = failures + 1 if trajectory.stop_reason is StopReason.ENGINE_ERROR else 0
             if failures >= max(MIN_FAILURES, settings.concurrency):
                 raise EngineError(
@@ -203,7 +206,7 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
     trajectory.info = {
         "row": number,
         "sample": sample,
-        **{key: trajectory.info[key] for key in ("split", "index", "bug") if key in trajectory.info},
+        **{key: trajectory.info[key] for key in KEPT if key in trajectory.info},
         "requests": usage.requests,
         "input_tokens": usage.input_tokens,
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 
-__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_REWARD", "OF_THE_STEP", "Counted", "counted"]
+__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_GATEWAY", "OF_THE_REWARD", "OF_THE_STEP", "Counted", "counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,14 @@ class Counted:
 
 def counted(trajectory: Trajectory) -> dict[str, float]:
     """Compute the metrics of one trajectory that do not depend on its reward."""
-    return {name: float(metric.of(trajectory)) for name, metric in COUNTED.items()} | {
+    metrics = COUNTED | (OF_THE_GATEWAY if "gateway" in trajectory.info else {})
+    return {name: float(metric.of(trajectory)) for name, metric in metrics.items()} | {
         f"stop_{reason.value}": float(trajectory.stop_reason is reason) for reason in SCORED_STOP_REASONS
     }
+
+
+def _of_session(name: str) -> Callable[[Trajectory], float]:
+    return lambda t: t.info["gateway"].get(name, 0)
 
 
 COUNTED = {
@@ -50,6 +55,18 @@ COUNTED = {
     ),
     "tool_seconds": Counted(lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
     "generation_seconds": Counted(lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
+}
+OF_THE_GATEWAY = {
+    "gateway_sequences": Counted(
+        _of_session("conversations"), "trained conversations of a session; an ordinary program has one"
+    ),
+    "gateway_unfetched": Counted(_of_session("unfetched"), "turns that no client received, which are not trained"),
+    "gateway_too_long": Counted(_of_session("too_long"), "requests that were longer than the run allows"),
+    "gateway_unforced": Counted(
+        lambda t: t.info["gateway"].get("unenforced_tool_choices", 0) / max(1, len(t.turns)),
+        "share of the turns without the tool call that the program required (`tool_choice`)",
+    ),
+    "gateway_failed": Counted(lambda t: "program" in t.info, "share of the sessions whose program failed"),
 }
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",

@@ -141,6 +141,23 @@ def test_the_worker_ends_with_its_parent(settings: Callable[..., GatewaySettings
     assert worker.process.wait(5) == 0
 
 
+@pytest.mark.parametrize("is_command", [True, False])
+def test_programs_run_with_limits_and_so_many_at_once(
+    settings: Callable[..., GatewaySettings], tmp_path: Path, is_command: bool
+) -> None:
+    code = (
+        "import json, os, resource, time; start = time.time(); time.sleep(0.3); "
+        "limits = [resource.getrlimit(which)[1] for which in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE)]; "
+        f"json.dump([start, time.time(), *limits], open(r'{tmp_path}/' + str(os.getpid()) + '.ran', 'w'))"
+    )
+    command = {"command": f'{PYTHON} -c "{code}"', "function": None, "python": None}
+    given = settings(programs=2, **(command if is_command else {}))
+    assert run_all(given, *[code] * 5) == [ProgramEnd()] * 5
+    runs = [json.loads(file.read_text()) for file in tmp_path.glob("*.ran")]
+    assert [limits for _, _, *limits in runs] == [[0, 2**32]] * 5
+    assert max(sum(start <= other < end for start, end, *_ in runs) for other, *_ in runs) == 2
+
+
 def test_python_needs_a_function() -> None:
     with pytest.raises(ValueError, match="python is set, and function, which it would run, is not"):
         GatewaySettings(command="python my_agent.py", python=PYTHON)
