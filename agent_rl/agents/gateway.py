@@ -29,7 +29,8 @@ from agent_rl.trajectory import StopReason, Trajectory
 __all__ = ["AGENT"]
 
 CRASH_REWARD = 0.0
-"""Verdict on an episode whose program failed without a reward, so that crashing never pays."""
+"""Verdict on an episode whose program failed without a reward, and each part of an environment's reward for it, so
+that crashing never pays."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,11 @@ async def run_session(
             del server.sessions[session.id]
         _conclude(session, end)
         if world is not None and trajectory.error is None:
-            await _judge(world, trajectory)
+            verdict = await world.score(trajectory)
+            if "program" in trajectory.info:
+                trajectory.rewards = dict.fromkeys(trajectory.rewards, CRASH_REWARD)
+            elif verdict is not None:
+                trajectory.verdict = verdict
     except FatalError:
         raise
     except Exception as error:  # noqa: BLE001 - the episode cannot be scored
@@ -78,10 +83,10 @@ def _shown_row(row: Mapping[str, Any], *, with_truth: bool) -> dict[str, Any]:
     """Return what the program sees of the row."""
     info = dict(row.get("extra_info") or {})
     shown: dict[str, Any] = {"prompt": list(row["raw_prompt"]), "extra_info": info}
-    if not with_truth:
-        info.pop(ROW, None)  # the environment's values, which may have the answer
-    else:
+    if with_truth:
         shown["ground_truth"] = (row.get("reward_model") or {}).get("ground_truth")
+    else:
+        info.pop(ROW, None)  # the environment's values, which may have the answer
     return shown
 
 
@@ -104,15 +109,6 @@ def _conclude(session: Session, end: ProgramEnd) -> None:
         logger.warning("%s: %s", trajectory.id, end.problem)
     elif trajectory.stop_reason is StopReason.ERROR:  # no limit was reached
         trajectory.stop_reason = StopReason.ANSWERED if trajectory.answer is not None else StopReason.STOPPED
-
-
-async def _judge(world: EnvironmentUser, trajectory: Trajectory) -> None:
-    """Set the reward of the environment; each part of it is 0 if the program failed."""
-    verdict = await world.score(trajectory)
-    if "program" in trajectory.info:
-        trajectory.rewards = dict.fromkeys(trajectory.rewards, CRASH_REWARD)
-    elif verdict is not None:
-        trajectory.verdict = verdict
 
 
 AGENT = Agent("gateway_agent", lambda settings, limits: ToolCallFormat(limits.format), run=run_session)

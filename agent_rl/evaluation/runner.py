@@ -44,9 +44,6 @@ MIN_FAILURES = 16
 """An evaluation ends after this number of consecutive engine failures, or, if that is more, after as many as there are
 concurrent episodes."""
 
-KEPT = ("split", "index", "bug", "gateway", "program")
-"""Keys of `Trajectory.info` that a loop sets."""
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -203,10 +200,11 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
     format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
     policy = source.policy(usage, seed, format)
     trajectory = await loop.run_row(columns(row, number, sample), policy, format)
+    kept = ("split", "index", "bug", "gateway", "program")
     trajectory.info = {
         "row": number,
         "sample": sample,
-        **{key: trajectory.info[key] for key in KEPT if key in trajectory.info},
+        **{key: trajectory.info[key] for key in kept if key in trajectory.info},
         "requests": usage.requests,
         "input_tokens": usage.input_tokens,
     }

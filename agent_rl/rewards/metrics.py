@@ -35,10 +35,6 @@ def counted(trajectory: Trajectory) -> dict[str, float]:
     }
 
 
-def _of_session(name: str) -> Callable[[Trajectory], float]:
-    return lambda t: t.info["gateway"].get(name, 0)
-
-
 COUNTED = {
     "tool_calls": Counted(lambda t: t.tool_calls, "tool calls, executed or not"),
     "tool_errors": Counted(lambda t: t.tool_errors, "calls that failed"),
@@ -57,11 +53,9 @@ COUNTED = {
     "generation_seconds": Counted(lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
 }
 OF_THE_GATEWAY = {
-    "gateway_sequences": Counted(
-        _of_session("conversations"), "trained conversations of a session; an ordinary program has one"
-    ),
-    "gateway_unfetched": Counted(_of_session("unfetched"), "turns that no client received, which are not trained"),
-    "gateway_too_long": Counted(_of_session("too_long"), "requests that were longer than the run allows"),
+    "gateway_sequences": Counted(lambda t: t.info["gateway"]["conversations"], "trained sequences of a session"),
+    "gateway_unfetched": Counted(lambda t: t.info["gateway"].get("unfetched", 0), "turns that no client received"),
+    "gateway_too_long": Counted(lambda t: t.info["gateway"].get("too_long", 0), "requests that did not fit the run"),
     "gateway_unforced": Counted(
         lambda t: t.info["gateway"].get("unenforced_tool_choices", 0) / max(1, len(t.turns)),
         "share of the turns without the tool call that the program required (`tool_choice`)",

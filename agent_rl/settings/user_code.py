@@ -136,7 +136,7 @@ class RepeatedBugs:
             raise FatalError(
                 f"{text}. This bug occurred {MAX_REPEATS} times: fix the code there. A tool should raise ToolError for "
                 "the policy's mistakes (agent_rl.tools.on_error=observe shows every tool exception to the policy), and "
-                "a program of gateway_agent should answer them with a message"
+                "a program of gateway_agent should catch them"
             )
 
 

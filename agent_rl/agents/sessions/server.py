@@ -7,7 +7,7 @@ import hashlib
 import json
 import socket
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -133,26 +133,20 @@ class Gateway:
             raise RequestError("the key names no open episode", 401, "invalid_api_key")
         return session
 
-    def _route(
-        self,
-        path: str,
-        work: Callable[[Session, Request, dict[str, Any]], Awaitable[Response]],
-        error_body: Callable[[RequestError], dict[str, Any]],
-        method: str = "POST",
-    ) -> Route:
+    def _route(self, path: str, work: Callable[..., Any], error: Callable[..., Any], method: str = "POST") -> Route:
         """Return a route of the open sessions; any failure of ours leaves the session unscored."""
 
         async def handle(request: Request) -> Response:
             try:
                 session = self._session(request)
                 return await work(session, request, await _body(request) if method == "POST" else {})
-            except RequestError as error:
-                wrong = error
+            except RequestError as refusal:
+                wrong = refusal
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception as error:  # noqa: BLE001 - never the client's: see `Session.fail`
-                wrong = session.fail(error)
-            return JSONResponse(error_body(wrong), wrong.status)
+            except Exception as fault:  # noqa: BLE001 - never the client's: see `Session.fail`
+                wrong = session.fail(fault)
+            return JSONResponse(error(wrong), wrong.status)
 
         return Route(path, handle, methods=[method])
 

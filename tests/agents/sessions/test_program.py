@@ -90,6 +90,12 @@ def test_a_failure_names_the_line_of_the_users_file(settings: Callable[..., Gate
     assert end.bug == f"JSONDecodeError at {tmp_path}/my_agent.py:{line}"
 
 
+def test_an_exit_code_is_a_failure_and_no_bug(settings: Callable[..., GatewaySettings]) -> None:
+    for end in run_all(settings(), "sys.exit('unknown tool')", "sys.exit(3)"):
+        assert "SystemExit" in str(end.problem)
+        assert not end.bug
+
+
 def test_a_fork_that_dies_is_the_programs_crash_and_a_worker_that_died_is_replaced(
     settings: Callable[..., GatewaySettings],
 ) -> None:
