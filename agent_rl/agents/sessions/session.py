@@ -107,8 +107,7 @@ class Session:
             self.counts["retries"] += 1
             return self._replies[key]
         for name, value in request.sampling.items():
-            run = self._policy.sampling.get(name)
-            run = SAMPLING[name] if run is None else run
+            run = self._policy.sampling.get(name, SAMPLING[name])
             if value != run:
                 _say_once(f"a program sets {name}: the run's {run} applies")
         if request.forced:
