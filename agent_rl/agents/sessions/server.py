@@ -7,7 +7,7 @@ import hashlib
 import json
 import socket
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,17 +44,24 @@ class Api:
         request: reads a body.
         answer: returns the body of the answer for a turn and the request's body.
         events: yields the events of a stream for a turn and the request's body.
+        error: returns the body of an error.
     """
 
     request: Callable[[Mapping[str, Any]], TurnRequest]
     answer: Callable[[TurnReply, Mapping[str, Any]], dict[str, Any]]
     events: Callable[[TurnReply, Mapping[str, Any]], Iterator[str]]
+    error: Callable[[RequestError], dict[str, Any]]
+
+
+def _openai_error(error: RequestError) -> dict[str, Any]:
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
 
 
 APIS = {
-    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events),
-    "/v1/responses": Api(responses_request, responses_answer, responses_events),
-    "/v1/messages": Api(messages_request, messages_answer, messages_events),
+    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events, _openai_error),
+    "/v1/responses": Api(responses_request, responses_answer, responses_events, _openai_error),
+    "/v1/messages": Api(messages_request, messages_answer, messages_events, messages_error),
 }
 """The APIs by route."""
 
@@ -107,14 +114,13 @@ class Gateway(PortServer):
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
-        self.port = 0
         routes = [self._route(path, partial(_turn, api), api.error) for path, api in APIS.items()]
         routes += [
             self._route("/v1/models", _models, _openai_error, "GET"),
             self._route("/v1/messages/count_tokens", _count_tokens, messages_error),
             self._route("/session/reward", _reward, _openai_error),
         ]
-        super().__init__(Starlette(routes=routes, exception_handlers={RequestError: _refused, ClientDisconnect: _left}))
+        super().__init__(Starlette(routes=routes))
 
     def _session(self, request: Request) -> Session:
         authorization = request.headers.get("authorization", "")
@@ -123,7 +129,9 @@ class Gateway(PortServer):
             raise RequestError("the key names no open episode", 401, "invalid_api_key")
         return session
 
-    def _route(self, path: str, work: Callable[..., Any], error: Callable[..., Any], method: str = "POST") -> Route:
+    def _route(
+        self, path: str, work: Callable[..., Awaitable[Response]], error: Callable[..., Any], method: str = "POST"
+    ) -> Route:
         """Return a route of the open sessions; any failure of ours leaves the session unscored."""
 
         async def handle(request: Request) -> Response:
@@ -184,7 +192,7 @@ async def gateway(host: str = "127.0.0.1") -> Gateway:
 
 
 async def _stream(
-    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any], path: str
+    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any]
 ) -> AsyncIterator[str]:
     """Yield comments until the turn is finished, and then its events."""
     while not task.done():

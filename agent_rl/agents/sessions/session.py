@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
-from agent_rl.agents.sessions.request import SAMPLING, RequestError, TurnReply, TurnRequest, message_key
+from agent_rl.agents.sessions.request import SAMPLING, RequestError, TurnReply, TurnRequest, function_call, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec

@@ -33,7 +33,7 @@ def test_forms_of_a_request_are_read_alike() -> None:
     plain = chat_request({"messages": [USER], "max_tokens": 9, "stop": "x"})
     blocks = {"role": "user", "content": [{"type": "text", "text": "1 + 2?"}]}
     assert chat_request({"messages": [blocks], "max_completion_tokens": 9, "stop": ["x"]}) == plain
-    assert chat_request({"messages": [USER], "tool_choice": "required"}).ignored == ["tool_choice"]
+    assert chat_request({"messages": [USER], "tool_choice": "required"}).forced
     assert chat_request({"messages": [USER], "tool_choice": "none"}).without_tools
 
 
