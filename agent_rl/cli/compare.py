@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from agent_rl.trajectory.estimates import Change
     from agent_rl.trajectory.viewer.index import TraceIndex
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "look"
 
 app = typer.Typer(add_completion=False)

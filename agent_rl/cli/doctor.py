@@ -14,8 +14,6 @@ import typer
 from agent_rl.cli._arguments import Json, Overrides, print_json, recipe_names
 from agent_rl.errors import ConfigError
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "check"
 
 app = typer.Typer(add_completion=False)

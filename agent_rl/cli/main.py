@@ -70,7 +70,8 @@ class _Folder(TyperGroup):
             return None
         app = _module(cmd_name).app
         app.rich_markup_mode = None
-        command = typer.main.get_command(app)
+        is_group = app.info.no_args_is_help is True  # even with a single command
+        command = (typer.main.get_group if is_group else typer.main.get_command)(app)
         command.name = cmd_name
         _prepare(command)
         return command

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from agent_rl.environments.worked import ExpertTurn
     from agent_rl.tools import ToolSpec
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "check"
 
 app = typer.Typer(add_completion=False)

@@ -10,8 +10,6 @@ import typer
 from agent_rl.cli._arguments import Json, print_result
 from agent_rl.errors import ConfigError
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "look"
 
 app = typer.Typer(add_completion=False)

@@ -18,11 +18,9 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "look"
 
-app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=True)
 
 
 class ExportFormat(str, Enum):
@@ -40,10 +38,6 @@ _NAMES = {
     ExportFormat.CSV: "csv",
     ExportFormat.SFT: "sft.parquet",
 }
-
-
-@app.callback()
-def _trace() -> None: ...
 
 
 @app.command()

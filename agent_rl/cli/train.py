@@ -17,8 +17,6 @@ from agent_rl.errors import AgentRLError, ConfigError
 if TYPE_CHECKING:
     from agent_rl.launch.display import Display
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "train"
 MODEL = "actor_rollout_ref.model.path"
 

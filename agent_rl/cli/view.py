@@ -9,8 +9,6 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_result
 
-__all__ = ["GROUP", "app"]
-
 GROUP = "look"
 
 app = typer.Typer(add_completion=False)
