@@ -72,7 +72,6 @@ class RunPanel:
         self._drawn = 0.0
         self._size = console.size
         self._request = ""
-        self._about = ""
         self._has_ended = False
         self._rows: list[Row] = []
         self._validations: list[str] = []
@@ -80,15 +79,13 @@ class RunPanel:
         self._trajectory: Trajectory | None = None
 
     def start(self) -> None:
-        """Draw the first frame."""
-        self._rows, self._validations = _rows(self.progress), _validations(self.progress)
-        self._about = _about(self.progress)
+        """Draw the first frame, with the results of an earlier start."""
+        self.step(self.progress.step_number)
         self._live.start(refresh=True)
 
     def step(self, step: int) -> None:
         """Read the results of a step: its metrics, and its part of the trace."""
         self._rows, self._validations = _rows(self.progress), _validations(self.progress)
-        self._about = self._about or _about(self.progress)
         self._warnings = run_warnings(self.progress.training, self.progress.configuration)
         path = ((self.progress.configuration.get("agent_rl") or {}).get("trace") or {}).get("path")
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
@@ -132,7 +129,7 @@ class RunPanel:
         progress = self.progress
         return [
             (0, [_ended(progress) if self._has_ended else _head(progress)]),
-            (6, [_line(f"{self._about}{_time(progress.seconds)} so far", "dim")] if not self._has_ended else []),
+            (6, [] if self._has_ended else [_line(f"{_about(progress)}{_time(progress.seconds)} so far", "dim")]),
             (3, _started(progress)),
             (1, _charts(self._rows, width)),
             (1, _failures(progress)),

@@ -2,7 +2,8 @@
 
 A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
 starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
-yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
+yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both, and the docstring of a
+check that yields nothing.
 """
 
 from __future__ import annotations
@@ -145,10 +146,14 @@ class Check:
             yield error
 
     def __call__(self, case: Any) -> Iterator[Finding]:
-        """Yield the check's findings, with errors converted to findings."""
+        """Yield the check's findings, with errors converted to findings; without any, that all is well."""
+        finding = None
         for each in self.found(case):
             finding = each if isinstance(each, Finding) else refusal(each)
             yield replace(finding, group=self.group, subject=finding.subject or self.subject)
+        if finding is None:
+            text = " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+            yield Finding(self.subject, Status.OK, text, group=self.group)
 
 
 _registered: dict[tuple[int, str, str, int], Check] = {}

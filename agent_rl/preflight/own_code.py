@@ -22,7 +22,7 @@ from agent_rl.agents.sessions.program import function_worker
 from agent_rl.agents.users.user import User, load_user, opened
 from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import Finding, check, ok, skipped
+from agent_rl.preflight.check import Finding, check, skipped
 from agent_rl.rewards import Reward
 from agent_rl.rewards.component import Component, GroupComponent, as_value
 from agent_rl.rewards.scorers import SCORERS, score_answer
@@ -80,7 +80,7 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
         reward = case.reward if case.scored_by_ours else None
     rows = case.rows if case.has_rows_of_ours else []
     findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
-    return findings or [ok("nothing raises")]
+    return findings
 
 
 def own_code_problems(

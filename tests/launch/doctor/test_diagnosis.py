@@ -58,7 +58,7 @@ def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path,
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)  # those of the child stand with the others
     texts = " ".join(finding.text for finding in found)
     assert "real_train_batch_size" not in texts
-    assert "verl has loaded agent_rl" in texts
+    assert "Verl has loaded agent_rl's plugin" in texts
 
 
 def test_a_recipe_that_does_not_compose_hides_only_what_needs_it(tmp_path: Path) -> None:

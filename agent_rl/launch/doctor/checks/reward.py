@@ -10,7 +10,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.configuration import complete
 from agent_rl.launch.doctor.model_files import find_model
-from agent_rl.preflight.check import Finding, Status, check, ok, problem, warning
+from agent_rl.preflight.check import Finding, check, problem, warning
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
@@ -29,15 +29,11 @@ REACH_S = 10.0
 def weights(case: Case) -> Finding | None:
     """The reward's settings are valid, its components can be constructed, and some weight is not 0."""
     settings = case.settings.reward
-    if not case.scored_by_ours:
-        return None
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
-    parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
-    case.reward  # noqa: B018 - raises if a component cannot be constructed
-    if not parts:
-        text = "every weight is 0: there is nothing to learn from"
-        return problem(text, "Set agent_rl.reward.correctness.weight")
-    return ok(", ".join(f"{name} {weight:g}" for name, weight in parts.items()))
+    # `case.reward` raises if a component cannot be constructed
+    if case.scored_by_ours and case.reward and not any(term.weight_at(None) for term in terms.values()):
+        return problem("every weight is 0: there is nothing to learn from", "Set agent_rl.reward.correctness.weight")
+    return None
 
 
 @check("reward", "giving up")
@@ -52,7 +48,7 @@ def giving_up(case: Case) -> Finding | None:
             where = "" if pattern == "*" else f" (data sources {pattern})"
             text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
             return warning(text, f"Set {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
-    return ok("giving up at once pays no more than honest work")
+    return None
 
 
 @check("reward", "endpoints")
@@ -90,14 +86,14 @@ def shares(case: Case) -> Finding | None:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
         return warning(f"{text}: little is left for the trainer", remedy)
-    return ok(f"{text}, while they score")
+    return None
 
 
 async def _reached(components: Sequence[Component | GroupComponent]) -> list[Finding]:
-    return await asyncio.gather(*map(_reach, components))
+    return list(filter(None, await asyncio.gather(*map(_reach, components))))
 
 
-async def _reach(component: Component | GroupComponent) -> Finding:
+async def _reach(component: Component | GroupComponent) -> Finding | None:
     subject = f"endpoint of {component.name}"
     try:
         await asyncio.wait_for(component.reach(), REACH_S)
@@ -108,15 +104,15 @@ async def _reach(component: Component | GroupComponent) -> Finding:
         return problem(f"{error.key}: {error.problem}", error.remedy, subject)
     finally:
         await component.close()
-    return ok("it answers", subject)
+    return None
 
 
 def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
     files = find_model(case.path(path))
     architecture = str((files.config.get("architectures") or ["an unnamed architecture"])[0])
-    finding = complete(case, files, architecture)
+    finding = complete(case, files)
     scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
-    if not scores and finding is not None and finding.status is Status.OK:
+    if not scores and finding is None and files.folder is not None:
         text = f"{path} is a {architecture}, which returns a hidden state instead of a score"
         finding = warning(text, f"Use a classifier, or set {MODELS}.{name}.kind=generative")
     return finding and replace(finding, subject=f"reward model {name}".rstrip())
