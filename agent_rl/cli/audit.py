@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 LogProbs = Callable[[list[int]], list[float]]
 
-GROUP = "look"
-
-app = typer.Typer(help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True)
+app = typer.Typer(
+    rich_help_panel="look", help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True
+)
 
 EXAMPLES = 5
 """Number of examples shown per kind of finding."""

@@ -11,9 +11,9 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_json
 
-GROUP = "check"
-
-app = typer.Typer(help="Compare an algorithm's gradient with that of its objective.", no_args_is_help=True)
+app = typer.Typer(
+    rich_help_panel="check", help="Compare an algorithm's gradient with that of its objective.", no_args_is_help=True
+)
 
 LINE = "{:<30} {:<20} {:>8} {:>8} {:>13} {:>8}  {}"
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from agent_rl.agents.episode.loop import EpisodeSetup
     from agent_rl.data.check import DataReport, Numbered, RowFinding, Rows
 
-GROUP = "data"
-
-app = typer.Typer(no_args_is_help=True, help="Make rows, show them as the model sees them, and check them.")
+app = typer.Typer(
+    rich_help_panel="data", no_args_is_help=True, help="Make rows, show them as the model sees them, and check them."
+)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
 Model = Annotated[str | None, typer.Option(help="Folder or name of a model, to render prompts and count tokens")]

@@ -11,9 +11,7 @@ import typer
 from agent_rl.cli._arguments import Json, print_json
 from agent_rl.errors import ConfigError, did_you_mean
 
-GROUP = "check"
-
-app = typer.Typer(help="Check a gateway between agents and the policy.", no_args_is_help=True)
+app = typer.Typer(rich_help_panel="check", help="Check a gateway between agents and the policy.", no_args_is_help=True)
 
 
 @app.command()

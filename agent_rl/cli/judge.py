@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from agent_rl.rewards.component import Component, GroupComponent
     from agent_rl.trajectory import Trajectory
 
-GROUP = "reward"
-
-app = typer.Typer(help="Try a reward's judges.", no_args_is_help=True)
+app = typer.Typer(rich_help_panel="reward", help="Try a reward's judges.", no_args_is_help=True)
 
 
 @app.command("try")

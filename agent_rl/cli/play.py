@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from agent_rl.environments import EnvironmentSession, EnvironmentType
     from agent_rl.tools import ToolSpec
 
-GROUP = "check"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="check", add_completion=False)
 
 
 @app.command()

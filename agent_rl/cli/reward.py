@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab.mutations import Attack
 
-GROUP = "reward"
-
-app = typer.Typer(help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True)
+app = typer.Typer(
+    rich_help_panel="reward", help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True
+)
 
 T = TypeVar("T")
 

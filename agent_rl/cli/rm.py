@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from agent_rl.evaluation.judges import Judged, JudgeReport, JudgeSource
     from agent_rl.reasoning_rm import DataSample
 
-GROUP = "reward"
-
-app = typer.Typer(help="Measure judges and reward models.", no_args_is_help=True)
+app = typer.Typer(rich_help_panel="reward", help="Measure judges and reward models.", no_args_is_help=True)
 
 
 @app.command("eval")

@@ -18,9 +18,7 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.trajectory import Trajectory
 
-GROUP = "look"
-
-app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=True)
+app = typer.Typer(rich_help_panel="look", help="Convert traces for other programs.", no_args_is_help=True)
 
 
 class ExportFormat(str, Enum):

@@ -9,9 +9,7 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_json
 
-GROUP = "look"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 
 @app.command()
