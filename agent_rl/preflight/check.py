@@ -24,7 +24,6 @@ __all__ = [
     "check",
     "checks_at",
     "group_order",
-    "ok",
     "problem",
     "reason",
     "refusal",
@@ -78,11 +77,6 @@ def reason(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def ok(text: str, subject: str = "") -> Finding:
-    """Create a finding that needs no action."""
-    return Finding(subject, Status.OK, text)
 
 
 def warning(text: str, remedy: str, subject: str = "") -> Finding:

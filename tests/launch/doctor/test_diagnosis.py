@@ -9,7 +9,7 @@ import pytest
 from agent_rl.launch.doctor import diagnosis
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.diagnosis import diagnose, run_check
-from agent_rl.preflight.check import Check, Finding, Status, ok
+from agent_rl.preflight.check import Check, Finding, Status
 
 from .conftest import RECIPE, ROOT, only
 
@@ -22,14 +22,14 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken(case: Case) -> Iterator[Finding]:
     """Finds one thing, then fails."""
-    yield ok("found", "first")
+    yield Finding("first", Status.OK, "found")
     raise ZeroDivisionError("oops")
 
 
 def hangs(case: Case) -> Iterator[Finding]:
     """Takes its time."""
     time.sleep(3)
-    yield ok("found", "late")
+    yield Finding("late", Status.OK, "found")
 
 
 def test_a_check_that_fails_hides_nothing() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.data import total_steps
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, Status, check, problem, skipped, warning
 
 GIB = 1 << 30
 STATE = 4
@@ -205,7 +205,7 @@ def _fits(need: float, there: float, detail: str, remedy: str, subject: str = ""
     text = f"about {_gib(need)} of {_gib(there)}: {detail}"
     if need > there:
         return problem(text, remedy, subject)
-    return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else ok(text, subject)
+    return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else Finding(subject, Status.OK, text)
 
 
 def _is_lora(case: Case) -> bool:
