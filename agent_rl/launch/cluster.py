@@ -163,7 +163,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         yield environment, partial(check, "the head of the Ray cluster ended before the trainer")
 
 
-def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
+def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest) -> None:
     """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 returns the trainer's exit status.
 
     A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved it.
@@ -183,7 +183,6 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
             raise ClusterError(f"{rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
         time.sleep(POLL_S)
     _say(f"{rank} of {nodes.count} joins {nodes.address}")
-    stopping = stopping or StopRequest()
     with _ray_node([f"--address={nodes.address}", *options]) as (_, check):
         last_answer, announced = time.monotonic(), False
         stopping.can_wait = lambda: True

@@ -128,7 +128,7 @@ class RunPanel:
         """Return the parts from top to bottom, each with its rank; the highest ranks are dropped if space is short."""
         progress = self.progress
         return [
-            (0, [_ended(progress) if self._has_ended else _head(progress)]),
+            (0, [_head(progress, self._has_ended)]),
             (6, [] if self._has_ended else [_line(f"{_about(progress)}{_time(progress.seconds)} so far", "dim")]),
             (3, _started(progress)),
             (1, _charts(self._rows, width)),
@@ -208,27 +208,17 @@ def _entry(name: str, text: str, columns: int) -> Text:
     return Text.assemble(label, _line(text), no_wrap=True, overflow="ellipsis")
 
 
-def _head(progress: RunProgress) -> RenderableType:
-    """Return the line with the current stage, the progress and the time left."""
-    total, left = progress.total, progress.seconds_left
-    if not progress.is_training:
-        return _line(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", "bold")
-    text = f"step {progress.step_number}" + (f" of {total}" if total else "") + f": {progress.stage.what}"
-    if left is not None:
-        text += f", {_time(left)} left"
-    return _with_bar(text, progress)
-
-
-def _ended(progress: RunProgress) -> RenderableType:
-    """Return the line with the last step of a run that has ended."""
-    if not progress.training:
-        return _line("ended before the first step", "bold")
-    text = f"step {progress.training[-1]['step']}" + (f" of {progress.total}" if progress.total else "")
-    return _with_bar(f"{text}, {_time(progress.seconds)}", progress)
-
-
-def _with_bar(text: str, progress: RunProgress) -> RenderableType:
+def _head(progress: RunProgress, has_ended: bool) -> RenderableType:
+    """Return the line with the progress, and with the current stage and the time left, or the whole time at the end."""
     done = progress.training[-1]["step"] if progress.training else 0
+    if has_ended and not done:
+        return _line("ended before the first step", "bold")
+    if not has_ended and not progress.is_training:
+        return _line(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", "bold")
+    left = progress.seconds_left
+    rest = f": {progress.stage.what}" + ("" if left is None else f", {_time(left)} left")
+    text = f"step {done if has_ended else progress.step_number}" + (f" of {progress.total}" if progress.total else "")
+    text += f", {_time(progress.seconds)}" if has_ended else rest
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_column(ratio=1, no_wrap=True)

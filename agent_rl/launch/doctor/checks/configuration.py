@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch import resolution
+from agent_rl.launch.composition import problems
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.model_files import ModelFiles
 from agent_rl.launch.run_folder import RunFolder
@@ -30,7 +30,7 @@ MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 @check("configuration")
 def values(case: Case) -> list[ConfigError]:
     """No mandatory value is missing, and every interpolation can be resolved."""
-    return resolution.problems(case.config)
+    return problems(case.config)
 
 
 @check("configuration", needs=Needs.VERL)

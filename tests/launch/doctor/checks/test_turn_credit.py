@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.launch.doctor.checks.credit import turn_credit
+from agent_rl.launch.doctor.checks.reward import turn_credit
 from agent_rl.preflight.check import Status
 from tests.launch.doctor.conftest import MakeCase, only
 
