@@ -119,17 +119,15 @@ class Machine:
         """Load the machine that a file describes, with the environment stored there.
 
         Raises:
-            ConfigError: the file is not valid, or a fact is missing or unknown.
+            ConfigError: the file is not valid, or a fact is missing.
         """
-        remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
         try:
             facts = json.loads(file.read_text(encoding="utf-8"))
-            wrong = sorted(facts.keys() ^ {"environ", *FACTS})
-        except (OSError, ValueError, AttributeError) as error:
-            raise ConfigError(str(file), f"it does not have the facts about a machine: {error}", remedy) from error
-        if wrong:
-            raise ConfigError(str(file), f"facts are missing or unknown: {', '.join(wrong)}", remedy)
-        return cls(facts["environ"], facts)
+            return cls(facts["environ"], {name: facts[name] for name in FACTS})
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            problem = f"it does not have the facts about a machine: {error!r}"
+            remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
+            raise ConfigError(str(file), problem, remedy) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return all facts and the relevant variables, with the head's address from SLURM, as JSON data."""
