@@ -99,9 +99,13 @@ def missing_parts(home: Path) -> list[str]:
 
 def _runtime_folder() -> Path | None:
     """Return the folder of CUDA's runtime library in NVIDIA's wheels; None if no wheel has it."""
+    return next((path.parent for folder in _wheels() for path in folder.glob(f"*/lib/{RUNTIME}")), None)
+
+
+def _wheels() -> list[Path]:
+    """Return the folders of NVIDIA's wheels."""
     spec = importlib.util.find_spec("nvidia")
-    folders = (spec.submodule_search_locations or ()) if spec else ()
-    return next((path.parent for folder in folders for path in Path(folder).glob(f"*/lib/{RUNTIME}")), None)
+    return [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
 
 
 def temporary_files(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
