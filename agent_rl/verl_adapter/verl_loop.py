@@ -201,6 +201,6 @@ def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Tr
         trace = settings.trace
         gc.freeze()  # the worker's loaded objects stay
         gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
-        writer = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
+        writer = TraceWriter.shared(trace.path, trace.part_mib << 20, trace.image_mib << 20) if trace.path else None
         cached = _known[id(config)] = (config, settings, limits, stops, writer)
     return cached[1:]
