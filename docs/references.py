@@ -379,7 +379,7 @@ def metrics_page() -> str:
     stops = {
         f"stop_{reason.value}": f"share that ended with: {_stop_meaning(reason)}" for reason in SCORED_STOP_REASONS
     }
-    counted = {name: metric.meaning for name, metric in COUNTED.items()}
+    counted = {name: meaning for name, (_, meaning) in COUNTED.items()}
     head = ("metric", "meaning")
     return "\n".join(
         [

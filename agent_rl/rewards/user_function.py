@@ -48,9 +48,6 @@ class UserFunction:
         options: keyword arguments that are added to every call: `reward_kwargs` in verl's configuration.
         more: names of other keyword arguments, which are passed if the function accepts them.
 
-    Attributes:
-        is_async: whether a call returns an awaitable.
-
     Raises:
         ConfigError: the function cannot be called with these arguments; the message shows its signature.
     """
@@ -63,7 +60,6 @@ class UserFunction:
             raise place.error(problem, "Use the name of a function (solution_str, ground_truth, extra_info) -> float")
         self._function: Callable[..., Any] = function
         self._options, self._place = dict(options or {}), place
-        self.is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except ValueError:  # a builtin without a signature
@@ -101,11 +97,10 @@ class UserFunction:
 
         Args:
             arguments: the positional arguments of `__call__`.
-            threads: the executor that runs a function that is not a coroutine; None: asyncio's default executor.
+            threads: the executor in which the function is called; None: asyncio's default executor. A coroutine runs in
+                the event loop.
             more: the keyword arguments of `__call__`.
         """
-        if self.is_async:
-            return await self(*arguments, **more)
         result = await asyncio.get_running_loop().run_in_executor(threads, partial(self, *arguments, **more))
         return await result if inspect.isawaitable(result) else result
 
@@ -131,13 +126,10 @@ class UserFunction:
 
     def scorer(self, name: str) -> Scorer:
         """Return a scorer that calls the function with `extra_info["data_source"]` as the data source."""
-        return Scorer(name, self._score_async if self.is_async else self._score)
+        return Scorer(name, self._score)
 
     def _score(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
         return self(str(extra_info.get("data_source") or ""), solution_str, ground_truth, extra_info)
-
-    async def _score_async(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
-        return await self._score(solution_str, ground_truth, extra_info)
 
     def _order(self, parameters: Sequence[Parameter], known: Collection[str]) -> tuple[str, ...]:
         """Return the names of the positional arguments; empty if all arguments are passed by keyword."""

@@ -149,9 +149,7 @@ def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[flo
 
 def aggregated(values: Sequence[float], how: str) -> float:
     """Combine several votes into one value."""
-    if how == "majority":
-        return mean(multimode(values))
-    return median(values) if how == "median" else mean(values)
+    return median(values) if how == "median" else mean(multimode(values) if how == "majority" else values)
 
 
 def read_rubric(data: Any) -> list[Criterion]:
