@@ -15,6 +15,7 @@ To add a scorer for your own data source, write a file that registers it on impo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -72,7 +73,7 @@ def route(data_source: str) -> Scorer:
         setting = "agent_rl.reward.correctness.scorer=NAME, such as math, qa_em or my_reward.py:score"
         remedy = f"Set {setting}, or correct the data source. {did_you_mean(data_source, sorted(_routes))}"
         raise ConfigError("data_source", f"no scorer is known for {data_source!r}", remedy)
-    return _routes[max(matches, key=lambda pattern: (pattern == data_source, _literal(pattern)))]
+    return _routes[max(matches, key=lambda pattern: (pattern == data_source, len(re.sub(r"[*?\[\]]", "", pattern))))]
 
 
 def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
@@ -134,7 +135,3 @@ def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
         return local
     score_code: Callable[..., Any] = local.function
     return replace(local, function=partial(score_code, server=server))
-
-
-def _literal(pattern: str) -> int:
-    return sum(character not in "*?[]" for character in pattern)
