@@ -379,7 +379,7 @@ def metrics_page() -> str:
     stops = {
         f"stop_{reason.value}": f"share that ended with: {_stop_meaning(reason)}" for reason in SCORED_STOP_REASONS
     }
-    counted = {name: metric.meaning for name, metric in COUNTED.items()}
+    counted = {name: meaning for name, (_, meaning) in COUNTED.items()}
     head = ("metric", "meaning")
     return "\n".join(
         [
@@ -393,7 +393,7 @@ A run logs these metrics in addition to verl's, under the same names in every lo
 """,
             _named(head, counted | stops, "agent/"),
             "## `agent/`: the programs of `gateway_agent`\n",
-            _named(head, {name: metric.meaning for name, metric in OF_THE_GATEWAY.items()}, "agent/"),
+            _named(head, {name: meaning for name, (_, meaning) in OF_THE_GATEWAY.items()}, "agent/"),
             "## `agent/`: the reward\n",
             _named(head, OF_THE_REWARD, "agent/"),
             "## `agent/`: the step\n",
