@@ -174,6 +174,16 @@ class EnvironmentSession:
 
     async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
         """Run a function as a method of this name; see `run`."""
+        try:
+            return await self.timed(name, function, *values, **arguments)
+        except Exception as error:
+            is_observation = isinstance(error, ToolError) and name not in OWN
+            if is_observation or isinstance(error, FatalError) or is_outage(error):
+                raise
+            raise self._bug(name, error) from error
+
+    async def timed(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
+        """Run a function within the time limit; what it raises is left as it is."""
         if self._dropped:
             raise UnscoredError(self._dropped)
         late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
@@ -185,11 +195,6 @@ class EnvironmentSession:
         except asyncio.CancelledError:  # the function still runs
             self._dropped = late
             raise
-        except Exception as error:
-            is_observation = isinstance(error, ToolError) and name not in OWN
-            if is_observation or isinstance(error, FatalError) or is_outage(error):
-                raise
-            raise self._bug(name, error) from error
 
     async def _awaited(self, method: Callable[..., Any], values: Any, arguments: Mapping[str, Any]) -> Any:
         if inspect.iscoroutinefunction(method):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from agent_rl.data.contract import IMAGE
 from agent_rl.environments.kind import EnvironmentType
 from agent_rl.environments.session import EnvironmentSession, state_of
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
@@ -78,7 +78,6 @@ class TrlType(EnvironmentType):
     factories: Mapping[str | None, Factory]
     functions: Sequence[Callable[..., Any]]
     data: Mapping[str, Sequence[Mapping[str, Any]]]
-    _warnings: set[str] = field(default_factory=set)
 
     @property
     def parts(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -124,12 +123,6 @@ class TrlType(EnvironmentType):
             arguments.pop("environment", None)
         return self.factory(values, place).cls.reset, arguments
 
-    def warn_once(self, text: str) -> None:
-        """Log a warning, unless this process has logged it."""
-        if text not in self._warnings:
-            self._warnings.add(text)
-            logger.warning("%s", text)
-
 
 class TrlSession(EnvironmentSession):
     """An environment of TRL in one trajectory. As with TRL, its instance goes back to a pool at the end."""
@@ -174,8 +167,7 @@ class TrlSession(EnvironmentSession):
         digest = hashlib.sha256(pickle.dumps(beginning)).digest()
         if row and factory.beginnings.setdefault(row, digest) != digest:
             self._differs = 1.0
-            self.kind.warn_once(f"{factory.cls.__qualname__}.reset differs between the samples of a row: their rewards "
-                                "compare different tasks. Seed it with a column of the row")  # fmt: skip
+            _warn_once(factory.cls)
         while len(factory.beginnings) > 4096:
             del factory.beginnings[next(iter(factory.beginnings))]
         return observation
@@ -202,27 +194,15 @@ class TrlSession(EnvironmentSession):
 
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
         """Answer a call of the policy; whatever a tool raises is an observation."""
-        function = self.functions.get(call.name)
-
-        def failure(error: Exception) -> dict[str, str]:
-            result.status = ToolStatus.ERROR if function else ToolStatus.UNKNOWN_TOOL
-            return {"error": str(error)}
-
-        def plain_call() -> Any:
-            try:
-                if function is None:
-                    raise ValueError(f"Tool {call.name} not found.")
-                return function(**call.arguments)
-            except Exception as error:  # noqa: BLE001 - TRL shows each of them to the policy
-                return failure(error)
-
-        async def async_call() -> Any:
-            try:
-                return await function(**call.arguments)  # type: ignore[misc]
-            except Exception as error:  # noqa: BLE001 - as above
-                return failure(error)
-
-        value = await self.run_function(call.name, async_call if inspect.iscoroutinefunction(function) else plain_call)
+        if (function := self.functions.get(call.name)) is None:
+            result.status = ToolStatus.UNKNOWN_TOOL
+            return ToolOutput(str({"error": f"Tool {call.name} not found."}))
+        try:
+            value = await self.timed(call.name, function, **call.arguments)
+        except Exception as error:  # TRL shows each of them to the policy
+            if self._dropped and isinstance(error, UnscoredError):
+                raise
+            result.status, value = ToolStatus.ERROR, {"error": str(error)}
         if not isinstance(value, list) or not all(isinstance(block, dict) for block in value):
             return ToolOutput(str(value))
         text = "".join(IMAGE if block.get("type") == "image" else block.get("text", "") for block in value)
@@ -305,6 +285,12 @@ class _Tools(ToolSession):
             return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
         except TypeError:  # it fails when it is called, before it can be awaited
             return False
+
+
+@functools.cache
+def _warn_once(cls: type) -> None:
+    problem = "reset differs between the samples of a row: their rewards compare different tasks"
+    logger.warning("%s.%s. Seed it with a column of the row", cls.__qualname__, problem)
 
 
 def _is_async(function: Any) -> bool:
