@@ -133,7 +133,6 @@ def check(
     """
     from rich.console import Console
 
-    from agent_rl.data.check_table import findings, table
     from agent_rl.launch.doctor.rows import known_rows
     from agent_rl.work.store import pieces
 
@@ -157,8 +156,8 @@ def check(
         print_json({**report.to_dict(), **fixed})
     else:
         console = Console(highlight=False)
-        console.print(table(report))
-        for finding in findings(report):
+        console.print(report.table())
+        for finding in report.lines():
             console.print(finding, soft_wrap=True)
         for kind, counts in fixed.get("fixed", {}).items():
             for path, count in counts.items():

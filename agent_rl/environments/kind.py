@@ -16,20 +16,41 @@ from pydantic import BaseModel
 
 from agent_rl.data.sources import read_raw
 from agent_rl.environments.environment import Environment
-from agent_rl.environments.method_tool import MethodTool
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.user_code import UserCodeError, defined_at
-from agent_rl.tools import ToolSpec
+from agent_rl.tools import Tool, ToolSpec
+from agent_rl.tools.base import ToolConfig, ToolOutput
 from agent_rl.tools.functions import argument_model, check_function, describe
 
-__all__ = ["OWN", "SPLITS", "EnvironmentType", "blocking_calls", "functions_of", "split_of", "tool_names"]
+__all__ = [
+    *("OWN", "SESSION", "SPLITS", "EnvironmentType", "MethodTool"),
+    *("blocking_calls", "functions_of", "split_of", "tool_names"),
+]
 
 SPLITS = ("train", "test")
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
+SESSION = "agent_rl.environment"
+"""Key of the trajectory's `EnvironmentSession` among the resources that its tools share."""
 BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
 """Common calls that block the event loop."""
+
+
+class _Method(ToolConfig):
+    method: str
+
+
+class MethodTool(Tool):
+    """Calls a method of the trajectory's environment."""
+
+    Config = _Method
+    in_order = True
+
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
+        """Call the method and return its result."""
+        output: ToolOutput = await self.scope.shared(SESSION).call(self.settings.method, arguments)
+        return output
 
 
 @dataclass(frozen=True)
