@@ -162,7 +162,7 @@ def check(
         for kind, counts in fixed.get("fixed", {}).items():
             for path, count in counts.items():
                 print(f"{count:,} {kind} rows: {path}")
-    if report.has_errors:
+    if report.errors:
         raise typer.Exit(1)
 
 

@@ -70,7 +70,7 @@ class DataReport:
         rows: number of rows in each file.
         lengths: `LABELS` of each row, and the length of its prompt.
         counts: number of findings by kind.
-        errors: kinds of findings that are errors.
+        errors: kinds of findings that are errors: their rows must not be used for training.
         shown: the first findings of each kind, with the location of the row.
         bad: the first error in each row that has one, by (file, row).
         graded: number of ground truths that were scored.
@@ -85,11 +85,6 @@ class DataReport:
     shown: dict[str, list[tuple[str, RowFinding]]] = field(default_factory=dict)
     bad: dict[tuple[int, int], str] = field(default_factory=dict)
     graded: int = 0
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether there is a row that must not be used for training."""
-        return bool(self.errors)
 
     def labels(self) -> dict[str, pd.DataFrame]:
         """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.

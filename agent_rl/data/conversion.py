@@ -205,7 +205,18 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     parser = argparse.ArgumentParser(command, description=description)
     add = parser.add_argument
     if data_set.generate is None:
-        _add_inputs(parser, data_set)
+        hub, share = next(iter(data_set.hub.values()), Hub("none")).name, data_set.test_share
+        add(
+            "--input",
+            nargs="+",
+            metavar="FILE",
+            help="Input files; a word such as test in a file's name sets the split",
+        )
+        add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
+        add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {hub}")
+        add("--split_by", metavar="COLUMN", help="Column with the split, or with values that must not be in two splits")
+        about_share = "Share of train rows for the test split, default: %(default)s"
+        add("--test_share", type=_share, default=share, help=about_share)
     else:
         add("--train_size", type=int, default=5000, help="Number of training rows, default: %(default)s")
         add("--test_size", type=int, default=500, help="Number of test rows, default: %(default)s")
@@ -218,17 +229,6 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     for name, option in data_set.arguments.items():
         add(name, **option)
     return parser
-
-
-def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
-    add = parser.add_argument
-    add("--input", nargs="+", metavar="FILE", help="Input files; a word such as test in a file's name sets the split")
-    add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
-    default = next(iter(data_set.hub.values()), None)
-    add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {default.name if default else 'none'}")
-    add("--split_by", metavar="COLUMN", help="Column with the split, or with values that must not be in two splits")
-    share = data_set.test_share
-    add("--test_share", type=_share, default=share, help="Share of train rows for the test split, default: %(default)s")
 
 
 def _positive(text: str) -> int:

@@ -79,7 +79,12 @@ class RowOrder:
         self._settings = settings
         self._stages = settings.stages or [StageSettings()]
         names = self.table.names
-        self._shares = [self._shares_of(number, rows) for number in range(len(self._stages))]
+        self._shares: list[list[float]] = []
+        for number, stage in enumerate(self._stages):
+            weights, temperature, key = settings.weights, settings.temperature, "weights"
+            if stage.weights is not None:
+                weights, temperature, key = stage.weights, None, f"stages[{number}].weights"
+            self._shares.append(shares(self.table.counts, weights, temperature, rows.files, f"{KEY}.{key}"))
         self._position = _Progress(seed, [_Pass() for _ in names], [0.0] * len(names))
         self._permutations: dict[int, tuple[_Pass, NDArray[np.int64]]] = {}
         self._require_drawable()
@@ -169,7 +174,10 @@ class RowOrder:
             total = sum(weights[code] for code in alive)
             gains = {code: weights[code] / total for code in alive}
             code = max(alive, key=lambda code: (round(position.deficits[code] + gains[code], 9), -code))
-            row = self._next_of(code)
+            row = self._next_in_pass(code)
+            if row is None:
+                position.passes[code] = _Pass(position.passes[code].number + 1)
+                row = self._next_in_pass(code)
             if row is not None:
                 for source, gain in gains.items():
                     position.deficits[source] += gain
@@ -179,15 +187,8 @@ class RowOrder:
             position.dry.append(code)
         return None
 
-    def _next_of(self, code: int) -> int | None:
-        """Return the next row of a source, if necessary from a new pass; None if no row may be drawn."""
-        row = self._next_in_pass(code)
-        if row is None:
-            self._position.passes[code] = _Pass(self._position.passes[code].number + 1)
-            row = self._next_in_pass(code)
-        return row
-
     def _next_in_pass(self, code: int) -> int | None:
+        """Return the next row of a source in its current pass; None if no row may be drawn."""
         current, band = self._position.passes[code], self._settings.band
         rows = self._permutation(code)
         for start in range(current.cursor, len(rows), CHUNK):
@@ -240,13 +241,6 @@ class RowOrder:
             for current in position.passes:
                 current.cursor = len(self.table.sources)
         position.recent = []
-
-    def _shares_of(self, number: int, rows: RowFacts) -> list[float]:
-        """Return the share of each source in a stage."""
-        stage, settings, counts = self._stages[number], self._settings, self.table.counts
-        if stage.weights is not None:
-            return shares(counts, stage.weights, None, rows.files, f"{KEY}.stages[{number}].weights")
-        return shares(counts, settings.weights, settings.temperature, rows.files, f"{KEY}.weights")
 
     def _require_drawable(self) -> None:
         """Reject a stage without rows, and rows without a difficulty where one is needed."""

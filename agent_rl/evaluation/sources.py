@@ -33,7 +33,7 @@ from agent_rl.errors import ConfigError, EngineError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.output import process_end
-from agent_rl.launch.process import STOP_S, begin_child
+from agent_rl.launch.process import begin_child, stop
 from agent_rl.verl_adapter.checkpoints import model_folder
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
@@ -130,7 +130,9 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
             raise
         _require_alive(process, log)
     finally:
-        await asyncio.to_thread(_stop, process)
+        await asyncio.to_thread(stop, process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the remaining processes of its session
 
 
 def _free_port() -> int:
@@ -196,16 +198,6 @@ async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
                     return
             await asyncio.sleep(0.2)
     raise ConfigError("model", f"SGLang was not ready after {START_S:.0f} s", f"See {log}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Terminate the server, then kill the remaining processes of its session."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _require_alive(process: subprocess.Popen[bytes], log: Path, error: EngineError | None = None) -> None:

@@ -35,7 +35,7 @@ def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:
     for number, row in enumerate(train):
         row["extra_info"]["difficulty"] = (number % 3) / 2
     report = check(train=train, test=rows(1, 10, "test"))
-    assert (report.counts, report.has_errors, report.rows) == ({}, False, [30, 10])
+    assert (report.counts, report.errors, report.rows) == ({}, set(), [30, 10])
     labels = report.labels()
     assert labels["difficulty"]["rows"].to_dict() == {"0.0": 10, "0.5": 10, "1.0": 10, "(none)": 10}
     (its,) = labels["data_source"].itertuples()
@@ -66,7 +66,7 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
     train = rows(0, 8)
     report = check(one=train, two=train[:1])
     assert dict(report.counts) == {"duplicate": 1}
-    assert not report.has_errors
+    assert not report.errors
 
 
 @pytest.mark.parametrize(

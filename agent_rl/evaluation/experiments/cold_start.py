@@ -240,8 +240,11 @@ class ColdStart:
         make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
         mix = self.settings.stages[-1].mix
         worked = self.run(mix, EPISODES, self.chat(folder), "words", SAMPLE)
-        texts = [text for trajectory in worked for text in _texts(trajectory)]
-        tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
+        texts = ["user", "assistant"]
+        for trajectory in worked:
+            texts += [str(message.content) for message in trajectory.prompt]
+            texts += [text for turn in trajectory.turns for text in (turn.text, turn.observation) if text]
+        tokenizer = make_tokenizer(texts, folder, shape.vocabulary)
         make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))
         return folder
 
@@ -287,8 +290,3 @@ class ColdStart:
             "optim.weight_decay=0.0",
             f"engine.seed={self.settings.seed}",
         ]
-
-
-def _texts(trajectory: Trajectory) -> list[str]:
-    turns = [text for turn in trajectory.turns for text in (turn.text, turn.observation) if text]
-    return [*(str(message.content) for message in trajectory.prompt), *turns]

@@ -12,7 +12,6 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,7 @@ class Experiment:
             "held_out_rows": start.settings.held_out,
             "runs": {name: run.plain() for name, run in runs.items()},
             "policies": {name: round(success.mean, 4) for name, success in policies.items()},
-            **({"judgements": {name: asdict(item) for name, item in judgements.items()}} if judgements else {}),
+            **({"judgements": judgements} if judgements else {}),
             "holds": verdicts(list(runs.values()), policies, judgements, baselines),
         }  # fmt: skip
         if self.failed:
