@@ -115,6 +115,12 @@ class DataReport:
             self.errors.add(finding.kind)
             self.bad.setdefault((file, row), f"{finding.kind}: {finding.text}"[:500])
 
+    def grade(self, rows: Sequence[Numbered], known: Rows) -> None:
+        """Score the ground truths of some rows, and add the findings."""
+        self.graded = len(rows)
+        for finding in known.grade(rows):
+            self.add(*finding)
+
     def table(self) -> Table:
         """Return a table for a terminal: the files' rows by data source, ability and difficulty."""
         from rich.table import Table
@@ -176,7 +182,7 @@ class Rows:
         names: returns findings about names in a row that do not exist.
         length: returns the length of the prompt as the model sees it, in `unit`.
         unit: unit of lengths.
-        grade: returns findings about the ground truths of some rows; called once at the end.
+        grade: returns findings about the ground truths of some rows.
         sample: number of rows that `grade` gets, drawn by `seed`; None: all.
         seed: seed of the sample.
         defaults: default values of columns, for example the agent of the recipe.
@@ -193,8 +199,8 @@ class Rows:
 
 def check_files(
     files: Mapping[str, Iterable[NumberedRow]], known: Rows, progress: Callable[[], None] = lambda: None
-) -> DataReport:
-    """Check data files.
+) -> tuple[DataReport, list[Numbered]]:
+    """Check data files; return the report, and the rows whose ground truths `DataReport.grade` should score.
 
     Args:
         files: the rows of each file, by its path, as `iterate_rows` reads them.
@@ -225,10 +231,7 @@ def check_files(
     drawn = heapq.nlargest(max(most, 1), checked(), key=lambda _: draw.random())[:most]
     for file, number, finding in _duplicates(digests, report.files):
         report.add(file, number, finding)
-    report.graded = len(drawn)
-    for file, number, finding in known.grade(sorted(drawn, key=lambda row: row[:2])):
-        report.add(file, number, finding)
-    return report
+    return report, sorted(drawn, key=lambda row: row[:2])
 
 
 def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:

@@ -22,13 +22,8 @@ from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["MESSAGE", "NAME", "ROW", "USER", "EnvironmentSession", "row_values", "state_of"]
+__all__ = ["MESSAGE", "EnvironmentSession", "state_of"]
 
-NAME, ROW = "environment", "environment_row"
-"""Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
-
-USER = "user"
-"""Key of a row's values, and of `extra_info`: the row's simulated user."""
 MESSAGE = "message"
 """Key of a turn's notes: what the agent has said to a simulated user."""
 
@@ -215,9 +210,3 @@ def state_of(instance: Any) -> dict[str, bytes]:
             except Exception:  # noqa: BLE001 - any object may refuse
                 continue
     return state
-
-
-def row_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the author gave the row."""
-    values: dict[str, Any] = json.loads((row.get("extra_info") or {}).get(ROW) or "{}")
-    return values

@@ -113,7 +113,7 @@ class TrlType(EnvironmentType):
         """Return the messages of a row."""
         messages = values.get("prompt", "")
         if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
+            return messages or EMPTY_PROMPT
         return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] or EMPTY_PROMPT}]
 
     def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:

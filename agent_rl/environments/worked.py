@@ -23,10 +23,9 @@ from statistics import fmean
 from typing import Any
 
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
-from agent_rl.environments.kind import EnvironmentType, tool_names
+from agent_rl.environments.kind import NAME, ROW, SPLITS, EnvironmentType, environment_rows, row_values, tool_names
 from agent_rl.environments.loading import load_environment
-from agent_rl.environments.rows import SPLITS, environment_rows
-from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
+from agent_rl.environments.session import EnvironmentSession
 from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
 from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
@@ -120,7 +119,7 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
 def _said(steps: list[ExpertTurn]) -> Callable[..., Any]:
     def say(self: Any, message: str) -> Any:
         steps.append(ExpertTurn("", {}, message))
-        return super(type(self), self).say(message)  # type: ignore[misc]
+        return super(type(self), self).say(message)
 
     return say
 

@@ -27,7 +27,10 @@ def numbered(path: str, its: Iterable[dict[str, Any]]) -> Iterator[NumberedRow]:
 
 
 def check(known: Rows | None = None, **files: list[dict[str, Any]]) -> DataReport:
-    return check_files({path: numbered(path, its) for path, its in files.items()}, known or Rows())
+    known = known or Rows()
+    report, drawn = check_files({path: numbered(path, its) for path, its in files.items()}, known)
+    report.grade(drawn, known)
+    return report
 
 
 def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:

@@ -13,7 +13,7 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.environments import load_environment
-from agent_rl.environments.rows import environment_rows
+from agent_rl.environments.kind import environment_rows
 from agent_rl.environments.trl import ADDED
 from agent_rl.errors import ConfigError
 from agent_rl.launch.task import task_recipe

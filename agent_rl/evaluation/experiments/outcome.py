@@ -98,9 +98,9 @@ def read_outcome(folder: Path) -> RunOutcome:
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
         judgements=tuple(
-            _agreement(verdicts)
+            agreement
             for rows in (before, after)
-            if (verdicts := [verdict for samples in rows.values() for _, verdict in samples if verdict])
+            if (agreement := _agreement(verdict for samples in rows.values() for _, verdict in samples))
         ),
     )
 
@@ -112,8 +112,7 @@ def solved(trajectory: Trajectory) -> float:
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
     """Return how well trajectories that score an answer agree with the ground truth; None if there are none."""
-    verdicts = [verdict for trajectory in trajectories if (verdict := _read_verdict(trajectory))]
-    return _agreement(verdicts) if verdicts else None
+    return _agreement(map(_read_verdict, trajectories))
 
 
 def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estimate]:
@@ -149,8 +148,10 @@ def _read_verdict(trajectory: Trajectory) -> Judged | None:
     return Judged(sample, [float(verdict.score)])
 
 
-def _agreement(judged: Iterable[Judged]) -> Judgement:
-    report = report_on(list(judged))
+def _agreement(verdicts: Iterable[Judged | None]) -> Judgement | None:
+    if not (judged := [verdict for verdict in verdicts if verdict]):
+        return None
+    report = report_on(judged)
     return {name: round(getattr(report, name) or 0.0, 4) for name in ("spearman", "unparsable")}
 
 
