@@ -40,8 +40,21 @@ OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotatio
 """Names that are not tools."""
 SESSION = "agent_rl.environment"
 """Key of the trajectory's `EnvironmentSession` among the resources that its tools share."""
-BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
-"""Common calls that block the event loop."""
+_BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
+_ALARMS = ("signal.alarm", "signal.signal", "signal.setitimer")
+_TERMINAL = ("input", "exit", "quit", "sys.exit", "os._exit")
+_REFUSED = {
+    **dict.fromkeys(_ALARMS, (", which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s")),
+    **dict.fromkeys(_TERMINAL, (", which a training run cannot do", "Remove the call")),
+}
+_REFUSED_IN_ASYNC = _REFUSED | dict.fromkeys(
+    _BLOCKING,
+    (
+        " in an async method, which stops all trajectories",
+        "Write def instead of async def: a plain method runs on a thread of its own",
+    ),
+)
+"""Calls that a method must not make, each with the problem and the remedy."""
 
 
 class _Method(ToolConfig):
@@ -264,16 +277,9 @@ def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):
         return
+    refused = _REFUSED_IN_ASYNC if inspect.iscoroutinefunction(function) else _REFUSED
+    file, _, first = defined_at(function).rpartition(":")
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        call = ast.unparse(node.func)
-        file, _, first = defined_at(function).rpartition(":")
-        line = f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1})"
-        if call in ("signal.alarm", "signal.signal", "signal.setitimer"):
-            yield f"{line} calls {call}, which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s"
-        if call in BLOCKING and inspect.iscoroutinefunction(function):
-            remedy = "Write def instead of async def: a plain method runs on a thread of its own"
-            yield f"{line} calls {call} in an async method, which stops all trajectories", remedy
-        if call in ("input", "exit", "quit", "sys.exit", "os._exit"):
-            yield f"{line} calls {call}, which a training run cannot do", "Remove the call"
+        if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in refused:
+            problem, remedy = refused[call]
+            yield f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1}) calls {call}{problem}", remedy

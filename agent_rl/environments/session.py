@@ -9,9 +9,10 @@ import json
 import math
 import pickle
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from agent_rl.environments.kind import OWN, EnvironmentType
 from agent_rl.errors import FatalError, ToolError, UnscoredError
@@ -44,6 +45,9 @@ class EnvironmentSession:
         BrokenCallError: the class's `__init__` raises.
     """
 
+    tools: ClassVar[type[ToolSession]] = ToolSession
+    """The class of the trajectory's tools."""
+
     def __init__(
         self,
         kind: EnvironmentType,
@@ -68,10 +72,6 @@ class EnvironmentSession:
     def specs(self) -> list[ToolSpec]:
         """The tools of the row's environment."""
         return self.kind.specs
-
-    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
-        """Return the unopened tools of the trajectory: those of the environment and others; see `ToolSession`."""
-        return ToolSession(specs, **options)
 
     @property
     def done(self) -> bool:
@@ -183,18 +183,15 @@ class EnvironmentSession:
             raise UnscoredError(self._dropped)
         late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
         try:
-            return await within(self.limit_s, self._awaited(function, values, arguments))
+            call = partial(function, *values, **arguments)
+            is_async = inspect.iscoroutinefunction(function)
+            return await within(self.limit_s, call() if is_async else self._thread.run(call))
         except OutOfTime:
             self._dropped = late
             raise UnscoredError(late) from None
         except asyncio.CancelledError:  # the function still runs
             self._dropped = late
             raise
-
-    async def _awaited(self, method: Callable[..., Any], values: Any, arguments: Mapping[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(method):
-            return await method(*values, **arguments)
-        return await self._thread.run(lambda: method(*values, **arguments))
 
     def _bug(self, name: str, error: Exception) -> BrokenCallError:
         return BrokenCallError.of(f"{self.kind.cls.__name__}.{name}", error, getattr(self.kind.cls, name, None))

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from agent_rl.data.contract import IMAGE
-from agent_rl.environments.kind import EnvironmentType
+from agent_rl.environments.kind import SESSION, EnvironmentType
 from agent_rl.environments.session import EnvironmentSession, state_of
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError
@@ -124,10 +124,38 @@ class TrlType(EnvironmentType):
         return self.factory(values, place).cls.reset, arguments
 
 
+class _Tools(ToolSession):
+    """The tools of a trajectory, which answer all calls: plain ones in their order, and then `async` ones together."""
+
+    def __init__(self, specs: Sequence[ToolSpec], **options: Any) -> None:
+        super().__init__(specs, **options | {"max_parallel_calls": None})
+        self._environment: TrlSession = options["shared"][SESSION]
+
+    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
+        return sorted(calls, key=self._is_late)
+
+    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        first = [await self._answer(call) for call in calls if not self._is_late(call)]
+        return first + await together([self._answer(call) for call in calls if self._is_late(call)])
+
+    async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
+        if call.name in self._slots and call.name not in self._environment.functions:
+            return await super()._execute(call, result)
+        return await self._environment.answer(call, result)
+
+    def _is_late(self, call: ToolCall) -> bool:
+        function = self._environment.functions.get(call.name)
+        try:
+            return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
+        except TypeError:  # it fails when it is called, before it can be awaited
+            return False
+
+
 class TrlSession(EnvironmentSession):
     """An environment of TRL in one trajectory. As with TRL, its instance goes back to a pool at the end."""
 
     kind: TrlType
+    tools = _Tools
 
     def __init__(self, kind: TrlType, row: Mapping[str, Any], limit_s: float, trajectory: Trajectory) -> None:
         super().__init__(kind, row, limit_s, trajectory)
@@ -147,10 +175,6 @@ class TrlSession(EnvironmentSession):
     def specs(self) -> list[ToolSpec]:
         """The tools of the row's environment."""
         return self._factory.specs
-
-    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
-        """Return the tools of the trajectory, which answer all calls of a turn, as TRL does."""
-        return _Tools(self, specs, **options | {"max_parallel_calls": None})
 
     async def reset(self) -> Any:
         """Begin the trajectory; return the text or blocks that follow the prompt, or None."""
@@ -258,33 +282,6 @@ class TrlSession(EnvironmentSession):
         cls, function = self._factory.cls, self._factory.rewards.get(name)
         what = f"the reward {name}" if function else f"{cls.__name__}.{name}"
         return BrokenCallError.of(what, error, function or getattr(cls, name, None))
-
-
-class _Tools(ToolSession):
-    """The tools of a trajectory: plain ones run in their order, and then `async` ones together."""
-
-    def __init__(self, environment: TrlSession, specs: Sequence[ToolSpec], **options: Any) -> None:
-        super().__init__(specs, **options)
-        self._environment = environment
-
-    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
-        return sorted(calls, key=self._is_late)
-
-    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        first = [await self._answer(call) for call in calls if not self._is_late(call)]
-        return first + await together([self._answer(call) for call in calls if self._is_late(call)])
-
-    async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        if call.name in self._slots and call.name not in self._environment.functions:
-            return await super()._execute(call, result)
-        return await self._environment.answer(call, result)
-
-    def _is_late(self, call: ToolCall) -> bool:
-        function = self._environment.functions.get(call.name)
-        try:
-            return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
-        except TypeError:  # it fails when it is called, before it can be awaited
-            return False
 
 
 @functools.cache

@@ -283,7 +283,8 @@ def _share_right(judged: Judged) -> float | None:
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:
             return None
-        return float(isinstance(verdicts[0], float) and _rounded(verdicts[0]) == _rounded(sample.scores[0]))
+        score, true = verdicts[0], sample.scores[0]
+        return float(isinstance(score, float) and math.floor(score + 0.5) == math.floor(true + 0.5))
     if any(isinstance(verdict, str) for verdict in verdicts) or verdicts == [None, None]:
         orders = [sample.preference, SWAPPED[sample.preference]]
         return fmean(float(verdict == true) for verdict, true in zip(verdicts, orders, strict=True))
@@ -294,18 +295,16 @@ def _share_right(judged: Judged) -> float | None:
     return 1.0 - abs(points - POINTS[sample.preference]) if sample.preference != "tie" else float(points == 0.5)
 
 
-def _rounded(score: float) -> int:
-    return math.floor(score + 0.5)
-
-
 def judge_table(report: JudgeReport, title: str) -> Table:
     """Return the report as a table for a terminal."""
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_row("accuracy", cell(report.accuracy))
-    numbers = {"mae": report.mae, "pearson": report.pearson, "spearman": report.spearman,
-               "position bias": report.position_bias, "consistent": report.consistent, "ties": report.ties,
-               "unparsable": report.unparsable, "mean of categories": report.mean_of_categories,
-               **{f"  {name}": value for name, value in report.categories.items()}}  # fmt: skip
+    names = (
+        *("mae", "pearson", "spearman", "position_bias", "consistent", "ties", "unparsable"),
+        "mean_of_categories",
+    )
+    numbers = {name.replace("_", " "): getattr(report, name) for name in names}
+    numbers |= {f"  {name}": value for name, value in report.categories.items()}
     for name, value in numbers.items():
         if value is not None:
             table.add_row(name, f"{value:.3f}")

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.prompt_keys import TRAINING_ONLY, refuse_training_only, rendering_values
+from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_training_only, value_of
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch import resolution
 from agent_rl.launch.composition import compose, groups
@@ -83,7 +83,10 @@ def values_of(config: Any) -> dict[str, Any]:
     if len(files) != 1:
         raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
     chosen = rollout["val_kwargs"]
-    values = rendering_values(plain)
+    values: dict[str, Any] = {}
+    for key, own in PROMPT_KEYS.items():
+        section, _, setting = own.rpartition(".")
+        (values.setdefault(section, {}) if section else values)[setting] = value_of(plain, key)
     values["sampling"] |= {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
     if chosen["top_k"] > 0:
         values["sampling"]["top_k"] = chosen["top_k"]

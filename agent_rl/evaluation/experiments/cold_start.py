@@ -113,7 +113,9 @@ class ColdStart:
         except KeyboardInterrupt:
             summary = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
             raise KeyboardInterrupt(summary) from None
-        self._write_record({**request, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
+        self._write_record(
+            {**request, "losses": losses, "model_sha256": weights_digest(self.model), "versions": versions()}
+        )
         return True
 
     def chat(self, model: Path) -> ChatTokenizer:
@@ -121,10 +123,6 @@ class ColdStart:
         return load_chat_tokenizer(
             str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
         )
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the model's weights, which differs between CPU types."""
-        return weights_digest(self.model)
 
     def has_rows(self) -> bool:
         """Whether the rows are available: generated rows always are, those of a data set if its files exist."""

@@ -28,6 +28,7 @@ from agent_rl.launch.recipes import results_folder
 from agent_rl.launch.task import is_task
 from agent_rl.launch.training import train
 from agent_rl.trajectory.estimates import estimate_rate
+from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["Experiment", "comparison"]
 
@@ -100,7 +101,7 @@ class Experiment:
             "command": shlex.join(["agent-rl", "experiment", target, "--seeds", str(len(self.seeds)), *self._words]),
             **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
-            "cold_start_model_sha256": start.digest(),
+            "cold_start_model_sha256": weights_digest(start.model),  # differs between types of CPUs
             "versions": json.loads(records[0].read_text())["versions"] if records else {},
             "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,
