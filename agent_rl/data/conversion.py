@@ -62,7 +62,7 @@ class RawSet:
     agent_name: str = "react_agent"
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read: Callable[[Path], Iterable[Raw]] = read_raw
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict
     generate: Callable[[dict[str, Any], int, Mapping[str, int]], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
     trial: Callable[[Mapping[str, Any]], str] | None = None
@@ -83,8 +83,7 @@ def run(
     names = [option.removeprefix("--") for option in data_set.arguments]
     options = {name: common.pop(name) for name in names}
     try:
-        if data_set.prepare is not None:
-            options = data_set.prepare(options)
+        options = data_set.prepare(options)
         if data_set.generate is not None:
             sizes = {split: common[f"{split}_size"] for split in ("train", "test")}
             inputs = data_set.generate(options, common["seed"], sizes)

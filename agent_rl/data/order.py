@@ -186,7 +186,7 @@ class RowOrder:
         self._rates = np.frombuffer(table["rates"], dtype=np.float64).copy()
         self._streaks = np.frombuffer(table["streaks"], dtype=np.int64).copy()
         progress = copy.deepcopy(state["progress"])
-        progress["passes"] = [_Pass(item["number"], item["cursor"]) for item in progress["passes"]]
+        progress["passes"] = [_Pass(**item) for item in progress["passes"]]
         self._position = _Progress(**progress)
         self._position.stage = min(self._position.stage, len(self._stages) - 1)
         self._permutations.clear()

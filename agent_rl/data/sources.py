@@ -185,8 +185,9 @@ def _parsed(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        is_line = isinstance(error, json.JSONDecodeError) and error.lineno == 1
-        reason = f"{error.msg} at column {error.colno}" if is_line else str(error)  # type: ignore[attr-defined]
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError) and error.lineno == 1:
+            reason = f"{error.msg} at column {error.colno}"
         remedy = "Write one JSON object per line, or one list of objects in a .json file"
         raise ConfigError(place, f"it is not JSON ({reason})", remedy) from error
 

@@ -123,12 +123,16 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     try:
         url = f"http://127.0.0.1:{port}"
         await _ready(url, process, log)
+        symptom = None
         try:
             yield url
         except EngineError as error:
-            _require_alive(process, log, error)
-            raise
-        _require_alive(process, log)
+            symptom = error
+        if process.poll() is not None:
+            problem = f"the server has exited: {process_end(log, process.returncode)}. See {log}"
+            raise EngineError(f"{problem}. {symptom}" if symptom else problem) from symptom
+        if symptom is not None:
+            raise symptom
     finally:
         await asyncio.to_thread(stop, process)
         with contextlib.suppress(ProcessLookupError):
@@ -198,11 +202,3 @@ async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
                     return
             await asyncio.sleep(0.2)
     raise ConfigError("model", f"SGLang was not ready after {START_S:.0f} s", f"See {log}")
-
-
-def _require_alive(process: subprocess.Popen[bytes], log: Path, error: EngineError | None = None) -> None:
-    """Raise an EngineError if the server has exited, with the error that its clients got."""
-    if process.poll() is not None:
-        symptom = "" if error is None else f". {error}"
-        problem = f"the server has exited: {process_end(log, process.returncode)}. See {log}{symptom}"
-        raise EngineError(problem) from error

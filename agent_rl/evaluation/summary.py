@@ -167,13 +167,7 @@ def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """Return the probability that one of `k` samples is right: the unbiased estimate of Chen et al., 2021.
-
-    Raises:
-        ValueError: there are fewer than `k` samples.
-    """
-    if not 0 <= right <= samples or not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} is not defined for {right} right of {samples} samples")
+    """Return the probability that one of `k` of the samples is right: the unbiased estimate of Chen et al., 2021."""
     return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
 
 
