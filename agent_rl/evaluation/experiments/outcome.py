@@ -152,7 +152,7 @@ def _agreement(verdicts: Iterable[Judged | None]) -> Judgement | None:
     if not (judged := [verdict for verdict in verdicts if verdict]):
         return None
     report = report_on(judged)
-    return {name: round(getattr(report, name) or 0.0, 4) for name in ("spearman", "unparsable")}
+    return {name: round(report[name] or 0.0, 4) for name in ("spearman", "unparsable")}
 
 
 def _row(trajectory: Trajectory) -> str:
