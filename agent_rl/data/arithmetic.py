@@ -82,7 +82,9 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
     return problems
 
 
-def train_test(seed: int, train_count: int, test_count: int) -> tuple[list[Problem], list[Problem]]:
+def train_test(
+    seed: int, train_count: int, test_count: int, *, exclude: Set[str] = frozenset()
+) -> tuple[list[Problem], list[Problem]]:
     """Return problems for training and for testing that share neither a question nor an expression.
 
     The test problems do not depend on the number of training problems, so runs on more data stay comparable.
@@ -91,9 +93,10 @@ def train_test(seed: int, train_count: int, test_count: int) -> tuple[list[Probl
         seed: seed of both splits.
         train_count: number of problems for training.
         test_count: number of problems for testing.
+        exclude: questions and expressions that must not occur in either.
     """
-    test = generate(2 * seed, test_count)
-    exclude = {text for problem in test for text in (problem.question, problem.expression)}
+    test = generate(2 * seed, test_count, exclude=exclude)
+    exclude = exclude | {text for problem in test for text in (problem.question, problem.expression)}
     return generate(2 * seed + 1, train_count, exclude=exclude), test
 
 

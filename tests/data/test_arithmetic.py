@@ -68,6 +68,9 @@ def test_train_and_test_are_disjoint_and_test_does_not_depend_on_the_size_of_tra
     assert not {problem.expression for problem in train} & {problem.expression for problem in test}
     assert train_test(3, 10, 500) == (train[:10], test)
     assert train_test(4, 10, 10) != (train[:10], test[:10])
+    again = train_test(3, 20, 10, exclude={train[0].question, test[0].expression})
+    assert train[0] not in again[0]
+    assert test[0] not in again[1]
 
 
 def test_rows_carry_the_worked_answer_in_gsm8ks_notation():
