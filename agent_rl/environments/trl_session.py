@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from agent_rl.data.contract import IMAGE
 from agent_rl.environments.kind import SESSION, EnvironmentType
 from agent_rl.environments.session import EnvironmentSession, state_of
-from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
@@ -221,8 +221,11 @@ class TrlSession(EnvironmentSession):
         if (function := self.functions.get(call.name)) is None:
             result.status = ToolStatus.UNKNOWN_TOOL
             return ToolOutput(str({"error": f"Tool {call.name} not found."}))
+        is_async = inspect.iscoroutinefunction(function)
         try:
-            value = await self.timed(call.name, function, **call.arguments)
+            value = await self.timed(
+                call.name, function if is_async else functools.partial(_plain_call, function), **call.arguments
+            )
         except Exception as error:  # TRL shows each of them to the policy
             if self._dropped and isinstance(error, UnscoredError):
                 raise
@@ -282,6 +285,13 @@ class TrlSession(EnvironmentSession):
         cls, function = self._factory.cls, self._factory.rewards.get(name)
         what = f"the reward {name}" if function else f"{cls.__name__}.{name}"
         return BrokenCallError.of(what, error, function or getattr(cls, name, None))
+
+
+def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as error:  # a thread could not pass it on
+        raise ToolError(str(error)) from error
 
 
 @functools.cache

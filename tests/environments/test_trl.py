@@ -195,6 +195,13 @@ def test_samples_that_begin_differently_are_counted_and_warned_of_once(write, ca
     assert [play(alike, row, ["done"], **each)[0].rewards["reset_differs"] for each in identities] == [0] * 6
 
 
+def test_an_exhausted_iterator_is_an_observation(write):
+    kind = load_environment("mine", str(write(changed(("self.calls += 1", "next(iter(()))")))))
+    (row, *_) = environment_rows(kind, "train", seed=0)
+    trajectory, _ = play(kind.target, row, [CALL, "done"])
+    assert trajectory.results[0].text == "{'error': ''}"
+
+
 def test_instance_is_reused_on_its_thread_unless_a_call_did_not_end(write):
     body = "import threading, time; time.sleep(word == 'hang'); self.calls += 1; return str(threading.get_ident())"
     text = changed(("self.calls += 1\n        return word", body), ("    def reset", "    made = 0\n\n    def reset"))
