@@ -25,7 +25,7 @@ from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.trajectory.trace.images import drop_images
 from agent_rl.verl_adapter.algorithms.turns import credit_fields, turn_states
-from agent_rl.verl_adapter.failures import measure
+from agent_rl.verl_adapter.failures import measure, report_bug
 from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import template_builder
 from agent_rl.verl_adapter.verl_tools import to_specs
@@ -108,9 +108,11 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             measure(policy.response_tokens, len(trajectory.turns))
             if self._trace is not None:
                 trajectory = await self._trace.images(trajectory)
+            bug = trajectory.info.get("bug")
             if trajectory.error is not None:
-                bug = trajectory.info.get("bug")
                 raise BrokenCallError(trajectory.error, bug) if bug else UnscoredError(trajectory.error)
+            if bug:
+                await report_bug(trajectory.id, BrokenCallError(trajectory.info["program"], bug))
             if self._trace is not None and self.settings.trace.tokens:
                 self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
