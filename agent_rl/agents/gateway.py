@@ -22,7 +22,7 @@ from agent_rl.agents.sessions.session import Session
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.agents.users.environment import EnvironmentUser
 from agent_rl.agents.users.user import opened
-from agent_rl.environments.session import ROW
+from agent_rl.environments.kind import ROW
 from agent_rl.errors import EngineError, FatalError
 from agent_rl.trajectory import StopReason, Trajectory
 

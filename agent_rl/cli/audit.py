@@ -105,12 +105,14 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
 
 def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> Iterator[dict[str, Any]]:
     """Yield the findings for each turn of the trajectories."""
-    from agent_rl.evaluation.audit import audit_trajectory, has_tokens
+    from agent_rl.evaluation.audit import audit_trajectory
     from agent_rl.trajectory import trace
     from agent_rl.trajectory.trace.files import trace_of
 
     any_tokens = False
-    for trajectory in filter(has_tokens, trace.read(trace_of(path), torn="skip", tokens=True)):
+    for trajectory in trace.read(trace_of(path), torn="skip", tokens=True):
+        if "tokens" not in trajectory.info:  # agent_rl.trace.tokens was not set
+            continue
         any_tokens = True
         identity = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
         for audit in audit_trajectory(trajectory, template, compute):

@@ -43,7 +43,7 @@ def play(
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
     """
-    from agent_rl.environments.rows import environment_rows
+    from agent_rl.environments.kind import environment_rows
     from agent_rl.launch.task import load_task
 
     kind = load_task(task)
@@ -66,7 +66,7 @@ async def _play(
 ) -> tuple[list[dict[str, Any]], Any]:
     """Play the lines in an episode of a row; return each turn with its answer, and the reward."""
     from agent_rl.environments import open_session
-    from agent_rl.environments.session import row_values
+    from agent_rl.environments.kind import row_values
     from agent_rl.tools.inspection import signature
     from agent_rl.trajectory import StopReason, Trajectory
 
@@ -134,7 +134,7 @@ def _typed_lines(prompt: str) -> Iterator[str]:
 
 def _expert_lines(kind: EnvironmentType, row: dict[str, Any]) -> list[str]:
     """Return the turns of the expert, who acts before the episode, as lines."""
-    from agent_rl.environments.session import row_values
+    from agent_rl.environments.kind import row_values
     from agent_rl.environments.worked import expert_turns
 
     return [

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.prompt_keys import TRAINING_ONLY, refuse_training_only, rendering_values
+from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_training_only, value_of
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.composition import compose, groups, problems, resolved
 
@@ -78,22 +78,21 @@ def values_of(config: Any) -> dict[str, Any]:
     if (name := reward["reward_manager"]["name"]) != "trajectory":
         reason = f"the recipe's reward comes from verl's {name!r} manager, which an evaluation cannot use"
         raise ConfigError("reward.reward_manager.name", reason, "Set it to trajectory in the recipe")
+    files = [data["val_files"]] if isinstance(data["val_files"], str) else data["val_files"] or []
+    if len(files) != 1:
+        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
     chosen = rollout["val_kwargs"]
-    values = rendering_values(plain)
+    values: dict[str, Any] = {}
+    for key, own in PROMPT_KEYS.items():
+        section, _, setting = own.rpartition(".")
+        (values.setdefault(section, {}) if section else values)[setting] = value_of(plain, key)
     values["sampling"] |= {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
     if chosen["top_k"] > 0:
         values["sampling"]["top_k"] = chosen["top_k"]
     return {
         **values,
-        "data": _only_file(data["val_files"]),
+        "data": str(files[0]),
         "n": chosen["n"],
         "limit": data["val_max_samples"] if data["val_max_samples"] > 0 else None,
         "reward": {"custom_reward_function": reward["custom_reward_function"]},
     }
-
-
-def _only_file(value: Any) -> str:
-    files = [value] if isinstance(value, str) else list(value or [])
-    if len(files) != 1:
-        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
-    return str(files[0])

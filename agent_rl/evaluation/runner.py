@@ -197,7 +197,9 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
     """Run and score one episode of a row; if its reward raises an error, the trajectory is written to `folder`."""
     settings, row, usage = evaluation.settings, evaluation.rows[number], PolicyUsage()
     loop = evaluation.loop(evaluation.agent(row), getattr(source, "tokenizer", None))
-    format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
+    format, seed = loop.format(), settings.seed
+    if seed is not None:
+        seed = zlib.crc32(f"{seed}/{number}/{sample}".encode()) & 0x7FFFFFFF
     policy = source.policy(usage, seed, format)
     trajectory = await loop.run_row(columns(row, number, sample), policy, format)
     kept = ("split", "index", "bug", "gateway", "program")
@@ -234,7 +236,3 @@ def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
         "uid": number,
         "session_id": sample,
     }
-
-
-def _seed(base: int, row: int, sample: int) -> int:
-    return zlib.crc32(f"{base}/{row}/{sample}".encode()) & 0x7FFFFFFF

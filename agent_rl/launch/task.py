@@ -22,8 +22,8 @@ import yaml
 from agent_rl.data import write_parquet
 from agent_rl.environments import EnvironmentType, load_environment, open_session
 from agent_rl.environments.families import family_names
-from agent_rl.environments.rows import SPLITS, environment_rows
-from agent_rl.environments.session import row_values, state_of
+from agent_rl.environments.kind import SPLITS, environment_rows, row_values
+from agent_rl.environments.session import state_of
 from agent_rl.environments.trl import ADDED, absolute
 from agent_rl.environments.worked import WORLD, habit_shares, require_expert
 from agent_rl.errors import AgentRLError, ConfigError

@@ -17,7 +17,7 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
 from agent_rl.agents.sessions.program import address_for
 from agent_rl.agents.sessions.server import gateway
-from agent_rl.environments.session import NAME, ROW
+from agent_rl.environments.kind import NAME, ROW
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import StopReason, Trajectory

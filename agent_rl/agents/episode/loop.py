@@ -23,7 +23,7 @@ from agent_rl.agents.episode.policy import Policy
 from agent_rl.agents.users.environment import EnvironmentUser
 from agent_rl.agents.users.user import User
 from agent_rl.environments import EnvironmentSession, open_environment
-from agent_rl.environments.method_tool import SESSION
+from agent_rl.environments.kind import SESSION
 from agent_rl.errors import UnscoredError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, ToolSpec

@@ -65,10 +65,10 @@ def verdicts(
         )
     if judgements:
         pairs = [outcome.judgements for outcome in outcomes]
-        best = max(judgements[name].spearman for name in baselines)
-        criteria["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in pairs)
+        best = max(judgements[name]["spearman"] for name in baselines)
+        criteria["spearman_at_least_0.7"] = always(after["spearman"] >= SPEARMAN for _, after in pairs)
         criteria["spearman_0.15_above_start_and_baselines"] = always(
-            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in pairs
+            after["spearman"] >= max(before["spearman"], best) + SPEARMAN_GAIN for before, after in pairs
         )
     return criteria
 

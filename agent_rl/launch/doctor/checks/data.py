@@ -75,7 +75,8 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
         sample=SAMPLE if scored else 0,
     )
     files = {case.shown(file.path): _numbered(case, file) for file in (*case.train, *case.val) if file.rows}
-    report = check_files(files, known)
+    report, drawn = check_files(files, known)
+    report.grade(drawn, known)
     for kind, count in report.counts.items():
         place, first = report.shown[kind][0]
         make = problem if kind in report.errors else warning
