@@ -38,5 +38,7 @@ def test_the_nearest_known_name_is_suggested():
     assert did_you_mean("xyz", []) == "Known: none."
     assert did_you_mean("a", iter(["b", "a"])) == "Did you mean 'a'? Known: a, b."
     many = [*(f"{number}" for number in range(40)), "weight", "weigh"]
+    assert did_you_mean("weigth", [*many[:9], "weight"]) == "Did you mean 'weight'?"
+    assert did_you_mean("xyz", many[:9]).startswith("Known: ")
     assert did_you_mean("weigth", many) == "Did you mean 'weigh' or 'weight'?"
     assert did_you_mean("xyz", many) == "None of the 42 known names is similar."

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from agent_rl.data.contract import check_row
-from agent_rl.data.files import NumberedRow
+from agent_rl.data.files import NumberedRow, without_prompt
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -188,6 +188,10 @@ def check_files(
         for place, number, row, changes in rows:
             progress()
             report.rows[file] += 1
+            if row.get("prompt") is None:
+                columns = [name for name in row if name != "extra_info"]
+                report.add(file, number, RowFinding(CONTRACT, *without_prompt(report.files[file], columns)))
+                continue
             for change in changes:
                 report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
             row = {**known.defaults, **row}

@@ -73,7 +73,7 @@ class RunPanel:
         self._size = console.size
         self._request = ""
         self._about = ""
-        self._has_ended = False
+        self._status = ""
         self._rows: list[Row] = []
         self._validations: list[str] = []
         self._warnings: list[SymptomWarning] = []
@@ -110,9 +110,9 @@ class RunPanel:
             self._live.start()
         self._live.refresh()
 
-    def stop(self) -> None:
-        """Leave the last frame in the terminal."""
-        self._has_ended = True
+    def stop(self, status: str) -> None:
+        """Leave the last frame in the terminal, with how the run ended: `trained`, `stopped`, `aborted`, `failed`."""
+        self._status = status
         if self._live.is_started:
             self._live.stop()
             self.console.print(self)
@@ -131,8 +131,8 @@ class RunPanel:
         """Return the parts from top to bottom, each with its rank; the highest ranks are dropped if space is short."""
         progress = self.progress
         return [
-            (0, [_ended(progress) if self._has_ended else _head(progress)]),
-            (6, [_line(f"{self._about}{_time(progress.seconds)} so far", "dim")] if not self._has_ended else []),
+            (0, [_ended(progress, self._status) if self._status else _head(progress)]),
+            (6, [_line(f"{self._about}{_time(progress.seconds)}{'' if self._status else ' so far'}", "dim")]),
             (3, _started(progress)),
             (1, _charts(self._rows, width)),
             (1, _failures(progress)),
@@ -141,7 +141,7 @@ class RunPanel:
             (5, _conversation(self._trajectory)),
             (2, [_line(f"! {text}", "yellow") for text in self._warnings[:3]]),
             (6, [_line(f"  {text}", "dim") for text in [*progress.notes, *progress.messages[-3:]]]),
-            *([] if self._has_ended else self._foot()),
+            *([] if self._status else self._foot()),
         ]
 
     def _foot(self) -> list[tuple[int, list[RenderableType]]]:
@@ -222,12 +222,12 @@ def _head(progress: RunProgress) -> RenderableType:
     return _with_bar(text, progress)
 
 
-def _ended(progress: RunProgress) -> RenderableType:
-    """Return the line with the last step of a run that has ended."""
+def _ended(progress: RunProgress, status: str) -> RenderableType:
+    """Return the line with the status and the last step of a run that has ended."""
     if not progress.training:
-        return _line("ended before the first step", "bold")
-    text = f"step {progress.training[-1]['step']}" + (f" of {progress.total}" if progress.total else "")
-    return _with_bar(f"{text}, {_time(progress.seconds)}", progress)
+        return _line(f"{status} before the first step", "bold")
+    of_total = f" of {progress.total}" if progress.total else ""
+    return _with_bar(f"{status}: step {progress.training[-1]['step']}{of_total}", progress)
 
 
 def _with_bar(text: str, progress: RunProgress) -> RenderableType:
