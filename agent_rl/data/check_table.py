@@ -44,13 +44,9 @@ def findings(report: DataReport) -> Iterator[Text]:
     for kind, count in report.counts.most_common():
         is_error = kind in report.errors
         (place, finding), *others = report.shown[kind]
-        more = (
-            f"{'.' * (not finding.remedy.endswith('.'))} Also {'; '.join(other for other, _ in others)}"
-            if others
-            else ""
-        )
+        more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
         head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
-        yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy}{more}")
+        yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy.rstrip('.')}{more}")
 
 
 def _rows(count: int) -> str:
