@@ -462,6 +462,11 @@ def with_address(page: str) -> str:
     return re.sub(r'(git clone |git\+)(<[^>]+>|[^\s"]+)', lambda match: match[1] + REPOSITORY, page)
 
 
+def page_with_address(name: str) -> str:
+    """Return a page that is written by hand, with the address."""
+    return with_address((FOLDER / name).read_text())
+
+
 def receipts_page() -> str:
     """Return the page of the success before and after training, for each recipe with a receipt."""
     rows = [
@@ -567,7 +572,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "symptoms.md": symptoms_page,
     "comparison.md": _made_by("comparison_page.py", "comparison_page", NOTE, _markdown),
     "start.ipynb": _made_by("notebook.py", "executed", FOLDER / "start.ipynb"),
-    **{name: lambda name=name: with_address((FOLDER / name).read_text()) for name in ("../README.md", "start.md")},
+    **{name: partial(page_with_address, name) for name in ("../README.md", "start.md")},
     **{f"../recipes/{name}/README.md": partial(recipe_page, name) for name in described()},
 }
 
