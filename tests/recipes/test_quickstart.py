@@ -124,8 +124,10 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 def check_page(pages: Pages, path: str) -> None:
     """All rules of axe, on a telephone and a screen, light and dark; and nothing is wider than the window."""
-    for width, scheme in product((390, 1400), SCHEMES):
-        with pages.at(path, width, scheme) as page:
+    with pages.at(path) as page:
+        for width, scheme in product((390, 1400), SCHEMES):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
             assert findings(page) == [], (path, width, scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width, scheme)
 
