@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, reason_of
 from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
 from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, run_state
 from agent_rl.trajectory.symptoms import SymptomWarning, components, end_warnings, run_warnings, series
@@ -142,7 +142,7 @@ def read_run(folder: str) -> Run:
         description = json.loads(about.read_text()) if about.is_file() else {}
         steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not about.is_file() else []
     except (OSError, ValueError, KeyError) as error:
-        problem = f"the folder has no readable metrics ({error})"
+        problem = f"the folder has no readable metrics ({reason_of(error)})" if path.is_dir() else reason_of(error)
         raise ConfigError(folder, problem, "Pass a run's folder, outputs/<experiment>, with metrics.jsonl") from error
     return Run(path.resolve().name, path, steps, description)
 
