@@ -13,12 +13,12 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tomllib
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import httpx
+import tomllib
 from verifiers.v1.configs.client import EvalClientConfig
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.serve import EnvClient, serve_env
@@ -28,33 +28,40 @@ from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 ENV = resolve_env_config(tomllib.loads(Path(__file__).with_name("env.toml").read_text(encoding="utf-8"))["env"])
 MODEL = "policy"
 """The model that seats of the environment use unless env.toml sets another one for them."""
+ATTEMPTS = 3
+"""How often an episode starts if it fails before the first turn, for example because a sandbox is not available."""
 
 
 async def run(row: dict[str, Any], base_url: str, api_key: str) -> WireEpisode:
     """Let the server play the task of a row, send its reward to the gateway, and return verifiers' episode."""
     headers = {"Authorization": f"Bearer {api_key}", "x-api-key": api_key}  # verifiers overwrites one of the two
     endpoint = EvalClientConfig(base_url=base_url, api_key_var="NO_KEY", headers=headers)
+    for _ in range(ATTEMPTS):
+        episode = await play(endpoint, json.loads(row["extra_info"]["task"]))
+        if episode.ok or any(trace.calls for trace in episode.traces):
+            break
+    if not episode.ok:
+        error = [*episode.errors, *(each for trace in episode.traces for each in trace.errors)][-1]
+        raise RuntimeError(f"verifiers reports {error.type}: {error.message}")
+    traces = [trace for trace in episode.traces if trace.agent.config.model == MODEL]
+    if len(traces) != 1 or not traces[0].agent.trainable:
+        seats = ", ".join(trace.agent.name for trace in traces) or "none"
+        raise ValueError(f"one seat must be the trained policy, not {seats}: set env.SEAT.model of others in env.toml")
+    async with httpx.AsyncClient() as http:
+        url, reward = f"{os.environ['AGENT_RL_GATEWAY']}/session/reward", traces[0].reward
+        (await http.post(url, headers=headers, json={"reward": reward})).raise_for_status()
+    return episode
+
+
+async def play(endpoint: EvalClientConfig, task: dict[str, Any]) -> WireEpisode:
+    """Return the episode of a task, which the server plays."""
     client = EnvClient(ADDRESS)
-    playing = asyncio.ensure_future(
-        client.run(endpoint, MODEL, SamplingConfig(), json.loads(row["extra_info"]["task"]))
-    )
+    playing = asyncio.ensure_future(client.run(endpoint, MODEL, SamplingConfig(), task))
     while not (await asyncio.wait({playing}, timeout=30))[0]:
         if not await client.health(timeout=60):
             raise RuntimeError("verifiers' server does not answer")
-    episode = await playing
     await client.close()
-    errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-    if not episode.ok:
-        raise RuntimeError(f"verifiers: {errors[-1].type}: {errors[-1].message}" if errors else "verifiers: no error")
-    traces = [trace for trace in episode.traces if trace.agent.config.model == MODEL]
-    if len(traces) != 1 or not traces[0].agent.trainable:
-        seats = ", ".join(trace.agent.name for trace in traces)
-        raise ValueError(f"one seat must be trained, not {seats}: set env.SEAT.model and client of others in env.toml")
-    async with httpx.AsyncClient() as http:
-        reward = {"reward": traces[0].reward}
-        sent = await http.post(f"{os.environ['AGENT_RL_GATEWAY']}/session/reward", headers=headers, json=reward)
-        sent.raise_for_status()
-    return episode
+    return await playing
 
 
 class Output:
@@ -71,7 +78,7 @@ def start() -> tuple[subprocess.Popen[str], str]:
     """Start the server; return its process, which ends when that object does, and its address once it answers."""
     folder = str(Path(__file__).parent)  # of tasksets that are not installed
     paths = {"PATH": sysconfig.get_path("scripts"), "PYTHONPATH": folder}  # uv, which harnesses need, is a script
-    joined = {name: os.pathsep.join([path, os.environ.get(name, "")]) for name, path in paths.items()}
+    joined = {name: os.pathsep.join(filter(None, [path, os.environ.get(name)])) for name, path in paths.items()}
     server = subprocess.Popen(
         [sys.executable, __file__, "serve"], env={**os.environ, **joined}, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True,
