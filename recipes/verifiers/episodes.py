@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import tomllib
+from verifiers.v1.configs.agent import agent_config_fields
 from verifiers.v1.configs.client import EvalClientConfig
 from verifiers.v1.episode import WireEpisode
 from verifiers.v1.serve import EnvClient, serve_env
@@ -27,7 +28,10 @@ from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
 
 ENV = resolve_env_config(tomllib.loads(Path(__file__).with_name("env.toml").read_text(encoding="utf-8"))["env"])
 MODEL = "policy"
-"""The model that seats of the environment use unless env.toml sets another one for them."""
+"""The model of a seat for which env.toml sets none."""
+SEATS = [name for name, seat in agent_config_fields(ENV).items() if seat.model is None]
+if len(SEATS) != 1:
+    raise ValueError(f"one seat must be the policy, not {SEATS}: set env.SEAT.model of each other seat in env.toml")
 ATTEMPTS = 3
 """How often an episode starts if it fails before the first turn, for example because a sandbox is not available."""
 
@@ -45,8 +49,7 @@ async def run(row: dict[str, Any], base_url: str, api_key: str) -> WireEpisode:
         raise RuntimeError(f"verifiers reports {error.type}: {error.message}")
     traces = [trace for trace in episode.traces if trace.agent.config.model == MODEL]
     if len(traces) != 1 or not traces[0].agent.trainable:
-        seats = ", ".join(trace.agent.name for trace in traces) or "none"
-        raise ValueError(f"one seat must be the trained policy, not {seats}: set env.SEAT.model of others in env.toml")
+        raise ValueError(f"the policy's seat has {len(traces)} traces, or is not trainable: its reward is not defined")
     async with httpx.AsyncClient() as http:
         url, reward = f"{os.environ['AGENT_RL_GATEWAY']}/session/reward", traces[0].reward
         (await http.post(url, headers=headers, json={"reward": reward})).raise_for_status()

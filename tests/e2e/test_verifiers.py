@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +14,11 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from agent_rl.agents.sessions.program import FunctionWorker
 from agent_rl.cli.main import app
 from agent_rl.data import read_parquet
 from agent_rl.environments.install import FOLDER, python_of
+from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory, trace
 from tests.e2e.taught import teach
 from tests.e2e.training import ROOT, train_recipe
@@ -65,6 +69,19 @@ def of_verifiers(record: Path) -> tuple[int, list[int], float]:
     (played,) = json.loads(record.read_text())["traces"]
     reward = sum(each["score"] * each["weight"] for each in played["rewards"].values())
     return played["task"]["data"]["idx"], [call["usage"]["completion_tokens"] for call in played["calls"]], reward
+
+
+def test_only_one_seat_may_be_the_policy(tmp_path: Path) -> None:
+    shutil.copytree(RECIPE, tmp_path / "mine")
+    seat = 'harness.id = "null"\nruntime.type = "subprocess"\n'
+    seats = f"[env.assistant]\n{seat}[env.user]\n{seat}"
+    (tmp_path / "mine/env.toml").write_text(f'[env]\nid = "user-sim"\ntaskset.id = "sums"\n{seats}')
+    function = f"{tmp_path}/mine/episodes.py:run"
+    with pytest.raises(ConfigError, match=r"not \['assistant', 'user'\]: set env.SEAT.model"):
+        FunctionWorker(str(python_of("verifiers")), function, os.environ, 60)
+    with (tmp_path / "mine/env.toml").open("a") as file:
+        file.write('model = "user"\n')
+    FunctionWorker(str(python_of("verifiers")), function, os.environ, 60).close()
 
 
 def test_two_steps(
