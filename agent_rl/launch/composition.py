@@ -38,6 +38,8 @@ __all__ = ["compose", "compose_words", "groups", "nearest_key", "unknown_keys", 
 
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+    "algorithm.gdpo_reward_keys",
+    "algorithm.gdpo_reward_weights",
     "critic.ppo_infer_max_token_len_per_gpu",
 )
 """Keys in verl's dataclasses that are missing from its YAML files."""

@@ -64,12 +64,6 @@ VERLS_CRITIC = "~/models/deepseek-llm-7b-chat"
 """The critic's model in verl's defaults."""
 ALGORITHMS = ("cispo", "dapo", "dr_grpo", "gigpo", "gspo", "maxrl", "ppo", "sapo", "turn")
 """Names in agent_rl's `algo` group that are not estimators."""
-NOT_IN_V1 = {
-    "gdpo": "Set normalize: group on each component of agent_rl.reward, with algo=grpo",
-    "optimal_token_baseline": "Use algo=rloo",
-    "tir_optimal_token_baseline": "Use algo=rloo",
-}
-"""verl's estimators whose inputs its v1 trainer does not compute, with the replacement."""
 
 ENGINE = f"{ROLLOUT}.name"
 SUPPORTED_ENGINE = "sglang"
@@ -77,6 +71,18 @@ SUPPORTED_ENGINE = "sglang"
 ROUTED_EXPERTS = f"{ROLLOUT}.enable_rollout_routing_replay"
 
 CORRECTION = "algorithm.rollout_correction"
+UNREAD = {
+    ("gdpo", "algorithm.use_kl_in_reward"): ("normalizes the components and not the KL penalty", "Write kl=loss"),
+    ("gdpo", "agent_rl.reward.combine"): ("adds the normalized components itself", "Set it to sum"),
+    **{
+        (name, f"{CORRECTION}.bypass_mode"): (
+            "needs the pass for old log-probs, which this key leaves out",
+            "Set false",
+        )
+        for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
+    },
+}
+"""By estimator and key: why the key may not be set, and the remedy."""
 MEANS_OF_SEQUENCES = ("geo_mean", "sapo")
 """verl's policy losses that ignore `loss_agg_mode`."""
 MEAN_OF_SEQUENCES = "seq-mean-token-mean"
@@ -126,8 +132,9 @@ def estimator(case: RunCase) -> Errors:
     name = _get(case, ESTIMATOR)
     if name in ALGORITHMS:
         yield ConfigError(ESTIMATOR, f"{name!r} is an algorithm, not an estimator", f"Write algo={name}")
-    if name in NOT_IN_V1:
-        yield ConfigError(ESTIMATOR, f"verl's v1 trainer does not compute what {name!r} needs", NOT_IN_V1[name])
+    for (reader, key), (problem, remedy) in UNREAD.items():
+        if name == reader and (value := _get(case, key)) not in (None, False, "sum"):
+            yield ConfigError(key, f"{name!r} {problem} (value {value!r})", remedy)
     if name != "gae":
         return
     if _get(case, f"{CRITIC}.enable") is False:

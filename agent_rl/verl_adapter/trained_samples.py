@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 GROUPWISE = (
-    *("gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized"),
+    *("gdpo", "gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized"),
     maxrl.ESTIMATOR,
 )
 """Estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""

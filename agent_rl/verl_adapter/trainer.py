@@ -34,7 +34,7 @@ from agent_rl.verl_adapter import (
     trained_samples,
     updates,
 )
-from agent_rl.verl_adapter.algorithms import remax, turns
+from agent_rl.verl_adapter.algorithms import inputs, remax, turns
 from agent_rl.verl_adapter.algorithms.advantages import estimate
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
@@ -163,7 +163,12 @@ class AgentTrainer(PPOTrainer):
         stages.announce("log-probs", self.global_steps)
         if (self.global_steps - 1) % self._log_probs_every:
             return batch
-        return super()._compute_old_log_prob(batch, metrics)
+        if self.config.algorithm.adv_estimator not in updates.READERS:
+            return super()._compute_old_log_prob(batch, metrics)
+        batch.extra_info["calculate_sum_pi_squared"] = True
+        result = super()._compute_old_log_prob(batch, metrics)
+        result.extra_info.pop("calculate_sum_pi_squared", None)
+        return result
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may lack one."""
@@ -183,9 +188,15 @@ class AgentTrainer(PPOTrainer):
 
     def _estimate(self, data: DataProto, *args: Any, **options: Any) -> Any:
         """Compute the advantages; replaces the function that verl calls between fetching and storing the batch."""
-        if options.get("adv_estimator") in turns.BY_TURN:
+        estimator = options.get("adv_estimator")
+        if estimator in turns.BY_TURN:
             turns.add_records(data, self._batch)
             data.meta_info["gigpo"] = self.settings.gigpo
+        elif estimator in updates.READERS:
+            inputs.add_squares(data, self._batch)
+        elif estimator == inputs.GDPO:
+            weights = inputs.component_weights(self.settings.reward, self.global_steps)
+            options["config"] = inputs.add_components(data, self._batch, options["config"], weights)
         self.advantages = self.estimate_advantages(data, *args, **options)
         return self.advantages
 

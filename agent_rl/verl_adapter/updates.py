@@ -26,6 +26,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 __all__ = [
+    "READERS",
     "evenly_split",
     "mini_batches",
     "needs_log_probs",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
-"""The estimators of verl that read the log-probs."""
+"""The estimators of verl that read the log-probs, and the squared probabilities that the same pass computes."""
 TOKEN_SUMS = ("seq-mean-token-sum", "seq-mean-token-sum-norm")
 """Values of `loss_agg_mode` whose divisor must be a constant."""
 DIFF = "training/rollout_probs_diff"

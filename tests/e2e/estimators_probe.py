@@ -13,23 +13,23 @@ ESTIMATORS = ("grpo", "rloo", "reinforce_plus_plus_baseline")
 
 
 def _keep(module: ModuleType) -> None:
-    original = module.compute_advantage_for_multi_trajectories
+    original = module.estimate
 
     def advantages(data: Any, batch_keys: list[str]) -> dict[str, list[float]]:
         mask = data.batch["response_mask"].bool()
         return {key: data.batch["advantages"][row][mask[row]].tolist() for row, key in enumerate(batch_keys)}
 
-    def compute(data: Any, batch_keys: list[str], **options: Any) -> Any:
+    def compute(data: Any, batch_keys: list[str], adv_estimator: str, **options: Any) -> Any:
         found = {}
         for name in ESTIMATORS:
-            made = original(copy.deepcopy(data), batch_keys=batch_keys, **{**options, "adv_estimator": name})
+            made = original(copy.deepcopy(data), batch_keys, name, **options)
             found[name] = advantages(made, batch_keys)
-        data = original(data, batch_keys=batch_keys, **options)
+        data = original(data, batch_keys, adv_estimator, **options)
         found["trained"] = advantages(data, batch_keys)
         (Path(os.environ["PROBE_DIR"]) / "estimators.json").write_text(json.dumps(found))
         return data
 
-    module.compute_advantage_for_multi_trajectories = compute  # type: ignore[attr-defined]
+    module.estimate = compute  # type: ignore[attr-defined]
 
 
-wrapt.register_post_import_hook(_keep, "verl.trainer.ppo.v1.trainer_base")
+wrapt.register_post_import_hook(_keep, "agent_rl.verl_adapter.trainer")

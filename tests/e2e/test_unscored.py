@@ -82,6 +82,28 @@ def advantages(folder: Path, answers: Sequence[int]) -> dict[str, dict[int, list
     }
 
 
+def gradient(trace_file: Path, model: Path) -> Any:
+    """The gradient of the loss at the first weights, by autograd from the trace: tokens, masks and advantages.
+
+    The loss is the mean over all sampled tokens of minus the advantage times the log-prob.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    rows, total, tokens = trace.read_trained_rows(trace_file), torch.zeros(()), 0
+    for each in trace.read(trace_file, tokens=True):
+        for row in rows.get(each.id, []):
+            sequence = each.info["tokens"]["sequences"][row.sequence]
+            prompt, response = sequence["prompt_ids"], sequence["response_ids"]
+            logits = policy(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
+            log_probs = logits.log_softmax(-1)[range(len(response)), response]
+            mask = torch.tensor(sequence["mask"])
+            total, tokens = total - (row.advantage * log_probs * mask).sum(), tokens + int(mask.sum())
+    (total / tokens).backward()
+    return {name: each.grad for name, each in policy.named_parameters()}
+
+
 def weights(path: Path) -> dict[str, Any]:
     import torch
 
@@ -133,5 +155,9 @@ def test_an_unscored_sample_leaves_the_others_as_if_it_had_not_been(
     apart = torch.cat([(after[0][name] - after[1][name]).flatten() for name in start])
     print(f"the update moves the weights by {moved.norm():.3g}, the two runs differ by {apart.norm():.3g}")
     assert moved.norm() > 1e-3
+    exact = gradient(eight / "trace.jsonl", tiny_llama)
+    error = torch.cat([(after[0][name] - start[name] + exact[name]).flatten() for name in start]).norm() / moved.norm()
+    print(f"the update differs from minus the gradient by {error:.3g} of its length")
+    assert error < 1e-4  # the learning rate is 1
     assert apart.norm() < 1e-5 * moved.norm()
     assert run_processes() == []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 __all__ = ["ALGORITHMS", "CORRECTIONS", "ENTRIES", "KL", "Entry"]
 
 ALGORITHMS = [f"algo={name}" for name in ("grpo", "ppo", "rloo", "remax", "reinforce_plus_plus", "dapo", "gspo")]
-ALGORITHMS += [f"algo={name}" for name in ("turn", "gigpo", "maxrl", "dr_grpo", "cispo", "sapo", "grpo_passk")]
+ALGORITHMS += [f"algo={name}" for name in ("turn", "gigpo", "maxrl", "dr_grpo", "cispo", "sapo", "grpo_passk", "gdpo")]
 CORRECTIONS = [f"correction={name}" for name in ("none", "tis", "mis", "geo", "icepop")]
 KL = ["kl=none", "kl=loss", "kl=reward"]
 
@@ -143,6 +143,16 @@ def passk(first: Metrics, second: Metrics) -> bool:
     return all(step["critic/advantages/max"] > 0 == step["critic/advantages/min"] for step in (first, second))
 
 
+def whitened(first: Metrics, second: Metrics) -> bool:
+    """The samples' advantages have mean 0 and standard deviation 1 over the tokens."""
+    return not grpo(first, second) and all(abs(step["critic/advantages/mean"]) < 0.05 for step in (first, second))
+
+
+def by_token(first: Metrics, second: Metrics) -> bool:
+    """The baseline differs by token, so the advantages of two samples do not cancel."""
+    return not opposite(first) and all(step["critic/advantages/max"] > 0 for step in (first, second))
+
+
 def weighted(first: Metrics, second: Metrics) -> bool:
     """The weights of tokens are close to 1, since engine and trainer agree."""
     return all(abs(step["rollout_corr/rollout_is_mean"] - 1) < 1e-3 for step in (first, second))
@@ -197,6 +207,8 @@ ENTRIES = {
     "cispo": Entry(["algo=cispo", "kl=none", "correction=mis"], both(unclipped, kl_none, weighted, rejecting)),
     "sapo": Entry(["algo=sapo", "kl=none", "correction=geo"], both(unclipped, kl_none, rejecting)),
     "grpo_passk": Entry(["algo=grpo_passk", "kl=none", "correction=none"], both(passk, kl_none)),
+    "gdpo": Entry(["algo=gdpo", "kl=none"], both(whitened, kl_none)),
+    "optimal_token": Entry(["algorithm.adv_estimator=optimal_token_baseline", "kl=none"], both(by_token, kl_none)),
     "kl_reward": Entry(["algo=rloo", "kl=reward"], kl_reward),
     "lora_ppo": Entry(["algo=ppo", "kl=reward", "tuning=lora"], both(ppo, kl_reward)),
     "lora_colocate_async": Entry(["mode=colocate_async", "kl=loss", "tuning=lora"], kl_loss, difference=1e-3),

@@ -1,0 +1,71 @@
+"""The columns of a batch that two kinds of verl's estimators read and its v1 trainer does not fetch.
+
+- GDPO (Liu et al. 2026, https://arxiv.org/abs/2601.05242; `algo=gdpo`) normalizes each component of the reward within
+  the group, adds the results by weight, and divides by the standard deviation of the batch.
+- The optimal-token baselines weigh a token's baseline by the sum of squared probabilities of all tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings import TERMS, RewardSettings
+from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
+
+__all__ = ["GDPO", "SQUARES", "add_components", "add_squares", "component_weights"]
+
+GDPO = "gdpo"
+"""The value of `algorithm.adv_estimator`."""
+SQUARES = "sum_pi_squared"
+KEYS, WEIGHTS = "gdpo_reward_keys", "gdpo_reward_weights"
+"""verl's keys under `algorithm`: names of logged numbers, and their weights."""
+
+
+def component_weights(settings: RewardSettings, step: int) -> dict[str, float]:
+    """Return the weights of the components that count towards the reward at a training step."""
+    terms = {**{name: getattr(settings, name) for name in TERMS}, **settings.components}
+    return {name: weight for name, term in terms.items() if (weight := term.weight_at(step))}
+
+
+def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, float]) -> Any:
+    """Add the components of the reward to the data of a batch, and return `algorithm` with verl's keys for them.
+
+    Args:
+        data: a `DataProto` with the rows of the batch and `response_mask` (rows, tokens of the response).
+        batch: verl's `KVBatchMeta`.
+        algorithm: the `algorithm` section; its keys replace `weights`.
+        weights: the weight of each component.
+
+    Raises:
+        ConfigError: `gdpo_reward_keys` names something that is not logged.
+    """
+    keys = [key for key in batch.keys if not key.startswith("pad")]
+    reports = dict(zip(map(session_of, finals(keys)), reported(keys, batch.partition_id), strict=True))
+    names = list(algorithm.get(KEYS) or weights)
+    known = set().union(*reports.values())
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"algorithm.{KEYS}", f"{name!r} is not logged", did_you_mean(name, known))
+        numbers = [reports.get(session_of(key), {}).get(name, 0.0) for key in batch.keys]
+        data.non_tensor_batch[f"component/{name}"] = np.array(numbers, dtype=object)
+    mask_BT = data.batch["response_mask"]
+    data.batch["prompts"] = mask_BT[:, :0]
+    data.batch["attention_mask"] = (mask_BT.flip(1).cumsum(1).flip(1) > 0).to(mask_BT)  # up to the last sampled token
+    own = {KEYS: [f"component/{name}" for name in names]}
+    own[WEIGHTS] = list(algorithm.get(WEIGHTS) or [weights.get(name, 1.0) for name in names])
+    return OmegaConf.merge(OmegaConf.create(dict(algorithm)), own)
+
+
+def add_squares(data: Any, batch: Any) -> None:
+    """Add `sum_pi_squared` (rows, tokens of the response), which the pass for old log-probs has computed."""
+    import transfer_queue as tq
+    from verl.workers.utils.padding import response_from_nested
+
+    fields = [SQUARES, "response_mask"]
+    stored = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+    squares = response_from_nested(stored[SQUARES], stored["response_mask"])
+    data.batch[SQUARES] = squares.to_padded_tensor(0.0)

@@ -1,0 +1,34 @@
+"""`agent-rl certify algo`: the exit code and the data of a user's function."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_rl.cli.certify import app
+
+pytestmark = pytest.mark.trainer
+
+SQUARED = """
+def advantages(token_level_rewards, response_mask, index, **_):
+    values = token_level_rewards.sum(-1, keepdim=True) ** 2 * response_mask
+    return values, values
+"""
+
+
+def test_a_biased_function_of_the_user_is_exit_code_1(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SQUARED)
+    result = CliRunner().invoke(app, ["algo", "--json", "--estimator", f"{tmp_path}/mine.py:advantages"])
+    assert result.exit_code == 1, result.output
+    (certificate,) = json.loads(result.stdout)["certificates"]
+    assert certificate["verdict"] == "biased"
+    assert certificate["cosine"] < 0.8
+
+
+def test_a_built_in_algorithm_is_exit_code_0_whatever_its_verdict() -> None:
+    result = CliRunner().invoke(app, ["algo", "grpo_passk"])
+    assert result.exit_code == 0, result.output
+    assert "heuristic" in result.stdout

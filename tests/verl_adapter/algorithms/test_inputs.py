@@ -1,0 +1,68 @@
+"""What GDPO and the optimal-token baselines read; the queue is a dict here, a real one in `make test-recipes`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transfer_queue
+from omegaconf import OmegaConf
+from verl import DataProto
+
+from agent_rl.errors import ConfigError
+from agent_rl.settings import RewardSettings
+from agent_rl.verl_adapter.algorithms import inputs
+from agent_rl.verl_adapter.algorithms.advantages import estimate
+
+KEYS = ["a_0_0", "a_1_0", "a_1_1", "b_0_0", "b_1_0", "pad_0_0"]
+BATCH = SimpleNamespace(keys=KEYS, partition_id="train")
+REPORTS = [{"exact": 1.0, "short": -10.0}, {"exact": 0.0, "short": -30.0}] * 2
+"""Of the four trajectories."""
+WEIGHTS = {"exact": 1.0, "short": 0.5}
+
+
+@pytest.fixture
+def data(monkeypatch: pytest.MonkeyPatch) -> DataProto:
+    rows = [{"reward_extra_info": report} for report in REPORTS]
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", lambda keys, **_: {"extra_fields": rows[: len(keys)]})
+    mask = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0]])
+    tensors = {"token_level_rewards": torch.zeros(6, 3), "response_mask": mask}
+    return DataProto.from_dict(tensors, {"uid": np.array(["a", "a", "a", "b", "b", "pad"], dtype=object)})
+
+
+def test_gdpo_normalizes_each_component_and_counts_a_trajectory_once(data: DataProto) -> None:
+    algorithm = inputs.add_components(data, BATCH, OmegaConf.create({}), WEIGHTS)
+    advantages_BT = estimate(data, KEYS, "gdpo", config=algorithm).batch["advantages"]
+    # Both components say the same of each pair, so all advantages have one size: that of the whitened batch.
+    tokens = torch.tensor([1.0] * 2 + [-1.0] + [1.0] + [-1.0] * 3)  # of the last sequence of each trajectory
+    size = (tokens - tokens.mean()) / tokens.std()
+    expected = torch.stack([size[0], size[2], size[2], size[3], size[4], torch.tensor(0.0)]).unsqueeze(1)
+    torch.testing.assert_close(advantages_BT, expected * data.batch["response_mask"], rtol=1e-4, atol=1e-4)
+
+
+def test_keys_and_weights_of_the_user_replace_those_of_the_reward(data: DataProto) -> None:
+    algorithm = OmegaConf.create({"gdpo_reward_keys": ["short"], "gdpo_reward_weights": [3.0], "gamma": 1.0})
+    merged = inputs.add_components(data, BATCH, algorithm, WEIGHTS)
+    assert (merged.gdpo_reward_keys, merged.gdpo_reward_weights, merged.gamma) == (["component/short"], [3.0], 1.0)
+    with pytest.raises(ConfigError, match=r"algorithm\.gdpo_reward_keys: 'shot' is not logged.*'short'"):
+        inputs.add_components(data, BATCH, OmegaConf.create({"gdpo_reward_keys": ["shot"]}), WEIGHTS)
+
+
+def test_components_count_if_they_have_a_weight() -> None:
+    section = {"format": {"turns": 2}, "components": {"own": {"kind": "tool_rewards", "weight": 0}}}
+    settings = RewardSettings.model_validate(section)
+    assert inputs.component_weights(settings, 1) == {"correctness": 1.0, "format": 0.2}
+
+
+def test_squares_are_those_of_the_tokens_of_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested(*rows: list[float]) -> Any:
+        return torch.nested.as_nested_tensor([torch.tensor(row) for row in rows], layout=torch.jagged)
+
+    stored = {"sum_pi_squared": nested([0.1, 0.2, 0.3, 0.9], [0.4, 0.5, 0.9]), "response_mask": nested([1, 1], [1])}
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", lambda **_: stored)
+    data = DataProto.from_dict({"response_mask": torch.tensor([[1, 1], [1, 0]])})
+    inputs.add_squares(data, BATCH)
+    torch.testing.assert_close(data.batch["sum_pi_squared"], torch.tensor([[0.2, 0.3], [0.5, 0.0]]))
