@@ -73,7 +73,7 @@ def export(
 
     --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
     """
-    from agent_rl.trajectory.exports.selection import select
+    from agent_rl.trajectory.exports.records import select
     from agent_rl.trajectory.trace.files import trace_of
 
     if per_prompt and form is not ExportFormat.SFT:

@@ -26,6 +26,7 @@ import agent_rl
 from agent_rl.agents.policies import PolicySource
 from agent_rl.agents.policies.chat import ChatEndpoint
 from agent_rl.agents.policies.local import LocalModel
+from agent_rl.agents.policies.source import open_client
 from agent_rl.agents.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
@@ -90,12 +91,12 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
         if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
             body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
             sampling = sampling.model_copy(update={"body": body})
-        return ChatEndpoint(url, settings.model, sampling, **limits)
+        return ChatEndpoint(open_client(url, settings.model, **limits), sampling)
     chat = load_chat_tokenizer(settings.tokenizer or weights, variables, settings.custom_chat_template)
     if settings.policy == "sglang":
-        return SGLangTokens(url, chat, sampling, **limits)
+        return SGLangTokens(open_client(url, settings.model, **limits), chat, sampling)
     if settings.policy == "vllm":
-        return VLLMTokens(url, settings.model, chat, sampling, **limits)
+        return VLLMTokens(open_client(url, settings.model, **limits), chat, sampling)
     if not cpu.is_selected():
         return LocalModel(weights, chat, sampling)
     profile_of(weights).use_threads()

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl.agents.policies.chat import ChatEndpoint
+from agent_rl.agents.policies.source import open_client
 from agent_rl.cli.main import app
 from agent_rl.data import make_row, write_parquet
 from agent_rl.errors import ConfigError, EngineError, FatalError
@@ -29,7 +30,7 @@ def evaluate(folder, given, server=None):
     async def all_of_it():
         async with server or Server() as running:
             with Ledger(folder, given) as ledger:
-                async with ChatEndpoint(running.url, MODEL, given.sampling, timeout_s=5) as source:
+                async with ChatEndpoint(open_client(running.url, MODEL, timeout_s=5), given.sampling) as source:
                     await run(Evaluation.load(given), source, ledger, lambda record: None)
                 return ledger.read()
 

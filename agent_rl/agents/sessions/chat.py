@@ -19,7 +19,7 @@ from agent_rl.agents.sessions.request import (
     text_of,
 )
 
-__all__ = ["chat_answer", "chat_events", "chat_request", "sampling_differences"]
+__all__ = ["chat_answer", "chat_events", "chat_request", "ignored_parameters"]
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": None,
             "top_k": None}  # fmt: skip
@@ -47,14 +47,14 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         stop=[stop] if isinstance(stop, str) else list(stop),
         without_tools=choice == "none",
-        forced=choice not in ("auto", "none"),
-        ignored=sampling_differences(body),
+        ignored=ignored_parameters(body, choice),
     )
 
 
-def sampling_differences(body: Mapping[str, Any]) -> list[str]:
-    """Return the names of sampling parameters that a request sets."""
-    return [name for name, default in SAMPLING.items() if body.get(name, default) not in (None, default)]
+def ignored_parameters(body: Mapping[str, Any], choice: Any) -> list[str]:
+    """Return the names of sampling parameters that a request sets, and `tool_choice` if it demands a call."""
+    names = [name for name, default in SAMPLING.items() if body.get(name, default) not in (None, default)]
+    return names if choice in ("auto", "none") else [*names, "tool_choice"]
 
 
 def chat_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:

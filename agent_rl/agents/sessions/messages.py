@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.sessions.chat import sampling_differences
+from agent_rl.agents.sessions.chat import ignored_parameters
 from agent_rl.agents.sessions.request import (
     RequestError,
     TurnReply,
@@ -56,8 +56,7 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
         max_tokens=body.get("max_tokens"),
         stop=[text for text in body.get("stop_sequences") or () if text],
         without_tools=choice == "none",
-        forced=choice not in ("auto", "none"),
-        ignored=sampling_differences(body),
+        ignored=ignored_parameters(body, choice),
     )
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.tools.bounded_schema import canonical
 from agent_rl.trajectory import ToolCall
 
 __all__ = [
@@ -50,8 +51,7 @@ class TurnRequest:
         max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
-        forced: whether the client demands a call, which cannot be enforced.
-        ignored: names of sampling parameters that differ from the run's, which apply instead.
+        ignored: names of parameters without effect: the run's sampling parameters apply, and a call cannot be enforced.
         continues: id of the reply whose conversation comes before the messages; empty: none.
         instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
 
@@ -65,7 +65,6 @@ class TurnRequest:
     max_tokens: int | None = None
     stop: Sequence[str] = ()
     without_tools: bool = False
-    forced: bool = False
     ignored: Sequence[str] = ()
     continues: str = ""
     instructions: int = 0
@@ -176,7 +175,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
             text, calls = _written_calls(text)
         for end in stop:
             text = text.removesuffix(end).strip()
-    written = tuple((call["function"]["name"], _canonical(call["function"]["arguments"])) for call in calls)
+    written = tuple((call["function"]["name"], canonical(call["function"]["arguments"])) for call in calls)
     return message["role"], text, written
 
 
@@ -188,14 +187,3 @@ def _written_calls(text: str) -> tuple[str, Sequence[Any]]:
         return before.strip(), [call for call in calls if call["function"]["name"] != "python_interpreter"]
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):  # not smolagents' list
         return text, ()
-
-
-def _canonical(arguments: Any) -> str:
-    """Return the same text for equal arguments: JavaScript writes 1.0 as 1."""
-    text = json.dumps(arguments, default=str)
-    return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    return int(number) if number.is_integer() else number

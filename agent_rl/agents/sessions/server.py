@@ -43,37 +43,36 @@ class Api:
         request: reads a body.
         answer: returns the body of the answer for a turn and the request's body.
         events: yields the events of a stream for a turn and the request's body.
-        error: returns the body of an error.
     """
 
     request: Callable[[Mapping[str, Any]], TurnRequest]
     answer: Callable[[TurnReply, Mapping[str, Any]], dict[str, Any]]
     events: Callable[[TurnReply, Mapping[str, Any]], Iterator[str]]
-    error: Callable[[RequestError], dict[str, Any]]
-
-
-def _openai_error(error: RequestError) -> dict[str, Any]:
-    kind = "invalid_request_error" if error.status < 500 else "server_error"
-    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
 
 
 APIS = {
-    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events, _openai_error),
-    "/v1/responses": Api(responses_request, responses_answer, responses_events, _openai_error),
-    "/v1/messages": Api(messages_request, messages_answer, messages_events, messages_error),
+    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events),
+    "/v1/responses": Api(responses_request, responses_answer, responses_events),
+    "/v1/messages": Api(messages_request, messages_answer, messages_events),
 }
 """The APIs by route."""
 
 
 class PortServer:
-    """Serves an application on a port that the system chooses."""
+    """Serves an application on a port that the system chooses.
+
+    Attributes:
+        port: the port, after `start`.
+    """
+
+    port = 0
 
     def __init__(self, app: Starlette) -> None:
         self._app, self._starting = app, asyncio.Lock()
         self._server: uvicorn.Server | None = None
 
-    async def start(self, host: str = "127.0.0.1") -> int:
-        """Listen at this address, unless the server does already; return the port."""
+    async def start(self, host: str = "127.0.0.1") -> None:
+        """Listen at this address, unless the server does already."""
         async with self._starting:
             if self._server is None:
                 self._listener = socket.create_server((host, 0), backlog=2048)
@@ -87,7 +86,7 @@ class PortServer:
                 server.lifespan = config.lifespan_class(config)
                 await server.startup([self._listener])  # not `serve`, which would take the process's signals
                 self._server, self._task = server, asyncio.ensure_future(server.main_loop())
-            return int(self._listener.getsockname()[1])
+                self.port = int(self._listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Close the port."""
@@ -98,32 +97,22 @@ class PortServer:
             self._server = None
 
 
-class Gateway:
+class Gateway(PortServer):
     """Serves the sessions of this process on one port.
 
     Attributes:
         sessions: the open sessions by key.
-        port: the port, after `start`.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
-        self.port = 0
         routes = [Route(path, self._handler(api), methods=["POST"]) for path, api in APIS.items()]
         routes += [
             Route("/v1/models", self._models),
             Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/session/reward", self._reward, methods=["POST"]),
         ]
-        self._server = PortServer(Starlette(routes=routes))
-
-    async def start(self, host: str = "127.0.0.1") -> None:
-        """Listen at this address, unless the server does already."""
-        self.port = await self._server.start(host)
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._server.stop()
+        super().__init__(Starlette(routes=routes, exception_handlers={RequestError: _refused, ClientDisconnect: _left}))
 
     def _session(self, request: Request) -> Session:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -135,50 +124,54 @@ class Gateway:
 
     def _handler(self, api: Api) -> Callable[[Request], Any]:
         async def handle(request: Request) -> Response:
-            try:
-                session, body = self._session(request), await _body(request)
-                task = session.reply(_read(api, body), *_retry(request, body))
-                if body.get("stream"):
-                    await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-                    if await request.is_disconnected():  # an event that is sent now would count as received
-                        raise ClientDisconnect
-                    if not task.done() or task.exception() is None:  # an early failure is answered with its status
-                        return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
-                reply = await asyncio.shield(task)
-                if not await request.is_disconnected():
-                    session.mark_fetched(reply)
-                return JSONResponse(api.answer(reply, body))
-            except RequestError as error:
-                return JSONResponse(api.error(error), error.status)
-            except ClientDisconnect:
-                return Response(status_code=499)
+            session, body = self._session(request), await _body(request)
+            task = session.reply(_read(api, body), *_retry(request, body))
+            if body.get("stream"):
+                await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+                if await request.is_disconnected():  # an event that is sent now would count as received
+                    raise ClientDisconnect
+                if not task.done() or task.exception() is None:  # an early failure is answered with its status
+                    events = _stream(session, task, api, body, request.url.path)
+                    return StreamingResponse(events, media_type="text/event-stream")
+            reply = await asyncio.shield(task)
+            if not await request.is_disconnected():
+                session.mark_fetched(reply)
+            return JSONResponse(api.answer(reply, body))
 
         return handle
 
     async def _models(self, request: Request) -> Response:
-        try:
-            self._session(request)
-        except RequestError as error:
-            return JSONResponse(_openai_error(error), error.status)
+        self._session(request)
         model = {"id": "policy", "object": "model", "created": 0, "owned_by": "agent_rl"}
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _count_tokens(self, request: Request) -> Response:
-        try:
-            session, body = self._session(request), await _body(request)
-            count = await session.count_tokens(messages_request(body))
-            return JSONResponse({"input_tokens": count})
-        except RequestError as error:
-            return JSONResponse(messages_error(error), error.status)
+        session, body = self._session(request), await _body(request)
+        return JSONResponse({"input_tokens": await session.count_tokens(messages_request(body))})
 
     async def _reward(self, request: Request) -> Response:
+        session, body = self._session(request), await _body(request)
         try:
-            session, body = self._session(request), await _body(request)
             session.trajectory.verdict = plain_reward("reward", body.get("reward"))
-            return JSONResponse({"reward": session.trajectory.verdict})
-        except (RequestError, ValueError) as error:
-            wrong = error if isinstance(error, RequestError) else RequestError(str(error))
-            return JSONResponse(_openai_error(wrong), wrong.status)
+        except ValueError as error:
+            raise RequestError(str(error)) from error
+        return JSONResponse({"reward": session.trajectory.verdict})
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return JSONResponse(_error_body(request.url.path, error), error.status)
+
+
+def _left(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)
+
+
+def _error_body(path: str, error: RequestError) -> dict[str, Any]:
+    if path.startswith("/v1/messages"):
+        return messages_error(error)
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
 
 
 _gateways: PerLoop[Gateway] = PerLoop(Gateway)
@@ -192,7 +185,7 @@ async def gateway(host: str = "127.0.0.1") -> Gateway:
 
 
 async def _stream(
-    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any]
+    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any], path: str
 ) -> AsyncIterator[str]:
     """Yield comments until the turn is finished, and then its events."""
     while not task.done():
@@ -202,7 +195,7 @@ async def _stream(
     try:
         reply = task.result()
     except RequestError as error:  # the status has been sent already
-        yield f"event: error\ndata: {json.dumps(api.error(error))}\n\n"
+        yield f"event: error\ndata: {json.dumps(_error_body(path, error))}\n\n"
         return
     events = list(api.events(reply, body))
     for event in events[:-2]:

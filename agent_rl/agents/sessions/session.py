@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
-from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
+from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, function_call, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
@@ -72,7 +72,7 @@ class Session:
         self.trajectory = trajectory
         self.error: Exception | None = None
         """The engine's failure, after which the episode cannot be scored."""
-        self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "unenforced_tool_choices": 0, "too_long": 0}
+        self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "too_long": 0}
         self._policy, self._format, self._max_turns, self._models = policy, format, max_turns, tuple(models)
         self._first_policy_is_free = True
         self._conversations: list[_Conversation] = []
@@ -108,7 +108,7 @@ class Session:
             return self._replies[key]
         for name in set(request.ignored) - self._overridden:
             self._overridden.add(name)
-            logger.warning("a program sets %s: the run's sampling parameters apply", name)
+            logger.warning("a program sets %s, which has no effect: turns are sampled as in the rest of the run", name)
         task = asyncio.ensure_future(self._answer(request))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if nobody waits
         self._replies[key] = task
@@ -172,8 +172,6 @@ class Session:
         turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
         self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
         turn.generation_seconds = time.monotonic() - started
-        if request.forced and not reply.calls:
-            self.counts["unenforced_tool_choices"] += 1
         self._append(conversation, request, turn, reply)
         return reply
 
@@ -265,7 +263,7 @@ class Session:
         return answers
 
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
-        calls = [as_message_call(call) for call in reply.calls]
+        calls = [function_call(call.id, call.name, call.arguments) for call in reply.calls]
         assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
         conversation.messages = [*request.messages, assistant]
         conversation.keys = [message_key(message, request.stop) for message in conversation.messages]
@@ -308,11 +306,6 @@ def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
 
 def _key_of(tools: Sequence[dict[str, Any]]) -> str:
     return json.dumps(tools, sort_keys=True, default=str)
-
-
-def as_message_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as a part of a chat message."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:

@@ -190,11 +190,12 @@ def test_what_training_cannot_honour_is_refused(play: Callable[..., Any], wrong:
     assert play(client).trajectory.turns == []
 
 
-def test_a_demanded_call_is_counted_if_it_is_missing(play: Callable[..., Any]) -> None:
+def test_a_demanded_call_cannot_be_enforced(play: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     async def client(openai: AsyncOpenAI) -> None:
         await ask(openai, tools=TOOLS, tool_choice="required")
 
-    assert play(client, "No.").trajectory.info["gateway"]["unenforced_tool_choices"] == 1
+    assert play(client, "No.").trajectory.answer == "No."
+    assert "a program sets tool_choice, which has no effect" in caplog.text
 
 
 def test_a_conversation_that_is_too_long_is_named(play: Callable[..., Any]) -> None:
