@@ -125,6 +125,8 @@ def test_two_steps(
     assert len(trained) == 2 * 4 * 2
     tokens = trace.TokenReader(tmp_path / "trace.jsonl")
     for each in trained:
-        (sequence,) = tokens.read(str(each.id))["sequences"]
+        kept = tokens.read(str(each.id))
+        assert kept is not None
+        (sequence,) = kept["sequences"]
         assert sum(sequence["mask"]) == sum(turn.tokens for turn in each.turns)
     assert any(len(each.turns) == 2 and each.turns[0].results for each in trained)

@@ -61,8 +61,10 @@ def test_a_data_source_without_a_scorer_is_refused_in_one_line(at: str, make_cas
 
 @pytest.mark.parametrize("at", rows.AT)
 def test_rows_that_their_program_judges_need_no_scorer(at: str, make_case: MakeCase, tmp_path: Path) -> None:
-    source = {"data_source": "own/task", "ground_truth": None, "style": "environment"}
-    write_parquet([make_row(question="1+1?", split="train", index=0, **source)], tmp_path / "own.parquet")
+    row = make_row(
+        question="1+1?", data_source="own/task", ground_truth=None, style="environment", split="train", index=0
+    )
+    write_parquet([row], tmp_path / "own.parquet")
     assert refusals(make_case({"data.train_files": str(tmp_path / "own.parquet"), SCORER: "auto"}), at) == []
 
 
