@@ -18,23 +18,15 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.agents.policies.chat_template import ChatTemplate
 
-__all__ = ["GROUP", "app"]
-
 LogProbs = Callable[[list[int]], list[float]]
 
-GROUP = "look"
-
 app = typer.Typer(
-    help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True, add_completion=False
+    rich_help_panel="look", help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True
 )
 
 EXAMPLES = 5
 """Number of examples shown per kind of finding."""
 COLUMNS = ("turns", "mask_errors", "logprob_errors", "retokenized", "token_drift", "text_drift")
-
-
-@app.callback()
-def _audit() -> None: ...
 
 
 @app.command()

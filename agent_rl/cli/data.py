@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from agent_rl.agents.episode.loop import EpisodeSetup
     from agent_rl.data.check import DataReport, Numbered, RowFinding, Rows
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "data"
-
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Make rows, show them as the model sees them, and check them."
+    rich_help_panel="data", no_args_is_help=True, help="Make rows, show them as the model sees them, and check them."
 )
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]

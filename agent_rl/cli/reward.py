@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab.mutations import Attack
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "reward"
-
 app = typer.Typer(
-    help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False
+    rich_help_panel="reward", help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True
 )
 
 T = TypeVar("T")

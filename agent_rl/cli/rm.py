@@ -19,15 +19,7 @@ if TYPE_CHECKING:
     from agent_rl.evaluation.judges import Judged, JudgeReport, JudgeSource
     from agent_rl.reasoning_rm import DataSample
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "reward"
-
-app = typer.Typer(help="Measure judges and reward models.", no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _rm() -> None: ...
+app = typer.Typer(rich_help_panel="reward", help="Measure judges and reward models.", no_args_is_help=True)
 
 
 @app.command("eval")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 
-__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_REWARD", "OF_THE_STEP", "Counted", "counted"]
+__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_GATEWAY", "OF_THE_REWARD", "OF_THE_STEP", "Counted", "counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Counted:
 
 def counted(trajectory: Trajectory) -> dict[str, float]:
     """Compute the metrics of one trajectory that do not depend on its reward."""
-    return {name: float(metric.of(trajectory)) for name, metric in COUNTED.items()} | {
+    metrics = COUNTED | (OF_THE_GATEWAY if "gateway" in trajectory.info else {})
+    return {name: float(metric.of(trajectory)) for name, metric in metrics.items()} | {
         f"stop_{reason.value}": float(trajectory.stop_reason is reason) for reason in SCORED_STOP_REASONS
     }
 
@@ -50,6 +51,16 @@ COUNTED = {
     ),
     "tool_seconds": Counted(lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
     "generation_seconds": Counted(lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
+}
+OF_THE_GATEWAY = {
+    "gateway_sequences": Counted(lambda t: t.info["gateway"]["conversations"], "trained sequences of a session"),
+    "gateway_unfetched": Counted(lambda t: t.info["gateway"].get("unfetched", 0), "turns that no client received"),
+    "gateway_too_long": Counted(lambda t: t.info["gateway"].get("too_long", 0), "requests that did not fit the run"),
+    "gateway_unforced": Counted(
+        lambda t: t.info["gateway"].get("unenforced_tool_choices", 0) / max(1, len(t.turns)),
+        "share of the turns without the tool call that the program required (`tool_choice`)",
+    ),
+    "gateway_failed": Counted(lambda t: "program" in t.info, "share of the sessions whose program failed"),
 }
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",

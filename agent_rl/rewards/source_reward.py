@@ -191,7 +191,7 @@ class Term:
     def open(self, measurement: Measurement) -> bool:
         """Whether the gate is open, given the values measured so far."""
         values = measurement.values
-        return all(part.name in values and part.holds(values[part.name]) for part in self.gate)
+        return all(part.name in values and part.holds(values[part.name], part.number) for part in self.gate)
 
 
 async def _measured(component: Component | Correctness, measurement: Measurement) -> Value:

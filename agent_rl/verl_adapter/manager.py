@@ -83,7 +83,9 @@ class TrajectoryRewardManager(RewardManagerBase):
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
         trace = self.settings.trace
-        self._trace = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
+        self._trace = (
+            TraceWriter.shared(trace.path, trace.part_mib << 20, trace.image_mib << 20) if trace.path else None
+        )
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.

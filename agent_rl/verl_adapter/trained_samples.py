@@ -238,7 +238,7 @@ def fill_missing_samples(
 def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data: Any) -> None:
     """Write the batch of one of a step's updates, whose tensors are in `data`, next to a trace that keeps tokens."""
     if settings.path is not None and settings.tokens:
-        writer = TraceWriter.shared(settings.path, settings.part_bytes, settings.image_bytes)
+        writer = TraceWriter.shared(settings.path, settings.part_mib << 20, settings.image_mib << 20)
         writer.batch(lambda: TrainedBatch(step, update, *_trained_rows(batch, data)))
 
 

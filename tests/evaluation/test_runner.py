@@ -237,6 +237,22 @@ def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path,
     assert not any(trajectory.score for trajectory in kept if trajectory.error)
 
 
+def test_the_same_crash_of_a_program_ends_the_evaluation_at_the_eighth_time(tmp_path, data):
+    """Its episodes have the score 0."""
+    (tmp_path / "crash.py").write_text(
+        "import os, openai\n"
+        "messages = [{'role': 'user', 'content': '?'}]\n"
+        "openai.OpenAI().chat.completions.create(model='m', messages=messages).wrong\n"
+    )
+    command = f"agent_rl.gateway.command='{sys.executable} {tmp_path}/crash.py'"
+    given = settings(data, None, command, "concurrency=2", loop="gateway_agent")
+    with pytest.raises(FatalError, match=rf"AttributeError at {tmp_path}/crash\.py:3\)\. This bug occurred 8 times"):
+        evaluate(tmp_path / "out", given)
+    kept = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert {each.score.total for each in kept} == {0.0}
+    assert all("gateway" in each.info and "exit code 1" in each.info["program"] for each in kept)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -52,6 +52,7 @@ class ChatPolicy(Policy):
     def __init__(self, endpoint: ChatEndpoint, usage: PolicyUsage, seed: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
+        self.sampling = endpoint.sampling.model_dump(exclude_none=True) | endpoint.sampling.body
         self._tools: list[dict[str, Any]] = []
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
         self._grown = 0  # tokens of the conversation after the prompt

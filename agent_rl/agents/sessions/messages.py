@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.sessions.chat import ignored_parameters
 from agent_rl.agents.sessions.request import (
     RequestError,
     TurnReply,
@@ -16,6 +15,7 @@ from agent_rl.agents.sessions.request import (
     function_call,
     function_tool,
     objects,
+    sampling_of,
     text_of,
 )
 
@@ -56,7 +56,8 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
         max_tokens=body.get("max_tokens"),
         stop=[text for text in body.get("stop_sequences") or () if text],
         without_tools=choice == "none",
-        ignored=ignored_parameters(body, choice),
+        forced=choice not in ("auto", "none"),
+        sampling=sampling_of(body),
     )
 
 

@@ -15,8 +15,15 @@ from agent_rl.tools.bounded_schema import canonical
 from agent_rl.trajectory import ToolCall
 
 __all__ = [
-    "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects", "text_of",
+    "SAMPLING", "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects",
+    "sampling_of", "text_of",
 ]  # fmt: skip
+
+SAMPLING: Mapping[str, Any] = {
+    "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
+    "presence_penalty": 0.0, "logit_bias": {},
+}  # fmt: skip
+"""Sampling parameters of a request, of which the run's apply, with the values that change nothing."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 """Roles of the APIs, and their names in chat templates."""
@@ -51,7 +58,8 @@ class TurnRequest:
         max_tokens: maximum number of sampled tokens; None: as many as the episode has left.
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
-        ignored: names of parameters without effect: the run's sampling parameters apply, and a call cannot be enforced.
+        forced: whether the client demands a call, which cannot be enforced.
+        sampling: the sampling parameters that the client sets; the run's apply instead.
         continues: id of the reply whose conversation comes before the messages; empty: none.
         instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
 
@@ -65,7 +73,8 @@ class TurnRequest:
     max_tokens: int | None = None
     stop: Sequence[str] = ()
     without_tools: bool = False
-    ignored: Sequence[str] = ()
+    forced: bool = False
+    sampling: Mapping[str, Any] = field(default_factory=dict)
     continues: str = ""
     instructions: int = 0
 
@@ -109,6 +118,11 @@ def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise RequestError(f"{name} must be a list of objects")
     return value
+
+
+def sampling_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling parameters that a request sets."""
+    return {name: body[name] for name in SAMPLING if body.get(name) is not None}
 
 
 def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.sessions.chat import ignored_parameters
 from agent_rl.agents.sessions.request import (
     ROLES,
     RequestError,
@@ -18,6 +17,7 @@ from agent_rl.agents.sessions.request import (
     function_call,
     function_tool,
     objects,
+    sampling_of,
     text_of,
 )
 
@@ -63,7 +63,8 @@ def responses_request(body: Mapping[str, Any]) -> TurnRequest:
         model=str(body.get("model") or ""),
         max_tokens=body.get("max_output_tokens"),
         without_tools=choice == "none",
-        ignored=ignored_parameters(body, choice),
+        forced=choice not in ("auto", "none"),
+        sampling=sampling_of(body),
         continues=str(body.get("previous_response_id") or "").removeprefix(ID),
         instructions=len(system),
     )

@@ -7,8 +7,9 @@ import hashlib
 import json
 import socket
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -43,17 +44,24 @@ class Api:
         request: reads a body.
         answer: returns the body of the answer for a turn and the request's body.
         events: yields the events of a stream for a turn and the request's body.
+        error: returns the body of an error.
     """
 
     request: Callable[[Mapping[str, Any]], TurnRequest]
     answer: Callable[[TurnReply, Mapping[str, Any]], dict[str, Any]]
     events: Callable[[TurnReply, Mapping[str, Any]], Iterator[str]]
+    error: Callable[[RequestError], dict[str, Any]]
+
+
+def _openai_error(error: RequestError) -> dict[str, Any]:
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
 
 
 APIS = {
-    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events),
-    "/v1/responses": Api(responses_request, responses_answer, responses_events),
-    "/v1/messages": Api(messages_request, messages_answer, messages_events),
+    "/v1/chat/completions": Api(chat_request, chat_answer, chat_events, _openai_error),
+    "/v1/responses": Api(responses_request, responses_answer, responses_events, _openai_error),
+    "/v1/messages": Api(messages_request, messages_answer, messages_events, messages_error),
 }
 """The APIs by route."""
 
@@ -106,13 +114,13 @@ class Gateway(PortServer):
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
-        routes = [Route(path, self._handler(api), methods=["POST"]) for path, api in APIS.items()]
+        routes = [self._route(path, partial(_turn, api), api.error) for path, api in APIS.items()]
         routes += [
-            Route("/v1/models", self._models),
-            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
-            Route("/session/reward", self._reward, methods=["POST"]),
+            self._route("/v1/models", _models, _openai_error, "GET"),
+            self._route("/v1/messages/count_tokens", _count_tokens, messages_error),
+            self._route("/session/reward", _reward, _openai_error),
         ]
-        super().__init__(Starlette(routes=routes, exception_handlers={RequestError: _refused, ClientDisconnect: _left}))
+        super().__init__(Starlette(routes=routes))
 
     def _session(self, request: Request) -> Session:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -122,56 +130,56 @@ class Gateway(PortServer):
             raise RequestError("the key names no open episode", 401, "invalid_api_key")
         return session
 
-    def _handler(self, api: Api) -> Callable[[Request], Any]:
+    def _route(
+        self, path: str, work: Callable[..., Awaitable[Response]], error: Callable[..., Any], method: str = "POST"
+    ) -> Route:
+        """Return a route of the open sessions; any failure of ours leaves the session unscored."""
+
         async def handle(request: Request) -> Response:
-            session, body = self._session(request), await _body(request)
-            task = session.reply(_read(api, body), *_retry(request, body))
-            if body.get("stream"):
-                await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-                if await request.is_disconnected():  # an event that is sent now would count as received
-                    raise ClientDisconnect
-                if not task.done() or task.exception() is None:  # an early failure is answered with its status
-                    events = _stream(session, task, api, body, request.url.path)
-                    return StreamingResponse(events, media_type="text/event-stream")
-            reply = await asyncio.shield(task)
-            if not await request.is_disconnected():
-                session.mark_fetched(reply)
-            return JSONResponse(api.answer(reply, body))
+            try:
+                session = self._session(request)
+                return await work(session, request, await _body(request) if method == "POST" else {})
+            except RequestError as refusal:
+                wrong = refusal
+            except ClientDisconnect:
+                return Response(status_code=499)
+            except Exception as fault:  # noqa: BLE001 - never the client's: see `Session.fail`
+                wrong = session.fail(fault)
+            return JSONResponse(error(wrong), wrong.status)
 
-        return handle
-
-    async def _models(self, request: Request) -> Response:
-        self._session(request)
-        model = {"id": "policy", "object": "model", "created": 0, "owned_by": "agent_rl"}
-        return JSONResponse({"object": "list", "data": [model]})
-
-    async def _count_tokens(self, request: Request) -> Response:
-        session, body = self._session(request), await _body(request)
-        return JSONResponse({"input_tokens": await session.count_tokens(messages_request(body))})
-
-    async def _reward(self, request: Request) -> Response:
-        session, body = self._session(request), await _body(request)
-        try:
-            session.trajectory.verdict = plain_reward("reward", body.get("reward"))
-        except ValueError as error:
-            raise RequestError(str(error)) from error
-        return JSONResponse({"reward": session.trajectory.verdict})
+        return Route(path, handle, methods=[method])
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return JSONResponse(_error_body(request.url.path, error), error.status)
+async def _turn(api: Api, session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    task = session.reply(_read(api, body), *_retry(request, body))
+    if body.get("stream"):
+        await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+        if await request.is_disconnected():  # an event that is sent now would count as received
+            raise ClientDisconnect
+        if not task.done() or task.exception() is None:  # an early failure is answered with its status
+            return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
+    reply = await asyncio.shield(task)
+    answer = JSONResponse(api.answer(reply, body))
+    if not await request.is_disconnected():
+        session.mark_fetched(reply)
+    return answer
 
 
-def _left(request: Request, error: Exception) -> Response:
-    return Response(status_code=499)
+async def _models(session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    model = {"id": "policy", "object": "model", "created": 0, "owned_by": "agent_rl"}
+    return JSONResponse({"object": "list", "data": [model]})
 
 
-def _error_body(path: str, error: RequestError) -> dict[str, Any]:
-    if path.startswith("/v1/messages"):
-        return messages_error(error)
-    kind = "invalid_request_error" if error.status < 500 else "server_error"
-    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}
+async def _count_tokens(session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    return JSONResponse({"input_tokens": await session.count_tokens(_read(APIS["/v1/messages"], body))})
+
+
+async def _reward(session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    try:
+        session.trajectory.verdict = plain_reward("reward", body.get("reward"))
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+    return JSONResponse({"reward": session.trajectory.verdict})
 
 
 _gateways: PerLoop[Gateway] = PerLoop(Gateway)
@@ -185,7 +193,7 @@ async def gateway(host: str = "127.0.0.1") -> Gateway:
 
 
 async def _stream(
-    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any], path: str
+    session: Session, task: asyncio.Task[TurnReply], api: Api, body: Mapping[str, Any]
 ) -> AsyncIterator[str]:
     """Yield comments until the turn is finished, and then its events."""
     while not task.done():
@@ -194,10 +202,11 @@ async def _stream(
             yield ": generating\n\n"
     try:
         reply = task.result()
-    except RequestError as error:  # the status has been sent already
-        yield f"event: error\ndata: {json.dumps(_error_body(path, error))}\n\n"
+        events = list(api.events(reply, body))
+    except Exception as error:  # noqa: BLE001 - the status has been sent already
+        wrong = error if isinstance(error, RequestError) else session.fail(error)
+        yield f"event: error\ndata: {json.dumps(api.error(wrong))}\n\n"
         return
-    events = list(api.events(reply, body))
     for event in events[:-2]:
         yield event
     session.mark_fetched(reply)  # before the last events: a client may hang up as soon as it has the turn
@@ -211,7 +220,7 @@ async def _body(request: Request) -> dict[str, Any]:
         raise RequestError(f"the request has {len(raw)} bytes, more than {MAX_BYTES}", 413)
     try:
         body = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"the body is not JSON ({error})") from error
     if not isinstance(body, dict):
         raise RequestError("the body must be an object")
