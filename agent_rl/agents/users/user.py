@@ -112,8 +112,8 @@ async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[
 
 
 def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
-    """Whether a row has an environment, or a user of this class, that judges its episodes."""
-    if (row.get("extra_info") or {}).get("environment") is not None:
+    """Whether a row has an environment, a program (`style: environment`), or a user of this class that judges it."""
+    if (row.get("reward_model") or {}).get("style") == "environment":
         return True
     return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None
 

@@ -25,7 +25,12 @@ from tests.e2e.taught import teach
 from tests.environments.families.playing import Action, play
 from tests.environments.families.served_family import needs
 
-pytestmark = [*(needs(family) for family in PACKAGES), pytest.mark.recipes, pytest.mark.engine, pytest.mark.trainer]
+pytestmark = [
+    *(needs(family) for family in PACKAGES if family != "verifiers"),
+    pytest.mark.recipes,
+    pytest.mark.engine,
+    pytest.mark.trainer,
+]
 
 MULTI_TURN: dict[str, Action] = {
     "bfcl:GorillaFileSystem": ("ls", {}),
