@@ -21,8 +21,6 @@ from agent_rl.errors import ConfigError, did_you_mean, reason_of
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
-__all__ = ["StartsTrainingError", "agent_names", "find_agent", "load_script", "make_loop", "register_agent_loop"]
-
 _SUFFIX = "_agent"
 
 registered: dict[str, Agent | type[Any]] = {}

@@ -11,22 +11,6 @@ import typer
 
 from agent_rl.errors import ConfigError
 
-__all__ = [
-    "AgentName",
-    "Endpoint",
-    "Json",
-    "Overrides",
-    "Recipe",
-    "Script",
-    "Tools",
-    "agent_names",
-    "json_object",
-    "print_json",
-    "print_result",
-    "recipe_names",
-    "stdout",
-]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 """The `as_json` option of every command that prints a result; the command's help lists the keys."""
 

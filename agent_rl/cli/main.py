@@ -29,8 +29,6 @@ import agent_rl
 from agent_rl.cli import _arguments
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 
-__all__ = ["GROUPS", "app", "main"]
-
 DEBUG = "--debug"
 GROUPS = ("start", "check", "train", "look", "reward", "data")
 """Groups of commands, in the order people need them."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "check_files", "write_good"]
-
 MOST_SHOWN = 5
 """Maximum number of findings kept per kind; additional ones are only counted."""
 MOST_VALUES = 30

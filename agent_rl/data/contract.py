@@ -18,8 +18,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import InvalidValueError, validated
 from agent_rl.trajectory import Role
 
-__all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardColumn", "Row", "check_row", "check_rows"]
-
 IMAGE, VIDEO = "<image>", "<video>"
 """Markers in a message's text for the place of the row's next image or video."""
 

@@ -28,8 +28,6 @@ from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.work.progress import progress
 
-__all__ = ["Hub", "RawSet", "json_of", "run", "text_of", "value_of"]
-
 
 class Hub(NamedTuple):
     """A split of a data set on the Hugging Face Hub."""

@@ -17,17 +17,6 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "SUFFIXES",
-    "NumberedRow",
-    "RowsFile",
-    "check_file",
-    "differences",
-    "iterate_rows",
-    "read_rows",
-    "without_prompt",
-]
-
 SUFFIXES = (".parquet", ".json", ".jsonl")
 """Suffixes of the files that verl 0.9.1 reads."""
 QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")

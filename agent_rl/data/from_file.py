@@ -24,8 +24,6 @@ from agent_rl.errors import ConfigError, reason_of
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.yaml_files import read_yaml
 
-__all__ = ["FROM_FILE", "ColumnMapping", "to_row"]
-
 
 class ColumnMapping(BaseModel):
     """The columns for prompt, answer and so on, and the values that all rows share."""

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["FOLDER", "PACKAGES", "install", "main", "python_of"]
-
 FOLDER = "AGENT_RL_ENVIRONMENTS"
 """The environment variable with the folder of the virtual environments."""
 

@@ -14,8 +14,6 @@ from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_t
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.composition import compose, groups, problems, resolved
 
-__all__ = ["recipe_values", "run_values", "split_words", "values_of"]
-
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split `key=value` words into those that change the recipe, such as `size=0.5b`, and the evaluation's settings."""

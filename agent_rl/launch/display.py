@@ -27,8 +27,6 @@ from agent_rl.launch.run_progress import RunProgress
 from agent_rl.launch.stopping import STOPPED, StoppedRun
 from agent_rl.work.text import named
 
-__all__ = ["Display", "JsonDisplay"]
-
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 """Errors raised when the terminal or the reader is gone."""
 

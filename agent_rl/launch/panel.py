@@ -31,8 +31,6 @@ from agent_rl.trajectory.symptoms import SymptomWarning, components, run_warning
 from agent_rl.trajectory.trace import parts
 from agent_rl.work.text import named, one_line
 
-__all__ = ["RunPanel", "last_trajectory", "sparkline"]
-
 PERIOD_S = 0.9
 """Seconds between two frames: every second read of the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"

@@ -35,8 +35,6 @@ from agent_rl.tools.base import TrajectoryScope
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.work.concurrency import OutOfTime, within
 
-__all__ = ["answered", "function_problems", "own_code_problems"]
-
 Row = Mapping[str, Any]
 
 

@@ -26,8 +26,6 @@ from agent_rl.agents.sessions.session import Session
 from agent_rl.trajectory import plain_reward
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["Gateway", "PortServer", "gateway"]
-
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
 KEEP_OPEN_S = 600

@@ -27,8 +27,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_class
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "gives_verdict", "load_user", "opened"]
-
 KEY = "agent_rl.user_sim.user"
 ROW_KEY = "extra_info.user"
 SHORT_NAMES = {"scripted": "agent_rl.agents.users.user.ScriptedUser", "llm": "agent_rl.agents.users.llm_user.LLMUser"}

@@ -18,8 +18,6 @@ from agent_rl.environments.families import seeded_rows
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings.user_code import one_line
 
-__all__ = ["environment"]
-
 _KNOWN = {
     "FrozenLake": (
         "left down right up",

@@ -21,11 +21,6 @@ from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import VerdictForm, code_rule
 from agent_rl.trajectory import Message, Trajectory
 
-__all__ = [
-    "NO_ANSWER", "ClassTemplate", "FileTemplate", "PromptTemplate", "Question", "load_template",
-    "question_and_context", "read_file", "shown",
-]  # fmt: skip
-
 FOLDER = Path(__file__).parent / "templates"
 NO_ANSWER = "(no final answer was given)"
 _PLACEHOLDER = re.compile(r"\{(\{\w+\})\}|\{(\w+)\}")

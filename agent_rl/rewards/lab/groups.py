@@ -20,8 +20,6 @@ from agent_rl.trajectory import Score, StopReason, Trajectory, trace
 from agent_rl.work.concurrency import together
 from agent_rl.work.store import Pieces
 
-__all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary", "summary_table"]
-
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
     """Read a file of trajectories, as `agent_rl.trace.path` and `agent-rl eval` write it; skip an incomplete last line.

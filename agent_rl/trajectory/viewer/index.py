@@ -32,8 +32,6 @@ from agent_rl.trajectory.viewer.query import FACETS, Query
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
 
-__all__ = ["PAGE", "TraceIndex", "cache_folder"]
-
 VERSION = 3
 PAGE = 50
 MOST_COMPARED = 200

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["FACETS", "NUMBERS", "Query", "read_float", "read_int"]
-
 FACETS = ("file", "step", "split", "data_source", "agent", "stop_reason")
 """Columns with few distinct values, which a page offers as choices."""
 NUMBERS = ("reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds")

@@ -25,8 +25,6 @@ from agent_rl.trajectory.viewer.query import Query
 from agent_rl.trajectory.viewer.records import find_sources
 from agent_rl.trajectory.viewer.rendering import environment
 
-__all__ = ["Run", "charts", "facts", "read_run", "report", "run_charts", "run_facts"]
-
 CHARTS: dict[str, dict[str, str]] = {
     "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
     "Success": {"agent/acc": "training", "agent/correctness": "correctness"},
