@@ -33,7 +33,6 @@ __all__ = [
     "StopReason",
     "ToolCall",
     "ToolResult",
-    "ToolStats",
     "ToolStatus",
     "Trajectory",
     "Turn",
@@ -122,19 +121,6 @@ class ToolResult:
     """Number of seconds the call waited in a queue or for the result of an equal call; not part of `seconds`."""
     images: Images = field(default_factory=list, compare=False)
     """Images that the policy sees before the text; `metrics` has the number of images."""
-
-
-@dataclass(slots=True)
-class ToolStats:
-    """Counts of one tool's calls in one trajectory."""
-
-    calls: int = 0
-    errors: int = 0
-    """Number of failed calls, regardless of their status."""
-    timeouts: int = 0
-    seconds: float = 0.0
-    cached: int = 0
-    """Number of calls that were answered without executing the tool."""
 
 
 @dataclass(slots=True)
@@ -260,20 +246,6 @@ class Trajectory:
     def tool_errors(self) -> int:
         """Number of failed calls."""
         return sum(result.status is not ToolStatus.OK for result in self.results)
-
-    @property
-    def tool_stats(self) -> dict[str, ToolStats]:
-        """Counts of the answered calls by tool; calls of tools that do not exist are only in `tool_errors`."""
-        stats: dict[str, ToolStats] = {}
-        for result in self.results:
-            if result.status is not ToolStatus.UNKNOWN_TOOL:
-                tool = stats.setdefault(result.name, ToolStats())
-                tool.calls += 1
-                tool.errors += result.status is not ToolStatus.OK
-                tool.timeouts += result.status is ToolStatus.TIMEOUT
-                tool.seconds += result.seconds
-                tool.cached += result.metrics.get("cached") is True
-        return stats
 
     @property
     def malformed_turns(self) -> int:

@@ -101,7 +101,7 @@ def test_episode_searches_twice_and_answers(search):
     assert first.observation == '<information>Doc 1(Title: "Faust") Faust is a play by Goethe.</information>'
     assert second.observation == '<information>Doc 1(Title: "Goethe") Goethe was born in Frankfurt.</information>'
     assert last.text == "<think>done</think><answer>Frankfurt</answer>"
-    assert trajectory.tool_stats["search"].calls == 2
+    assert [result.name for result in trajectory.results] == ["search", "search"]
     assert Trajectory.from_json(trajectory.to_json()) == trajectory
 
 

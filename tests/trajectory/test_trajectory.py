@@ -13,7 +13,6 @@ from agent_rl.trajectory import (
     StopReason,
     ToolCall,
     ToolResult,
-    ToolStats,
     ToolStatus,
     Trajectory,
     Turn,
@@ -54,23 +53,6 @@ def test_a_trajectory_counts_calls_errors_and_seconds():
     assert (trajectory.tool_calls, trajectory.tool_errors, trajectory.malformed_turns) == (2, 1, 1)
     assert [result.text for result in trajectory.results] == ["42", "no such tool"]
     assert (trajectory.generation_seconds, trajectory.tool_seconds) == (1.25, 0.5)
-
-
-def test_calls_are_counted_for_each_tool():
-    def result(name, status=ToolStatus.OK, seconds=0.5, **metrics):
-        return ToolResult("", name, "", status, seconds, metrics=metrics)
-
-    turns = [
-        Turn("1", results=[result("python"), result("python", ToolStatus.TIMEOUT), result("search", cached=True)]),
-        Turn("2", results=[result("pyton", ToolStatus.UNKNOWN_TOOL), result("python", ToolStatus.SKIPPED, 0.0)]),
-        Turn("3", results=[result("search", cached=1), result("python", ToolStatus.INVALID_ARGUMENTS)]),
-    ]
-    stats = Trajectory(prompt=[], stop_reason=StopReason.ANSWERED, turns=turns).tool_stats
-    assert stats == {
-        "python": ToolStats(calls=4, errors=3, timeouts=1, seconds=1.5),
-        "search": ToolStats(calls=2, seconds=1.0, cached=1),
-    }
-    assert Trajectory(prompt=[], stop_reason=StopReason.ERROR).tool_stats == {}
 
 
 def test_repeated_calls_are_equal_to_an_earlier_one():
