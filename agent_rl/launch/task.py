@@ -25,12 +25,14 @@ from agent_rl.environments.families import family_names
 from agent_rl.environments.rows import SPLITS, environment_rows
 from agent_rl.environments.session import row_values, state_of
 from agent_rl.environments.trl import ADDED, absolute
+from agent_rl.environments.trl_session import TrlType
 from agent_rl.environments.worked import WORLD, habit_shares, require_expert
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
+from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
-__all__ = ["is_task", "load_task", "require_experts", "task_recipe"]
+__all__ = ["is_task", "load_task", "require_experts", "small_model", "task_recipe", "try_out"]
 
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
@@ -45,15 +47,16 @@ HEADER = "# Written by agent-rl for {}; the next command with this file writes i
 
 
 class _Trial(NamedTuple):
-    """The names of the reward's parts, and the characters that follow a prompt: tools, and the text of `reset`."""
+    """The names of the reward's parts, the tools, and the characters that tools and the text of `reset` add."""
 
     parts: list[str]
+    specs: list[ToolSpec]
     characters: int
 
 
 def is_task(recipe: str) -> bool:
     """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
-    files = [each.partition(":")[0] for each in recipe.split(",")]
+    files = [each.partition(ADDED)[0].partition(":")[0] for each in recipe.split(",")]
     return all(file.endswith(".py") or file in family_names() for file in files)
 
 
@@ -73,8 +76,7 @@ def task_recipe(targets: str) -> Path:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(targets, f"two environments have the name {twice[0]}", "Rename a file")
     rows = {split: [row for kind in kinds for row in _rows(kind, split)] for split in SPLITS}
-    of_kind = {kind: _rows(kind, "train") for kind in kinds}
-    trials = {kind: _try_out(kind, of_kind[kind]) for kind in kinds}
+    trials = {kind: try_out(kind) for kind in kinds}
     rewards = {kind.name: _reward(kind, trial.parts) for kind, trial in trials.items()}
     folder = OUTPUTS / _run_name(kinds) / "recipe"
     (folder / "size").mkdir(parents=True, exist_ok=True)
@@ -84,16 +86,20 @@ def task_recipe(targets: str) -> Path:
     own_model = _cpu(max(prompts[kind] + trial.characters for kind, trial in trials.items()))
     files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": own_model, "size/0.5b.yaml": _GPU}
     try:
-        files["size/cpu.yaml"] = _cold_start(
-            folder, kinds, sum(map(len, of_kind.values())), _cpu(max(prompts.values()))
-        )
+        files["size/cpu.yaml"] = _cold_start(folder, kinds, len(rows["train"]), _cpu(max(prompts.values())))
     except AgentRLError:  # `require_experts` raises it where the small model is needed
-        files["size/cpu.yaml"] = own_model
+        rollout = {**own_model["actor_rollout_ref"], "model": {"path": str(small_model(folder))}}
+        files["size/cpu.yaml"] = {**own_model, "actor_rollout_ref": rollout}
     for file, content in files.items():
         package = "# @package _global_\n" if file.startswith("size/") else ""
         text = package + HEADER.format(targets) + yaml.safe_dump(content, sort_keys=False, width=110)
         (folder / file).write_text(text, encoding="utf-8")
     return folder.resolve()
+
+
+def small_model(folder: Path) -> Path:
+    """Return the folder of the model that a task's recipe trains on a CPU without `--model`."""
+    return folder.parent / "cold_start" / "model"
 
 
 def _run_name(kinds: Sequence[EnvironmentType]) -> str:
@@ -141,15 +147,20 @@ def _longest(kind: EnvironmentType, rows: Mapping[str, Sequence[Mapping[str, Any
     return max(len(str(row["prompt"])) for split in rows.values() for row in split if row["data_source"] == kind.name)
 
 
-def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> _Trial:
-    """Begin two trajectories of a row and read the reward of the second.
+@cache
+def try_out(kind: EnvironmentType) -> _Trial:
+    """Begin two trajectories of the first row and read the reward of the second.
 
     Raises:
-        ConfigError: a method fails, or the two trajectories begin in different states.
+        ConfigError: a method fails, the two trajectories begin in different states, or there is no reward.
     """
     where = kind.cls.__qualname__
+    if isinstance(kind, TrlType) and not kind.parts:
+        remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
+        raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
+    row = _rows(kind, "train")[0]
     try:
-        (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, rows[0]))
+        (text, state), (other_text, other_state), reward, specs = asyncio.run(_begun_twice(kind, row))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
     if text != other_text or state != other_state:
@@ -161,10 +172,11 @@ def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> _Trial
             raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)
         logger.warning("%s.reset (%s): %s. %s", where, _line(kind), problem, remedy)
     parts = [] if kind.parts or not isinstance(reward, dict) else sorted(reward)
-    return _Trial(parts, len(text if isinstance(text, str) else "") + len(tools))
+    tools = json.dumps([spec.schema() for spec in specs])
+    return _Trial(parts, specs, len(text if isinstance(text, str) else "") + len(tools))
 
 
-async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any, str]:
+async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any, list[ToolSpec]]:
     states: list[Any] = []
     for _ in range(2):
         trajectory = Trajectory([Message.from_chat(message) for message in row["prompt"]], StopReason.ERROR)
@@ -175,7 +187,7 @@ async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[A
             reward = await session.reward()
         finally:
             await session.close()
-    return states[0], states[1], reward, json.dumps([spec.schema() for spec in session.specs])
+    return states[0], states[1], reward, session.specs
 
 
 def _line(kind: EnvironmentType) -> str:
@@ -277,7 +289,7 @@ def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size
         "defaults": [{"override /kl": "none"}, {"override /val": "avg@1"}],
         "data": size["data"],
         "actor_rollout_ref": {
-            "model": {"path": str(folder.parent / "cold_start" / "model")},
+            "model": {"path": str(small_model(folder))},
             "actor": {**size["actor_rollout_ref"]["actor"], "optim": {"lr": 3.0e-4}},
             "rollout": {**size["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True},
         },

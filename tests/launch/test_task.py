@@ -71,7 +71,7 @@ def written(folder: Path, name: str = "config.yaml") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("argument", "expected"),
     [
-        ("lockers.py", True), ("a/b.py:Class", True), ("a.py,b.py:Class", True), ("quickstart", False),
+        ("lockers.py", True), ("lockers.py + rows.parquet", True), ("a/b.py:Class", True), ("a.py,b.py:Class", True), ("quickstart", False),
         ("my.pyproject/recipe", False), ("a.py,quickstart", False), ("recipes/quickstart", False),
     ],
 )  # fmt: skip
