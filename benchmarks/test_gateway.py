@@ -108,7 +108,8 @@ async def through_a_proxy() -> float:
 
         app = Starlette(routes=[Route("/v1/chat/completions", forward, methods=["POST"])])
         server = PortServer(app)
-        cpu = await talk(f"http://127.0.0.1:{await server.start()}", [str(number) for number in range(SESSIONS)])
+        await server.start()
+        cpu = await talk(f"http://127.0.0.1:{server.port}", [str(number) for number in range(SESSIONS)])
         await server.stop()
     upstream.kill()
     await upstream.wait()

@@ -87,7 +87,7 @@ def test_requests_at_one_time(tmp_path: Path) -> None:
 
     async def batches(url: str) -> None:
         remote_api = RewardApi("api", RewardApiConfig(url=url))
-        response = await remote_api._ask(batch.decode())
+        response = await remote_api._remote.request("POST", url, content=batch)
         assert [each["score"] for each in response.json()["items"]] == [1] * BATCH
 
     with Service(tmp_path / "service.yaml") as service:

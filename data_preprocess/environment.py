@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent_rl.data import write_parquet
 from agent_rl.environments import load_environment
-from agent_rl.environments.rows import environment_rows
+from agent_rl.environments.kind import environment_rows
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.launch.composition import compose
 from agent_rl.settings import AgentRLSettings
@@ -25,6 +25,8 @@ def main() -> None:
         if not kinds:
             raise ConfigError("agent_rl.environments", f"{args.recipe} has no environment", "Name another recipe")
         for split, file in (("train", config.data.train_files), ("test", config.data.val_files)):
+            if not isinstance(file, str):
+                raise ConfigError(f"the files for {split}", f"the recipe has a list: {file}", "Write one path")
             path = Path(args.local_save_dir or Path(file).parent).expanduser() / Path(file).name
             rows = [row for kind in kinds for row in environment_rows(kind, split, args.seed)]
             write_parquet([row | ({"agent_name": args.agent_name} if args.agent_name else {}) for row in rows], path)

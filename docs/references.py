@@ -41,7 +41,7 @@ from agent_rl.launch.recipes import described
 from agent_rl.rewards.component import kinds
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.rewards.formula import formulas
-from agent_rl.rewards.metrics import COUNTED, OF_THE_DATA, OF_THE_REWARD, OF_THE_STEP
+from agent_rl.rewards.metrics import COUNTED, OF_THE_DATA, OF_THE_GATEWAY, OF_THE_REWARD, OF_THE_STEP
 from agent_rl.rewards.scorers import SCORERS
 from agent_rl.settings import AgentRLSettings, old_keys
 from agent_rl.settings.reward import ServedModelSettings
@@ -379,7 +379,7 @@ def metrics_page() -> str:
     stops = {
         f"stop_{reason.value}": f"share that ended with: {_stop_meaning(reason)}" for reason in SCORED_STOP_REASONS
     }
-    counted = {name: metric.meaning for name, metric in COUNTED.items()}
+    counted = {name: meaning for name, (_, meaning) in COUNTED.items()}
     head = ("metric", "meaning")
     return "\n".join(
         [
@@ -392,6 +392,8 @@ A run logs these metrics in addition to verl's, under the same names in every lo
 ## `agent/`: what the agents did
 """,
             _named(head, counted | stops, "agent/"),
+            "## `agent/`: the programs of `gateway_agent`\n",
+            _named(head, {name: meaning for name, (_, meaning) in OF_THE_GATEWAY.items()}, "agent/"),
             "## `agent/`: the reward\n",
             _named(head, OF_THE_REWARD, "agent/"),
             "## `agent/`: the step\n",

@@ -95,8 +95,7 @@ print("works")
 
 import typer
 
-GROUP = "start"
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="start", add_completion=False)
 
 
 @app.command()

@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from agent_rl.agents.episode.agent import Agent
-from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Step, TextToolFormat
+from agent_rl.data.boxes import last_boxed
 from agent_rl.errors import MalformedActionError
-from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ANSWER", "CodeActFormat", "boxed"]
+__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ANSWER", "CodeActFormat"]
 
 Answer = Literal["boxed", "text"]
 
@@ -43,7 +42,6 @@ NO_ANSWER = "I found neither a block that begins with ```python nor an answer as
 
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _PYTHON = ("python", "py", "python3")
-_BRACE = re.compile(r"\\boxed\{|[{}]")
 
 
 class CodeActFormat(TextToolFormat):
@@ -81,27 +79,10 @@ class CodeActFormat(TextToolFormat):
         blocks = [textwrap.dedent(code) for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
         if program := "\n".join(block for block in blocks if block.strip()):
             return Step(calls=[self.call(program, tools)])
-        answer = boxed(text) if self._answer == "boxed" else text.strip()
+        answer = last_boxed(text) if self._answer == "boxed" else text.strip()
         if not answer:
             raise MalformedActionError(NO_ANSWER if self._answer == "boxed" else "The turn is empty.")
         return Step(answer=answer)
 
 
-def boxed(text: str) -> str | None:
-    r"""Return the content of the last complete `\boxed{...}`, including nested braces; None if there is none."""
-    begins: list[int | None] = []
-    last = (-1, -1)
-    for brace in _BRACE.finditer(text):
-        if brace[0] != "}":
-            begins.append(None if brace[0] == "{" else brace.end())
-        elif begins and (start := begins.pop()) is not None:
-            last = max(last, (start, brace.start()))
-    return None if last[0] < 0 else text[slice(*last)].strip()
-
-
-def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> CodeActFormat:
-    code_act = settings.code_act
-    return CodeActFormat(code_act.instructions, code_act.answer, code_act.observation_role, code_act.tool)
-
-
-AGENT = Agent("code_act_agent", _format)
+AGENT = Agent("code_act_agent", lambda settings, limits: CodeActFormat(**dict(settings.code_act)))

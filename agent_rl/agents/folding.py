@@ -25,7 +25,7 @@ from typing import Any
 from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.budget import EpisodeLimits
-from agent_rl.agents.episode.format import Format, spoken
+from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
 from agent_rl.agents.users.user import User
 from agent_rl.errors import ConfigError, UnscoredError
@@ -136,10 +136,6 @@ def _folded(settings: AgentRLSettings) -> Agent:
     return agent
 
 
-def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> Format:
-    return _folded(settings).format(settings, limits)
-
-
 def _user(settings: AgentRLSettings, extra_info: Mapping[str, Any]) -> User | None:
     make_user = _folded(settings).user
     return make_user(settings, extra_info) if make_user else None
@@ -158,7 +154,12 @@ def _wrap_policy(settings: AgentRLSettings, limits: EpisodeLimits, policy: Polic
     )
 
 
-AGENT = Agent("folding_agent", _format, user=_user, wrap_policy=_wrap_policy)
+AGENT = Agent(
+    "folding_agent",
+    lambda settings, limits: _folded(settings).format(settings, limits),
+    user=_user,
+    wrap_policy=_wrap_policy,
+)
 
 
 def _with_content(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:

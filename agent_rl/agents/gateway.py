@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_rl.agents.episode.agent import Agent
+from agent_rl.agents.episode.episode import explain
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.loop import EpisodeLoop
 from agent_rl.agents.episode.policy import Policy
@@ -19,13 +20,17 @@ from agent_rl.agents.sessions.program import ProgramEnd, address_for, run_progra
 from agent_rl.agents.sessions.server import gateway
 from agent_rl.agents.sessions.session import Session
 from agent_rl.agents.tool_call import ToolCallFormat
-from agent_rl.errors import ConfigError, EngineError
+from agent_rl.agents.users.environment import EnvironmentUser
+from agent_rl.agents.users.user import opened
+from agent_rl.environments.kind import ROW
+from agent_rl.errors import EngineError, FatalError
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["AGENT"]
 
 CRASH_REWARD = 0.0
-"""Verdict on an episode whose program failed without a reward, so that crashing never pays."""
+"""Verdict on an episode whose program failed without a reward, and each part of an environment's reward for it, so
+that crashing never pays."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,51 +40,70 @@ async def run_session(
 ) -> None:
     """Run the program of a row, and answer its requests.
 
+    An environment of the row begins the prompt and judges the trajectory; the program gets none of its tools.
+
     Raises:
-        ConfigError: no program is configured, or the row has an environment.
+        FatalError: no program is configured, or the policy or the environment raised it.
     """
     assert isinstance(format, ToolCallFormat)
-    if loop.environment is not None:
-        problem = "gateway_agent runs a program, which cannot act in the row's environment"
-        raise ConfigError("extra_info.environment", problem, "Choose another agent, or remove the environment")
+    world = None if loop.environment is None else EnvironmentUser(loop.environment, None)
     settings, budget = loop.settings.gateway, loop.budget()
     session = Session(policy, format, trajectory, max_turns=budget.max_turns, models=settings.models)
     host = address_for(settings.url)
     server = await gateway(host)
-    server.sessions[session.id] = session
     try:
-        shown = _shown_row(row, with_truth=settings.ground_truth)
-        end = await run_program(settings, shown, f"http://{host}:{server.port}", session.id)
+        row = {**row, "raw_prompt": await opened(row["raw_prompt"], world)}
+        server.sessions[session.id] = session
+        try:
+            shown = _shown_row(row, with_truth=settings.ground_truth)
+            end = await run_program(settings, shown, f"http://{host}:{server.port}", session.id)
+        finally:
+            await session.close()
+            del server.sessions[session.id]
+        _conclude(session, end)
+        if world is not None and trajectory.error is None:
+            verdict = await world.score(trajectory)
+            if "program" in trajectory.info:
+                trajectory.rewards = dict.fromkeys(trajectory.rewards, CRASH_REWARD)
+            elif verdict is not None:
+                trajectory.verdict = verdict
+    except FatalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the episode cannot be scored
+        trajectory.stop_reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
+        explain(trajectory, error)
     finally:
-        await session.close()
-        del server.sessions[session.id]
-    _conclude(session, end)
+        if world is not None:
+            await world.finish()
     trajectory.prompt_tokens, trajectory.response_tokens = policy.prompt_tokens, policy.response_tokens
     trajectory.longest_tokens = policy.longest_tokens
 
 
 def _shown_row(row: Mapping[str, Any], *, with_truth: bool) -> dict[str, Any]:
     """Return what the program sees of the row."""
-    shown: dict[str, Any] = {"prompt": list(row["raw_prompt"]), "extra_info": dict(row.get("extra_info") or {})}
+    info = dict(row.get("extra_info") or {})
+    shown: dict[str, Any] = {"prompt": list(row["raw_prompt"]), "extra_info": info}
     if with_truth:
         shown["ground_truth"] = (row.get("reward_model") or {}).get("ground_truth")
+    else:
+        info.pop(ROW, None)  # the environment's values, which may have the answer
     return shown
 
 
 def _conclude(session: Session, end: ProgramEnd) -> None:
-    """Set stop reason, error and verdict of the trajectory."""
+    """Set stop reason, error and verdict of the trajectory; raise the failure of the engine or the gateway."""
     trajectory = session.trajectory
-    if isinstance(session.error, EngineError):
-        trajectory.stop_reason, trajectory.error = StopReason.ENGINE_ERROR, str(session.error)
-    elif session.error is not None:
-        trajectory.stop_reason, trajectory.error = StopReason.ERROR, str(session.error)
-    elif end.problem is not None:
+    if session.error is not None:
+        raise session.error
+    if end.problem is not None:
         trajectory.info["program"] = end.problem
         if not session.counts["requests"]:  # a failure before the first request is the user's, not the policy's
             trajectory.stop_reason, trajectory.error = StopReason.ERROR, end.problem
             trajectory.info["bug"] = end.bug or "the program fails before its first request"
             return
-        trajectory.stop_reason = StopReason.STOPPED
+        if end.bug and trajectory.stop_reason is StopReason.ERROR:  # not for a limit, of which the policy is the cause
+            trajectory.info["bug"] = end.bug
+        trajectory.stop_reason, trajectory.answer = StopReason.STOPPED, None
         if trajectory.verdict is None:
             trajectory.verdict = CRASH_REWARD
         logger.warning("%s: %s", trajectory.id, end.problem)

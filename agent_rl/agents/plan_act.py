@@ -20,11 +20,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from agent_rl.agents.episode.agent import Agent
-from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Step
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import MalformedActionError
-from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
 
 __all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat"]
@@ -97,11 +95,7 @@ class PlanActFormat(ReactFormat):
         return step
 
 
-def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> PlanActFormat:
-    return PlanActFormat(settings.plan_act.instructions, settings.plan_act.observation_role)
-
-
-AGENT = Agent("plan_act_agent", _format)
+AGENT = Agent("plan_act_agent", lambda settings, limits: PlanActFormat(**dict(settings.plan_act)))
 
 
 def _steps(text: str) -> list[str]:

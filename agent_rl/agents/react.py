@@ -140,7 +140,7 @@ class ReactFormat(TextFormat):
                 following, raw = next(sections, ("", ""))
                 if not body or "\n" in body or following != "action input":
                     break
-                arguments = _strict_arguments(body, raw) if self._strict else _arguments(body, raw, tools)
+                arguments = _arguments(body, raw, tools, strict=self._strict)
                 return Step(calls=[ToolCall(name=body, arguments=arguments)])
             if label == "observation":
                 break
@@ -172,25 +172,17 @@ def _require_form(text: str) -> None:
         raise MalformedActionError(NO_ACTION)
 
 
-def _strict_arguments(name: str, raw: str) -> dict[str, Any]:
-    try:
-        value = read_json(raw)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise MalformedActionError(invalid_json(name))
-    return value
-
-
-def _arguments(name: str, raw: str, tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Parse an action's input: a JSON object, or the bare text of a tool's only parameter."""
-    raw = _unfenced(raw)
+def _arguments(name: str, raw: str, tools: Sequence[ToolSpec], *, strict: bool) -> dict[str, Any]:
+    """Parse an action's input: a JSON object, or in tolerant reading the bare text of a tool's only parameter."""
+    raw = raw if strict else _unfenced(raw)
     try:
         value = read_json(raw)
     except ValueError:
         value = raw
     if isinstance(value, dict):
         return value
+    if strict:
+        raise MalformedActionError(invalid_json(name))
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None:  # the call is answered with the list of tools, which helps more than an error about its arguments
         return {}

@@ -16,11 +16,9 @@ import re
 from collections.abc import Sequence
 
 from agent_rl.agents.episode.agent import Agent
-from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.format import Step, TextToolFormat
 from agent_rl.agents.episode.policy import Generation
 from agent_rl.errors import MalformedActionError
-from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
 
 __all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "SearchFormat"]
@@ -61,9 +59,4 @@ class SearchFormat(TextToolFormat):
         return Step(answer=body) if match[1] == "answer" else Step(calls=[self.call(body, tools)])
 
 
-def _format(settings: AgentRLSettings, limits: EpisodeLimits) -> SearchFormat:
-    search = settings.search
-    return SearchFormat(search.instructions, search.observation_role, search.tool)
-
-
-AGENT = Agent("search_agent", _format)
+AGENT = Agent("search_agent", lambda settings, limits: SearchFormat(**dict(settings.search)))

@@ -23,9 +23,6 @@ FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
 AUTO = "auto"
 """Selects the syntax in which the chat template writes calls."""
 
-_MOST = 256
-_schemas: dict[tuple[int, ...], tuple[list[ToolSpec], list[dict[str, Any]]]] = {}  # the specs keep their ids alive
-
 
 class ToolCallFormat(Format):
     """The format of native tool calls in one syntax.
@@ -54,14 +51,8 @@ class ToolCallFormat(Format):
         return list(messages)
 
     def template_tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """Return the schemas of all tools; calls with the same tools share one list, so do not change it."""
-        key = tuple(map(id, tools))
-        cached = _schemas.get(key)
-        if cached is None:
-            if len(_schemas) == _MOST:
-                _schemas.clear()
-            cached = _schemas[key] = (list(tools), [tool.schema() for tool in tools])
-        return cached[1]
+        """Return the schemas of all tools."""
+        return [tool.schema() for tool in tools]
 
     def read(self, generated: Generation, tools: Sequence[ToolSpec]) -> Step:
         """Return the calls that the endpoint has parsed, or else those in the text."""

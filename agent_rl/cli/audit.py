@@ -18,23 +18,15 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.agents.policies.chat_template import ChatTemplate
 
-__all__ = ["GROUP", "app"]
-
 LogProbs = Callable[[list[int]], list[float]]
 
-GROUP = "look"
-
 app = typer.Typer(
-    help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True, add_completion=False
+    rich_help_panel="look", help="Check the tokens, masks and log-probs that a run has stored.", no_args_is_help=True
 )
 
 EXAMPLES = 5
 """Number of examples shown per kind of finding."""
 COLUMNS = ("turns", "mask_errors", "logprob_errors", "retokenized", "token_drift", "text_drift")
-
-
-@app.callback()
-def _audit() -> None: ...
 
 
 @app.command()
@@ -113,12 +105,14 @@ def _show(path: Path, rows: list[dict[str, Any]], examples: list[dict[str, str]]
 
 def _audited(path: Path, template: ChatTemplate, compute: LogProbs | None) -> Iterator[dict[str, Any]]:
     """Yield the findings for each turn of the trajectories."""
-    from agent_rl.evaluation.audit import audit_trajectory, has_tokens
+    from agent_rl.evaluation.audit import audit_trajectory
     from agent_rl.trajectory import trace
     from agent_rl.trajectory.trace.files import trace_of
 
     any_tokens = False
-    for trajectory in filter(has_tokens, trace.read(trace_of(path), torn="skip", tokens=True)):
+    for trajectory in trace.read(trace_of(path), torn="skip", tokens=True):
+        if "tokens" not in trajectory.info:  # agent_rl.trace.tokens was not set
+            continue
         any_tokens = True
         identity = {"template": template.label, "agent": trajectory.agent, "trajectory": trajectory.id}
         for audit in audit_trajectory(trajectory, template, compute):

@@ -11,19 +11,11 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_json
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "check"
-
 app = typer.Typer(
-    help="Compare an algorithm's gradient with that of its objective.", no_args_is_help=True, add_completion=False
+    rich_help_panel="check", help="Compare an algorithm's gradient with that of its objective.", no_args_is_help=True
 )
 
 LINE = "{:<30} {:<20} {:>8} {:>8} {:>13} {:>8}  {}"
-
-
-@app.callback()
-def _certify() -> None: ...
 
 
 @app.command()

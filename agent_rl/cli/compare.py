@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from agent_rl.trajectory.estimates import Change
     from agent_rl.trajectory.viewer.index import TraceIndex
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "look"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 
 @app.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,14 +13,10 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.agents.episode.loop import EpisodeSetup
-    from agent_rl.data.check import DataReport, Numbered, RowFinding, Rows
-
-__all__ = ["GROUP", "app"]
-
-GROUP = "data"
+    from agent_rl.data.check import DataReport
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Make rows, show them as the model sees them, and check them."
+    rich_help_panel="data", no_args_is_help=True, help="Make rows, show them as the model sees them, and check them."
 )
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Parquet, JSON or JSON lines")]
@@ -133,8 +128,10 @@ def check(
     """
     from rich.console import Console
 
-    from agent_rl.data.check_table import findings, table
+    from agent_rl.data.check import check_files
+    from agent_rl.data.files import iterate_rows
     from agent_rl.launch.doctor.rows import known_rows
+    from agent_rl.work.progress import progress
     from agent_rl.work.store import pieces
 
     paths = [str(path) for path in files]
@@ -151,19 +148,21 @@ def check(
         seed=seed,
         kept=lambda total: pieces("truths", total, [files, tools, model, agent, script, settings, limit, seed]),
     )
-    report = _checked(paths, known)
+    with progress("rows") as advance:
+        report, drawn = check_files({path: iterate_rows(path) for path in paths}, known, advance)
+    report.grade(drawn, known)
     fixed = {} if fix is None else {"fixed": _write_good(report, paths, fix)}
     if as_json:
         print_json({**report.to_dict(), **fixed})
     else:
         console = Console(highlight=False)
-        console.print(table(report))
-        for finding in findings(report):
+        console.print(report.table())
+        for finding in report.lines():
             console.print(finding, soft_wrap=True)
         for kind, counts in fixed.get("fixed", {}).items():
             for path, count in counts.items():
                 print(f"{count:,} {kind} rows: {path}")
-    if report.has_errors:
+    if report.errors:
         raise typer.Exit(1)
 
 
@@ -186,24 +185,6 @@ def _tokenizer(model: str | None) -> Any:
     from agent_rl.agents.policies.tokenizer import load_tokenizer
 
     return load_tokenizer(model, "--model")
-
-
-def _checked(paths: list[str], known: Rows) -> DataReport:
-    from contextlib import ExitStack
-    from dataclasses import replace
-
-    from agent_rl.data.check import check_files
-    from agent_rl.data.files import iterate_rows
-    from agent_rl.work.progress import progress
-
-    with ExitStack() as reading:
-        advance = reading.enter_context(progress("rows"))
-
-        def grade(rows: Sequence[Numbered]) -> Iterable[tuple[int, int, RowFinding]]:
-            reading.close()  # scoring shows its own progress
-            return known.grade(rows)
-
-        return check_files({path: iterate_rows(path) for path in paths}, replace(known, grade=grade), advance)
 
 
 def _write_good(report: DataReport, paths: list[str], target: Path) -> dict[str, dict[str, int]]:

@@ -14,11 +14,7 @@ import typer
 from agent_rl.cli._arguments import Json, Model, Overrides, keys_with_model, print_json, recipe_names
 from agent_rl.errors import ConfigError
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "check"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="check", add_completion=False)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from agent_rl.evaluation.ledger import Ledger, Record
     from agent_rl.evaluation.runner import Evaluation
 
-__all__ = ["GROUP", "app", "run_missing", "short_name"]
-
-GROUP = "train"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="train", add_completion=False)
 
 
 @app.command()

@@ -10,11 +10,7 @@ import typer
 from agent_rl.cli._arguments import Json, print_json, print_result
 from agent_rl.errors import ConfigError
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "train"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="train", add_completion=False)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -11,15 +11,7 @@ import typer
 from agent_rl.cli._arguments import Json, print_json
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "check"
-
-app = typer.Typer(help="Check a gateway between agents and the policy.", no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _gateway() -> None: ...
+app = typer.Typer(rich_help_panel="check", help="Check a gateway between agents and the policy.", no_args_is_help=True)
 
 
 @app.command()

@@ -17,16 +17,7 @@ if TYPE_CHECKING:
     from agent_rl.rewards.component import Component, GroupComponent
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "reward"
-
-app = typer.Typer(help="Try a reward's judges.", no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _judge() -> None:
-    """Try a reward's judges."""
+app = typer.Typer(rich_help_panel="reward", help="Try a reward's judges.", no_args_is_help=True)
 
 
 @app.command("try")

@@ -1,6 +1,6 @@
 """The `agent-rl` command: each file of this folder without a leading underscore is a command of the same name.
 
-A command's file defines an `app`, a `typer.Typer`, and a `GROUP`, under which `agent-rl --help` lists it. Such a file
+A command's file defines an `app`, a `typer.Typer`, whose `rich_help_panel` is its group in `agent-rl --help`. The file
 imports heavy modules only inside functions, because `agent-rl --help` imports every file. Exit codes: 0 success; 1
 problem found, or failure; 2 unusable command line, configuration or path; 130 interrupted.
 """
@@ -70,7 +70,8 @@ class _Folder(TyperGroup):
             return None
         app = _module(cmd_name).app
         app.rich_markup_mode = None
-        command = typer.main.get_command(app)
+        is_group = app.info.no_args_is_help is True  # even with a single command
+        command = (typer.main.get_group if is_group else typer.main.get_command)(app)
         command.name = cmd_name
         _prepare(command)
         return command
@@ -79,7 +80,7 @@ class _Folder(TyperGroup):
         """Write one screen: one line per command, sorted by group."""
         groups: dict[str, list[str]] = {group: [] for group in GROUPS}
         for name in self.list_commands(ctx):
-            groups.setdefault(getattr(_module(name), "GROUP", "more"), []).append(name)
+            groups.setdefault(_module(name).app.rich_help_panel or "more", []).append(name)
         lines = []
         for group, names in groups.items():
             for name in names:

@@ -9,15 +9,7 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_result
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "train"
-
-app = typer.Typer(help="Convert model files from other programs.", no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _model() -> None: ...
+app = typer.Typer(rich_help_panel="train", help="Convert model files from other programs.", no_args_is_help=True)
 
 
 @app.command("from-gguf")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,14 +16,9 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.environments import EnvironmentSession, EnvironmentType
-    from agent_rl.environments.worked import ExpertTurn
     from agent_rl.tools import ToolSpec
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "check"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="check", add_completion=False)
 
 
 @app.command()
@@ -50,7 +46,7 @@ def play(
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
     """
-    from agent_rl.environments.rows import environment_rows
+    from agent_rl.environments.kind import environment_rows
     from agent_rl.launch.task import load_task
 
     kind = load_task(with_additions(task, data, reward))
@@ -59,8 +55,9 @@ def play(
         raise ConfigError(
             "--row", f"there is no row {row}: the {split} split has {len(rows)} rows", f"Choose 0 to {len(rows) - 1}"
         )
-    lines = _expert_lines(kind, rows[row], as_json) if expert else _typed_lines(as_json)
-    turns, value = asyncio.run(_play(kind, rows[row], lines, quiet=as_json))
+    is_typed = not expert and sys.stdin.isatty()
+    lines = _expert_lines(kind, rows[row]) if expert else _typed_lines("> " if is_typed and not as_json else "")
+    turns, value = asyncio.run(_play(kind, rows[row], lines, echo=not is_typed, quiet=as_json))
     if as_json:
         print_json({"turns": turns, "reward": value})
     else:
@@ -68,11 +65,11 @@ def play(
 
 
 async def _play(
-    kind: EnvironmentType, row: dict[str, Any], lines: Iterable[str], *, quiet: bool
+    kind: EnvironmentType, row: dict[str, Any], lines: Iterable[str], *, echo: bool, quiet: bool
 ) -> tuple[list[dict[str, Any]], Any]:
     """Play the lines in an episode of a row; return each turn with its answer, and the reward."""
     from agent_rl.environments import open_session
-    from agent_rl.environments.session import row_values
+    from agent_rl.environments.kind import row_values
     from agent_rl.tools.inspection import signature
     from agent_rl.trajectory import Message, StopReason, Trajectory
 
@@ -86,6 +83,8 @@ async def _play(
         show(*(message.content for message in (*trajectory.prompt, *begun)), sep="\n\n")
         show("\nTools:", ", ".join(signature(spec) for spec in session.specs) or "none")
         for line in lines:
+            if echo:
+                show(f"> {line}")
             answer, goes_on = await _turn(session, line)
             turns.append({"text": line, "answer": answer})
             if answer is not None:
@@ -136,32 +135,22 @@ def _call(specs: Sequence[ToolSpec], line: str) -> tuple[str, dict[str, Any]] | 
         raise InvalidArgumentsError(f"the arguments must be literals ({error})") from error
 
 
-def _typed_lines(quiet: bool) -> Iterable[str]:
+def _typed_lines(prompt: str) -> Iterator[str]:
     """Yield the lines of the terminal or of the piped input."""
-    is_terminal = sys.stdin.isatty()
-    while True:
-        if is_terminal and not quiet:
-            print("> ", end="", flush=True)
-        if not (line := sys.stdin.readline()):
-            return
-        if line.strip():
-            if not is_terminal and not quiet:
-                print(f"> {line.rstrip()}")
-            yield line.rstrip("\n")
+    with suppress(EOFError):
+        while True:
+            if (line := input(prompt)).strip():
+                yield line
 
 
-def _expert_lines(kind: EnvironmentType, row: dict[str, Any], quiet: bool) -> Iterable[str]:
-    """Return the turns of the expert as lines."""
-    from agent_rl.environments.session import row_values
+def _expert_lines(kind: EnvironmentType, row: dict[str, Any]) -> list[str]:
+    """Return the turns of the expert, who acts before the episode, as lines."""
+    from agent_rl.environments.kind import row_values
     from agent_rl.environments.worked import expert_turns
 
-    return _shown_lines(expert_turns(kind, row_values(row)), quiet)  # the expert runs before the episode
-
-
-def _shown_lines(turns: Iterable[ExpertTurn], quiet: bool) -> Iterable[str]:
-    for turn in turns:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in turn.arguments.items())
-        line = f"{turn.tool}({arguments})" if turn.tool else turn.message
-        if not quiet:
-            print(f"> {line}")
-        yield line
+    return [
+        f"{turn.tool}({', '.join(f'{name}={value!r}' for name, value in turn.arguments.items())})"
+        if turn.tool
+        else turn.message
+        for turn in expert_turns(kind, row_values(row))
+    ]

@@ -9,11 +9,7 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_result, recipe_names
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "start"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="start", add_completion=False)
 
 
 @app.callback(invoke_without_command=True)

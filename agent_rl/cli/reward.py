@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.rewards.lab.mutations import Attack
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "reward"
-
 app = typer.Typer(
-    help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True, add_completion=False
+    rich_help_panel="reward", help="Explain, score, attack and serve a reward outside training.", no_args_is_help=True
 )
 
 T = TypeVar("T")
@@ -160,19 +156,18 @@ def attack(
         running = run_attacks(stored, reward, chosen, tolerance=tolerance, concurrency=concurrency, kept=kept)
         report = asyncio.run(_closed(reward, running))
     if as_json:
-        print_json(report.to_dict())
-        raise typer.Exit(not report.ok)
+        print_json(report)
+        raise typer.Exit(not report["ok"])
     console = Console()
-    counts = f"{report.trajectories:,} trajectories, {report.wrong:,} wrong, {report.unscored:,} unscored"
+    counts = ", ".join(f"{report[name]:,} {name}" for name in ("trajectories", "wrong", "unscored"))
     console.print(attack_table(report, f"{trajectories}: {counts}"))
-    for name, outcome in report.outcomes.items():
-        finding = outcome.example
-        if finding is not None:
-            paid = finding.error or f"{finding.before:.3f} -> {finding.after:.3f}"
-            risen = ", ".join(f"{key} {a:.3f} -> {b:.3f}" for key, (a, b) in finding.components.items())
-            text = f"{name} ({outcome.purpose}): {finding.trajectory}, {paid}; {risen}\n  {finding.answer!r}"
+    for name, outcome in report["attacks"].items():
+        if (example := outcome["example"]) is not None:
+            paid = example["error"] or f"{example['before']:.3f} -> {example['after']:.3f}"
+            risen = ", ".join(f"{key} {a:.3f} -> {b:.3f}" for key, (a, b) in example["components"].items())
+            text = f"{name} ({outcome['purpose']}): {example['trajectory']}, {paid}; {risen}\n  {example['answer']!r}"
             console.print(text, markup=False, highlight=False)
-    raise typer.Exit(not report.ok)
+    raise typer.Exit(not report["ok"])
 
 
 @app.command()

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,18 +15,10 @@ from agent_rl.cli._arguments import Endpoint, Json, json_object, print_json
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_rl.evaluation.judges import Judged, JudgeReport, JudgeSource
+    from agent_rl.evaluation.judges import Judged, JudgeSource
     from agent_rl.reasoning_rm import DataSample
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "reward"
-
-app = typer.Typer(help="Measure judges and reward models.", no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _rm() -> None: ...
+app = typer.Typer(rich_help_panel="reward", help="Measure judges and reward models.", no_args_is_help=True)
 
 
 @app.command("eval")
@@ -92,7 +83,7 @@ def evaluate(
     if out is not None:
         _write(out, report, judged)
     if as_json:
-        print_json(asdict(report))
+        print_json(report)
     else:
         Console().print(judge_table(report, f"{model} on {', '.join(Path(file).name for file in files)}"))
 
@@ -139,9 +130,9 @@ async def _served(stack: AsyncExitStack, model: str) -> str:
     return await stack.enter_async_context(serve(folder, model, log))
 
 
-def _write(folder: Path, report: JudgeReport, judged: list[Judged]) -> None:
+def _write(folder: Path, report: dict[str, Any], judged: list[Judged]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(json.dumps(asdict(report), indent=2) + "\n", encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     lines = [{"truth": item.sample.truth, "said": item.verdicts, "failed": item.failed} for item in judged]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "verdicts.jsonl").write_text(text, encoding="utf-8")

@@ -6,11 +6,7 @@ import typer
 
 from agent_rl.cli._arguments import Json, Overrides, Recipe, print_result
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "train"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="train", add_completion=False)
 
 
 @app.command()

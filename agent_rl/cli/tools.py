@@ -13,11 +13,7 @@ from agent_rl.cli._arguments import Json, json_object, print_json, print_result
 if TYPE_CHECKING:
     from agent_rl.tools import ToolSpec
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "check"
-
-app = typer.Typer(help="Check tool files and try their tools.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(rich_help_panel="check", help="Check tool files and try their tools.", no_args_is_help=True)
 
 
 @app.command("list")

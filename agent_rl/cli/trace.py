@@ -6,9 +6,8 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,38 +17,17 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     from agent_rl.trajectory import Trajectory
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "look"
-
-app = typer.Typer(help="Convert traces for other programs.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(rich_help_panel="look", help="Convert traces for other programs.", no_args_is_help=True)
 
 
-class ExportFormat(str, Enum):
-    """The formats to which a trace can be exported."""
-
-    ATIF = "atif"
-    JSONL = "jsonl"
-    CSV = "csv"
-    SFT = "sft"
-
-
-_NAMES = {
-    ExportFormat.ATIF: "atif",
-    ExportFormat.JSONL: "records.jsonl",
-    ExportFormat.CSV: "csv",
-    ExportFormat.SFT: "sft.parquet",
-}
-
-
-@app.callback()
-def _trace() -> None: ...
+_NAMES = {"atif": "atif", "jsonl": "records.jsonl", "csv": "csv", "sft": "sft.parquet"}
+"""The end of the output file's name, for each format."""
 
 
 @app.command()
 def export(
     source: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A trace, or the folder of a run or an evaluation")],
-    form: Annotated[ExportFormat, typer.Option("--format", help="Output format")],
+    form: Annotated[Literal["atif", "jsonl", "csv", "sft"], typer.Option("--format", help="Output format")],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Output file, or a folder for atif; default: next to the trace")
     ] = None,
@@ -73,21 +51,21 @@ def export(
 
     --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
     """
-    from agent_rl.trajectory.exports.selection import select
+    from agent_rl.trajectory.exports.records import select
     from agent_rl.trajectory.trace.files import trace_of
 
-    if per_prompt and form is not ExportFormat.SFT:
+    if per_prompt and form != "sft":
         raise ConfigError(
-            "--per-prompt", f"the {form.value} format does not use this option", "Remove it, or set --format sft"
+            "--per-prompt", f"the {form} format does not use this option", "Remove it, or set --format sft"
         )
     path = trace_of(source)
     only_split = None if split == "all" else split
     chosen = select(path, split=only_split, step=step, min_reward=min_reward, limit=limit)
     target = out or path.with_name(f"{path.stem}.{_NAMES[form]}")
     written: dict[str, Any] = {"out": str(target)}
-    if form is ExportFormat.ATIF:
+    if form == "atif":
         written["trajectories"] = _atif(path, chosen, target)
-    elif form is ExportFormat.SFT:
+    elif form == "sft":
         options = {"per_prompt": per_prompt, "min_reward": min_reward, "split": only_split if split else "train"}
         written |= _sft(path, select(path, step=step), target, options, limit)
     else:
@@ -100,13 +78,13 @@ def export(
         print(f"  left out: {count} ({reason})")
 
 
-def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: ExportFormat) -> int:
+def _flat(path: Path, chosen: Iterable[Trajectory], target: Path, form: str) -> int:
     from agent_rl.trajectory import trace
     from agent_rl.trajectory.exports.records import flat_record, write_csv, write_jsonl
 
     rows: dict[str, list[trace.TrainedRow]] = trace.read_trained_rows(path)
     records = (flat_record(item, rows.get(item.id, ())) for item in chosen)
-    write = write_csv if form is ExportFormat.CSV else write_jsonl
+    write = write_csv if form == "csv" else write_jsonl
     return _replaced(target, lambda file: write(file, records))
 
 

@@ -27,11 +27,8 @@ from agent_rl.errors import AgentRLError, ConfigError
 if TYPE_CHECKING:
     from agent_rl.launch.display import Display
 
-__all__ = ["GROUP", "app"]
 
-GROUP = "train"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="train", add_completion=False)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -8,12 +8,9 @@ from typing import Annotated
 import typer
 
 from agent_rl.cli._arguments import Json, print_result
+from agent_rl.errors import ConfigError
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "look"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 
 @app.command()
@@ -44,8 +41,11 @@ def view(
     """
     import secrets
 
+    try:
+        from agent_rl.trajectory.viewer.app import serve
+    except ImportError as error:
+        raise ConfigError("agent-rl view", f"{error.name} is not installed", "Install agent-rl[service]") from error
     from agent_rl.trajectory.viewer.records import find_sources, newest_run
-    from agent_rl.trajectory.viewer.serve import serve
 
     def announce(url: str, count: int) -> None:
         line = f"{count:,} {'trajectory' if count == 1 else 'trajectories'}: {url}"

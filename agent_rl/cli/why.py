@@ -9,11 +9,7 @@ import typer
 
 from agent_rl.cli._arguments import Json, print_json
 
-__all__ = ["GROUP", "app"]
-
-GROUP = "look"
-
-app = typer.Typer(add_completion=False)
+app = typer.Typer(rich_help_panel="look", add_completion=False)
 
 
 @app.command()

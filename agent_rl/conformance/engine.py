@@ -114,7 +114,8 @@ class Engine:
         ]
         _ = self.tokenizer  # loaded before a gateway watches the server's health
         self._server = PortServer(Starlette(routes=routes))
-        self.url = f"http://127.0.0.1:{await self._server.start()}"
+        await self._server.start()
+        self.url = f"http://127.0.0.1:{self._server.port}"
 
     async def stop(self) -> None:
         """Stop the HTTP server."""

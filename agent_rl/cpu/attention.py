@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from agent_rl.cpu import grammar, sampling
+from agent_rl.cpu import sampling
 
 __all__ = ["Slots", "decode", "install", "prepare"]
 
@@ -36,7 +36,7 @@ class Slots(NamedTuple):
 
 
 def install() -> None:
-    """Install the hooks of this module, `grammar` and `sampling` on a CPU; SGLang calls this in its processes."""
+    """Install the hooks of this module and `sampling` on a CPU; SGLang calls this in its processes."""
     if os.environ.get("SGLANG_USE_CPU_ENGINE") != "1":
         return
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
@@ -44,7 +44,7 @@ def install() -> None:
     hooks = {
         f"{BACKEND}.init_forward_metadata": prepare,
         f"{BACKEND}._run_sdpa_forward_decode": decode,
-        grammar.MASKING: grammar.apply_vocab_mask,
+        sampling.MASKING: sampling.apply_vocab_mask,
         sampling.SAMPLER: sampling.sample,
     }
     for place, hook in hooks.items():

@@ -1,8 +1,11 @@
-"""Samples on a CPU by inverting the cumulative probabilities, in SGLang's processes.
+"""Masks and samples tokens on a CPU, in SGLang's processes; `agent_rl.cpu.attention.install` installs both functions.
 
-torch.multinomial draws a random number for each entry of the vocabulary: 69 ms for 64 requests and 49,152 entries on
-one core, where the sums take 3 ms. The draws took a tenth of the engine's time with a 0.1M-parameter model.
-`agent_rl.cpu.attention.install` installs this function.
+On a CPU too, a judge's verdict must follow a JSON schema. xgrammar has a kernel for the CPU, which SGLang 0.5.12 does
+not call: its xgrammar backend masks logits on accelerators only.
+
+A token is sampled by inverting the cumulative probabilities. torch.multinomial draws a random number for each entry of
+the vocabulary: 69 ms for 64 requests and 49,152 entries on one core, where the sums take 3 ms. The draws took a tenth
+of the engine's time with a 0.1M-parameter model.
 """
 
 from __future__ import annotations
@@ -12,12 +15,28 @@ from typing import Any
 
 import torch
 
-__all__ = ["SAMPLER", "sample"]
+__all__ = ["MASKING", "SAMPLER", "apply_vocab_mask", "sample"]
 
+MASKING = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.apply_vocab_mask"
+"""SGLang's method that rejects a CPU."""
 SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"
 
 AT_A_TIME = 2**16
 """Number of probabilities whose sums stay in a core's cache."""
+
+
+def apply_vocab_mask(
+    original: Callable[..., None], grammar: Any, logits: torch.Tensor, vocab_mask: torch.Tensor
+) -> None:
+    """Set the logits of forbidden tokens to minus infinity, in place; arguments are SGLang's.
+
+    Shapes: logits (requests, vocabulary), mask (requests, vocabulary / 32) with a bit for each token.
+    """
+    if logits.device.type != "cpu":
+        return original(grammar, logits, vocab_mask)
+    from xgrammar import apply_token_bitmask_inplace
+
+    apply_token_bitmask_inplace(logits, vocab_mask)
 
 
 def sample(original: Callable[..., torch.Tensor], probs: torch.Tensor, **options: Any) -> torch.Tensor:

@@ -128,7 +128,8 @@ class _TogetherQueue:
 
     def __init__(self, queue: Any, to_tensordict: Any) -> None:
         self._queue, self._to_tensordict = queue, to_tensordict
-        self._waiting: dict[Hashable, _Put] = {}
+        self._waiting: dict[Hashable, SimpleNamespace] = {}
+        """Trajectories, or only tags, that are waiting to be stored."""
         self._under_way: dict[Hashable, asyncio.Lock] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -145,7 +146,7 @@ class _TogetherQueue:
         kind = (partition_id, fields and frozenset(fields[0]))
         put = self._waiting.get(kind)
         if put is None:
-            put = self._waiting[kind] = _Put()
+            put = self._waiting[kind] = SimpleNamespace(keys=[], fields=[], tags=[])
             put.done = asyncio.create_task(self._store(kind))
         put.keys += keys
         put.fields += fields or []
@@ -157,14 +158,3 @@ class _TogetherQueue:
             put = self._waiting.pop(kind)
             fields = self._to_tensordict(put.fields) if put.fields else None
             await self._queue.async_kv_batch_put(keys=put.keys, fields=fields, tags=put.tags, partition_id=kind[0])
-
-
-class _Put:
-    """Trajectories, or only tags, that are waiting to be stored."""
-
-    done: asyncio.Task[None]
-
-    def __init__(self) -> None:
-        self.keys = list[str]()
-        self.fields = list[dict[str, Any]]()
-        self.tags = list[dict[str, Any]]()

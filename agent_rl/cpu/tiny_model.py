@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -211,19 +211,15 @@ def _make(kind: Any, config: Any, seed: int) -> Any:
 
 def main(argv: list[str] | None = None) -> None:
     """Command line: create an untrained model and a tokenizer in one folder."""
-    make: dict[str, Callable[..., Any]] = {"policy": make_model, "classifier": make_classifier}
-    numbers = {"hidden": 96, "layers": 3, "heads": 4, "vocab_size": 512, "max_positions": MAX_POSITIONS, "seed": 0}
+    make: dict[str, Any] = {"policy": make_model, "classifier": make_classifier}
     parser = argparse.ArgumentParser(description="Make an untrained tiny Qwen2 and its tokenizer.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kind", choices=tuple(make), default="policy", help="default: %(default)s")
-    for name, default in numbers.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    options = vars(parser.parse_args(argv))
-    out, kind = options.pop("out"), options.pop("kind")
+    options = parser.parse_args(argv)
     logging.disable_progress_bar()
-    tokenizer = make_tokenizer(CORPUS, out, options.pop("vocab_size"))
-    model = make[kind](out, tokenizer, **options)
-    print(f"{out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
+    tokenizer = make_tokenizer(CORPUS, options.out)
+    model = make[options.kind](options.out, tokenizer)
+    print(f"{options.out}: {model.num_parameters() / 1e6:.2f} M parameters, {len(tokenizer)} tokens")
 
 
 if __name__ == "__main__":

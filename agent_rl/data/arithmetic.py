@@ -67,12 +67,7 @@ def generate(seed: int, count: int, *, exclude: Set[str] = frozenset()) -> list[
         seed: the same seed gives the same problems; a smaller count gives the first of them.
         count: number of problems.
         exclude: questions and expressions that must not occur.
-
-    Raises:
-        ValueError: the count is negative.
     """
-    if count < 0:
-        raise ValueError(f"count must not be negative, got {count}")
     source = random.Random(seed)
     seen: set[str] = set()
     problems: list[Problem] = []
@@ -128,7 +123,7 @@ ARITHMETIC = RawSet("arithmetic", to_row, generate=_generate)
 def _draw(source: random.Random) -> Problem | None:
     """Draw a problem; return None if an intermediate value is negative."""
     expression_form, story = source.choice(STORIES)
-    numbers = {name: _long_number(source) for name in "abcd"}
+    numbers = {name: source.randint(*((100, 999) if source.random() < 0.5 else (1000, 9999))) for name in "abcd"}
     numbers |= {"s": source.randint(100, 999), "m": source.randint(12, 99), "n": source.randint(12, 99)}
     expression = expression_form.format(**numbers)
     steps = _steps(expression)
@@ -137,10 +132,6 @@ def _draw(source: random.Random) -> Problem | None:
     words = {"name": source.choice(NAMES), "things": source.choice(OBJECTS)}
     question = QUESTION.format(story=story.format(**words, **numbers), **words)
     return Problem(question, expression, steps[-1][1], steps)
-
-
-def _long_number(source: random.Random) -> int:
-    return source.randint(100, 999) if source.random() < 0.5 else source.randint(1000, 9999)
 
 
 def _steps(expression: str) -> tuple[tuple[str, str], ...]:

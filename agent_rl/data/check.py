@@ -7,14 +7,16 @@ Each row is compared with the row contract, with the existing agents, tools and 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,11 +26,15 @@ from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
+    from rich.text import Text
 
 __all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "check_files", "write_good"]
 
 MOST_SHOWN = 5
 """Maximum number of findings kept per kind; additional ones are only counted."""
+MOST_VALUES = 30
+"""Maximum number of values that the table shows per label; the others share one line."""
 LABELS = ("data_source", "ability", "difficulty")
 CONFLICT = "two ground truths"
 CONTRACT = "row contract"
@@ -54,16 +60,6 @@ class RowFinding:
     is_error: bool = True
 
 
-class _RowDigest(NamedTuple):
-    """The location of a row, with digests of its task and its ground truth."""
-
-    file: int
-    row: int
-    split: str
-    task: bytes
-    truth: bytes
-
-
 @dataclass
 class DataReport:
     """The result of `check_files`.
@@ -74,7 +70,7 @@ class DataReport:
         rows: number of rows in each file.
         lengths: `LABELS` of each row, and the length of its prompt.
         counts: number of findings by kind.
-        errors: kinds of findings that are errors.
+        errors: kinds of findings that are errors: their rows must not be used for training.
         shown: the first findings of each kind, with the location of the row.
         bad: the first error in each row that has one, by (file, row).
         graded: number of ground truths that were scored.
@@ -89,11 +85,6 @@ class DataReport:
     shown: dict[str, list[tuple[str, RowFinding]]] = field(default_factory=dict)
     bad: dict[tuple[int, int], str] = field(default_factory=dict)
     graded: int = 0
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether there is a row that must not be used for training."""
-        return bool(self.errors)
 
     def labels(self) -> dict[str, pd.DataFrame]:
         """Return a table of rows and prompt lengths by value for each of `LABELS`, the most frequent value first.
@@ -123,6 +114,43 @@ class DataReport:
         if finding.is_error:
             self.errors.add(finding.kind)
             self.bad.setdefault((file, row), f"{finding.kind}: {finding.text}"[:500])
+
+    def grade(self, rows: Sequence[Numbered], known: Rows) -> None:
+        """Score the ground truths of some rows, and add the findings."""
+        self.graded = len(rows)
+        for finding in known.grade(rows):
+            self.add(*finding)
+
+    def table(self) -> Table:
+        """Return a table for a terminal: the files' rows by data source, ability and difficulty."""
+        from rich.table import Table
+        from rich.text import Text
+
+        count = len(self.files)
+        result = Table(title=f"{_rows(sum(self.rows))} in {count} file{'s' * (count > 1)}")
+        result.add_column("", style="bold")
+        for name in ("rows", f"mean {self.unit}", "median", "95th percentile", "longest"):
+            result.add_column(name, justify="right")
+        for label, values in self.labels().items():
+            result.add_section()
+            for value, rows, *lengths in values[:MOST_VALUES].itertuples():
+                result.add_row(Text(f"{label} {value}"), f"{rows:,}", *(f"{length:,.0f}" for length in lengths))
+            if len(others := values[MOST_VALUES:]):
+                counts = f"{others.rows.sum():,}", "", "", "", f"{others.longest.max():,}"
+                result.add_row(f"{label} (others: {len(others)})", *counts)
+        result.caption = f"{self.graded:,} ground truths were scored"
+        return result
+
+    def lines(self) -> Iterator[Text]:
+        """Yield a line per kind of finding, the most frequent first, with the number of rows and the first places."""
+        from rich.text import Text
+
+        for kind, count in self.counts.most_common():
+            is_error = kind in self.errors
+            (place, finding), *others = self.shown[kind]
+            more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
+            head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
+            yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy}{more}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON data."""
@@ -154,7 +182,7 @@ class Rows:
         names: returns findings about names in a row that do not exist.
         length: returns the length of the prompt as the model sees it, in `unit`.
         unit: unit of lengths.
-        grade: returns findings about the ground truths of some rows; called once at the end.
+        grade: returns findings about the ground truths of some rows.
         sample: number of rows that `grade` gets, drawn by `seed`; None: all.
         seed: seed of the sample.
         defaults: default values of columns, for example the agent of the recipe.
@@ -171,8 +199,8 @@ class Rows:
 
 def check_files(
     files: Mapping[str, Iterable[NumberedRow]], known: Rows, progress: Callable[[], None] = lambda: None
-) -> DataReport:
-    """Check data files.
+) -> tuple[DataReport, list[Numbered]]:
+    """Check data files; return the report, and the rows whose ground truths `DataReport.grade` should score.
 
     Args:
         files: the rows of each file, by its path, as `iterate_rows` reads them.
@@ -182,27 +210,28 @@ def check_files(
     Raises:
         ConfigError: a file cannot be read.
     """
-    report, drawn, digests = DataReport(list(files), known.unit), _Sample(known.sample, known.seed), list[_RowDigest]()
-    for file, rows in enumerate(files.values()):
-        report.rows.append(0)
-        for place, number, row, changes in rows:
-            progress()
-            report.rows[file] += 1
-            for change in changes:
-                report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
-            row = {**known.defaults, **row}
-            if _check_one(report, (file, number), row, place, known):
-                split = str(row["extra_info"].get("split"))
-                task = _digest(_prompt_text(row), _context(row))
-                digests.append(_RowDigest(file, number, split, task, _digest(_truth(row))))
-                drawn.add((file, number, row))
+    report, digests, draw = DataReport(list(files), known.unit), list[tuple[Any, ...]](), random.Random(known.seed)
+
+    def checked() -> Iterator[Numbered]:
+        for file, rows in enumerate(files.values()):
+            report.rows.append(0)
+            for place, number, row, changes in rows:
+                progress()
+                report.rows[file] += 1
+                for change in changes:
+                    report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
+                row = {**known.defaults, **row}
+                if _check_one(report, (file, number), row, place, known):
+                    task = _digest(_prompt_text(row), _context(row))
+                    truth = _digest(json.dumps(row["reward_model"], sort_keys=True, default=str))
+                    digests.append((file, number, str(row["extra_info"].get("split")), task, truth))
+                    yield file, number, row
+
+    most = sys.maxsize if known.sample is None else known.sample
+    drawn = heapq.nlargest(max(most, 1), checked(), key=lambda _: draw.random())[:most]
     for file, number, finding in _duplicates(digests, report.files):
         report.add(file, number, finding)
-    rows_to_grade = sorted(drawn.rows, key=lambda row: row[:2])
-    report.graded = len(rows_to_grade)
-    for file, number, finding in known.grade(rows_to_grade):
-        report.add(file, number, finding)
-    return report
+    return report, sorted(drawn, key=lambda row: row[:2])
 
 
 def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], where: str, known: Rows) -> bool:
@@ -227,26 +256,11 @@ def _check_one(report: DataReport, place: tuple[int, int], row: dict[str, Any], 
     return True
 
 
-class _Sample:
-    """A uniform random sample of a stream of rows (reservoir sampling)."""
-
-    def __init__(self, most: int | None, seed: int) -> None:
-        self.rows: list[Numbered] = []
-        self._most, self._random, self._seen = most, random.Random(seed), 0
-
-    def add(self, row: Numbered) -> None:
-        self._seen += 1
-        if self._most is None or len(self.rows) < self._most:
-            self.rows.append(row)
-        elif (place := self._random.randrange(self._seen)) < self._most:
-            self.rows[place] = row
-
-
-def _duplicates(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
+def _duplicates(digests: Sequence[tuple[Any, ...]], files: Sequence[str]) -> Iterator[tuple[int, int, RowFinding]]:
     """Return findings about rows with the same task as an earlier row; whitespace is ignored."""
     import pandas as pd
 
-    rows = pd.DataFrame(digests, columns=_RowDigest._fields)
+    rows = pd.DataFrame(digests, columns=["file", "row", "split", "task", "truth"])
     firsts = rows.drop_duplicates("task")
     for row in rows[rows.duplicated("task")].merge(firsts, "left", "task", suffixes=("", "_of_first")).itertuples():
         first = f"row {row.row_of_first}"
@@ -267,6 +281,10 @@ def _duplicates(digests: Sequence[_RowDigest], files: Sequence[str]) -> Iterator
             yield row.file, row.row, RowFinding("duplicate", f"{first} asks the same", "Keep one of them", False)
 
 
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
 def _quantile(lengths: Any, share: float) -> int:
     return int(np.quantile(lengths, share, method="inverted_cdf"))
 
@@ -277,10 +295,6 @@ def _digest(text: str, context: str = "") -> bytes:
 
 def _prompt_text(row: Mapping[str, Any]) -> str:
     return "\n".join(str(message.get("content", "")) for message in row["prompt"])
-
-
-def _truth(row: Mapping[str, Any]) -> str:
-    return json.dumps(row["reward_model"], sort_keys=True, default=str)
 
 
 def _context(row: Mapping[str, Any]) -> str:

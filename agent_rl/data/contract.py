@@ -44,13 +44,6 @@ def _filled(text: str) -> str:
     return text
 
 
-def _mappings(value: Any) -> Any:
-    for tool, arguments in (value or {}).items():
-        if not isinstance(arguments, Mapping | None):
-            raise InvalidValueError(f"the value of {tool} is not a mapping", "Write {tool: {'create_kwargs': {...}}}")
-    return value
-
-
 Text = Annotated[str, AfterValidator(_filled)]
 
 
@@ -104,7 +97,7 @@ class ExtraInfo(BaseModel):
     """Name of the split, such as `train` or `test`, for traces and reports."""
     question: Text | None = None
     """The question alone, without instructions."""
-    tools_kwargs: Annotated[dict[str, Any] | None, AfterValidator(_mappings)] = None
+    tools_kwargs: dict[str, dict[str, Any] | None] | None = None
     """Arguments of the row's tools, `{tool: {"create_kwargs": {...}}}`; verl's `tools_kwargs` column."""
     need_tools_kwargs: bool | None = None
     """Whether verl warns if `tools_kwargs` is empty; `make_row` sets it."""

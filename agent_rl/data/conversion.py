@@ -62,7 +62,7 @@ class RawSet:
     agent_name: str = "react_agent"
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read: Callable[[Path], Iterable[Raw]] = read_raw
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict
     generate: Callable[[dict[str, Any], int, Mapping[str, int]], Mapping[str, Iterable[Raw]]] | None = None
     test_share: float = 0.0
     trial: Callable[[Mapping[str, Any]], str] | None = None
@@ -83,8 +83,7 @@ def run(
     names = [option.removeprefix("--") for option in data_set.arguments]
     options = {name: common.pop(name) for name in names}
     try:
-        if data_set.prepare is not None:
-            options = data_set.prepare(options)
+        options = data_set.prepare(options)
         if data_set.generate is not None:
             sizes = {split: common[f"{split}_size"] for split in ("train", "test")}
             inputs = data_set.generate(options, common["seed"], sizes)
@@ -205,7 +204,18 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     parser = argparse.ArgumentParser(command, description=description)
     add = parser.add_argument
     if data_set.generate is None:
-        _add_inputs(parser, data_set)
+        hub, share = next(iter(data_set.hub.values()), Hub("none")).name, data_set.test_share
+        add(
+            "--input",
+            nargs="+",
+            metavar="FILE",
+            help="Input files; a word such as test in a file's name sets the split",
+        )
+        add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
+        add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {hub}")
+        add("--split_by", metavar="COLUMN", help="Column with the split, or with values that must not be in two splits")
+        about_share = "Share of train rows for the test split, default: %(default)s"
+        add("--test_share", type=_share, default=share, help=about_share)
     else:
         add("--train_size", type=int, default=5000, help="Number of training rows, default: %(default)s")
         add("--test_size", type=int, default=500, help="Number of test rows, default: %(default)s")
@@ -218,17 +228,6 @@ def _parser(data_set: RawSet, description: str | None, command: str | None) -> a
     for name, option in data_set.arguments.items():
         add(name, **option)
     return parser
-
-
-def _add_inputs(parser: argparse.ArgumentParser, data_set: RawSet) -> None:
-    add = parser.add_argument
-    add("--input", nargs="+", metavar="FILE", help="Input files; a word such as test in a file's name sets the split")
-    add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
-    default = next(iter(data_set.hub.values()), None)
-    add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {default.name if default else 'none'}")
-    add("--split_by", metavar="COLUMN", help="Column with the split, or with values that must not be in two splits")
-    share = data_set.test_share
-    add("--test_share", type=_share, default=share, help="Share of train rows for the test split, default: %(default)s")
 
 
 def _positive(text: str) -> int:

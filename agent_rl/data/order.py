@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_rl.data.row_table import RowFacts, RowTable, shares
+from agent_rl.data.row_table import RowFacts, shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
 
@@ -32,6 +32,11 @@ __all__ = ["RowOrder", "hashed"]
 KEY = "agent_rl.data"
 CHUNK = 256
 """Number of rows that the search for the next row examines at a time."""
+NEWEST = 0.5
+"""Weight of a row's latest visit in its success rate; the first visit sets the rate."""
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass
@@ -70,16 +75,32 @@ class RowOrder:
         settings: the `agent_rl.data` section; `order: null` means `shuffled`.
         seed: seed of all shuffling.
 
+    Attributes:
+        names: sorted names of the sources.
+        sources: position in `names` of each row's source.
+
     Raises:
         ConfigError: the rows do not match the settings.
     """
 
     def __init__(self, rows: RowFacts, settings: DataSettings, seed: int = 0) -> None:
-        self.table = RowTable(rows, settings)
-        self._settings = settings
+        if not rows.sources:
+            raise ConfigError("data.train_files", "there are no rows", "Use files that have rows")
+        self._rows, self._settings = rows, settings
+        names, codes = np.unique(rows.sources, return_inverse=True)
+        self.names: list[str] = names.tolist()
+        self.sources: Numbers = codes.astype(np.int64)
+        self._difficulties = np.array(rows.difficulties, dtype=np.float64)
+        self._rates = np.full(len(codes), math.nan, dtype=np.float64)
+        self._streaks = np.zeros(len(codes), dtype=np.int64)
         self._stages = settings.stages or [StageSettings()]
-        names = self.table.names
-        self._shares = [self._shares_of(number, rows) for number in range(len(self._stages))]
+        counts = dict(zip(self.names, np.bincount(self.sources).tolist(), strict=True))
+        self._shares: list[list[float]] = []
+        for number, stage in enumerate(self._stages):
+            weights, temperature, key = settings.weights, settings.temperature, "weights"
+            if stage.weights is not None:
+                weights, temperature, key = stage.weights, None, f"stages[{number}].weights"
+            self._shares.append(shares(counts, weights, temperature, rows.files, f"{KEY}.{key}"))
         self._position = _Progress(seed, [_Pass() for _ in names], [0.0] * len(names))
         self._permutations: dict[int, tuple[_Pass, NDArray[np.int64]]] = {}
         self._require_drawable()
@@ -113,7 +134,11 @@ class RowOrder:
         position.step, position.free, position.dry = step, False, []
         failed = set(position.failed)
         for row, rate in rates:
-            self.table.count(row, rate)
+            known, streak, drop = self._rates[row], self._streaks[row], self._settings.drop
+            self._rates[row] = rate if math.isnan(known) else (1 - NEWEST) * known + NEWEST * rate
+            if drop is not None:
+                solved, hopeless = rate >= drop.solved_from, rate <= drop.hopeless_to
+                self._streaks[row] = max(streak, 0) + 1 if solved else min(streak, 0) - 1 if hopeless else 0
             if replay is not None and rate < replay.below and row not in failed:
                 position.failed.append(row)
                 failed.add(row)
@@ -121,14 +146,27 @@ class RowOrder:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics to log: the stage, counted from 1, and the numbers of rows."""
-        values = self.table.metrics() | {"stage": self._position.stage + 1.0}
+        rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
+        values = {"rows": len(rows), "visited": known.sum()}
+        if self._settings.drop is not None:
+            values["dropped"] = self._is_dropped(rows).sum()
+        if self._settings.band is not None:
+            values["in_band"] = (self._is_in_band(rows) & known).sum()
+        values["stage"] = self._position.stage + 1
         if self._settings.replay is not None:
-            values["to_replay"] = float(len(self._position.failed))
-        return {f"data/{name}": value for name, value in values.items()}
+            values["to_replay"] = len(self._position.failed)
+        return {f"data/{name}": float(value) for name, value in values.items()}
 
     def state(self) -> dict[str, Any]:
         """Return an independent copy of the state as plain data, for `load`."""
-        return {"table": self.table.state(), "progress": asdict(self._position)}
+        table = {
+            "files": [path for path, _ in self._rows.files],
+            "count": len(self.sources),
+            "digest": self._rows.digest,
+            "rates": self._rates.tobytes(),
+            "streaks": self._streaks.tobytes(),
+        }
+        return {"table": table, "progress": asdict(self._position)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of another order, with its seed and this order's settings.
@@ -139,9 +177,16 @@ class RowOrder:
         if "progress" not in state:
             problem = "the checkpoint was saved with verl's own row order, which no other order can continue"
             raise ConfigError(KEY, problem, "Remove the section, or start again with trainer.resume_mode=disable")
-        self.table.load(state["table"])
+        table, count = state["table"], len(self.sources)
+        if (table["count"], table["digest"]) != (count, self._rows.digest):
+            here = ", ".join(path for path, _ in self._rows.files)
+            problem = f"{here}: these {count} rows are not the {table['count']} rows that the checkpoint was saved with"
+            remedy = f"Use the files {', '.join(table['files'])}, or start again with trainer.resume_mode=disable"
+            raise ConfigError("data.train_files", problem, remedy)
+        self._rates = np.frombuffer(table["rates"], dtype=np.float64).copy()
+        self._streaks = np.frombuffer(table["streaks"], dtype=np.int64).copy()
         progress = copy.deepcopy(state["progress"])
-        progress["passes"] = [_Pass(item["number"], item["cursor"]) for item in progress["passes"]]
+        progress["passes"] = [_Pass(**item) for item in progress["passes"]]
         self._position = _Progress(**progress)
         self._position.stage = min(self._position.stage, len(self._stages) - 1)
         self._permutations.clear()
@@ -155,7 +200,7 @@ class RowOrder:
         if position.failed_deficit < 1 - 1e-9:
             return None
         rows = np.array(position.failed, dtype=np.int64)
-        fits = self._allowed(rows) & (np.array(self._shares[position.stage])[self.table.sources[rows]] > 0)
+        fits = self._allowed(rows) & (np.array(self._shares[position.stage])[self.sources[rows]] > 0)
         if not fits.any():
             return None
         position.failed_deficit -= 1
@@ -169,7 +214,10 @@ class RowOrder:
             total = sum(weights[code] for code in alive)
             gains = {code: weights[code] / total for code in alive}
             code = max(alive, key=lambda code: (round(position.deficits[code] + gains[code], 9), -code))
-            row = self._next_of(code)
+            row = self._next_in_pass(code)
+            if row is None:
+                position.passes[code] = _Pass(position.passes[code].number + 1)
+                row = self._next_in_pass(code)
             if row is not None:
                 for source, gain in gains.items():
                     position.deficits[source] += gain
@@ -179,23 +227,16 @@ class RowOrder:
             position.dry.append(code)
         return None
 
-    def _next_of(self, code: int) -> int | None:
-        """Return the next row of a source, if necessary from a new pass; None if no row may be drawn."""
-        row = self._next_in_pass(code)
-        if row is None:
-            self._position.passes[code] = _Pass(self._position.passes[code].number + 1)
-            row = self._next_in_pass(code)
-        return row
-
     def _next_in_pass(self, code: int) -> int | None:
+        """Return the next row of a source in its current pass; None if no row may be drawn."""
         current, band = self._position.passes[code], self._settings.band
         rows = self._permutation(code)
         for start in range(current.cursor, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             fits = self._allowed(chunk)
             if band is not None and not self._position.free:
-                draws = hashed(f"{self._position.seed}/explore/{self.table.names[code]}/{current.number}", chunk)
-                fits &= self.table.is_in_band(chunk) | (draws / 2.0**64 < band.explore)
+                draws = hashed(f"{self._position.seed}/explore/{self.names[code]}/{current.number}", chunk)
+                fits &= self._is_in_band(chunk) | (draws / 2.0**64 < band.explore)
             if fits.any():
                 place = int(np.argmax(fits))
                 current.cursor = start + place + 1
@@ -208,10 +249,10 @@ class RowOrder:
         current = self._position.passes[code]
         known, rows = self._permutations.get(code, (None, np.zeros(0, dtype=np.int64)))
         if known is not current:
-            rows = self.table.members(code)
-            noise = hashed(f"{self._position.seed}/pass/{self.table.names[code]}/{current.number}", rows)
+            rows = np.flatnonzero(self.sources == code)
+            noise = hashed(f"{self._position.seed}/pass/{self.names[code]}/{current.number}", rows)
             if self._settings.order == "difficulty":
-                rows = rows[np.lexsort((noise, self.table.difficulties[rows]))]
+                rows = rows[np.lexsort((noise, self._difficulties[rows]))]
             elif self._settings.order != "file":
                 rows = rows[np.argsort(noise, kind="stable")]
             self._permutations[code] = current, rows
@@ -219,7 +260,29 @@ class RowOrder:
 
     def _allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the rows belong to the stage and are not dropped."""
-        return self.table.in_range(rows, self._stages[self._position.stage].difficulty) & ~self.table.is_dropped(rows)
+        return self._in_range(rows, self._stages[self._position.stage].difficulty) & ~self._is_dropped(rows)
+
+    def _in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
+        """Whether the rows have a difficulty in the range; if the range is None, all have."""
+        low, high = bounds or (-math.inf, math.inf)
+        found: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
+        return found
+
+    def _is_dropped(self, rows: Numbers) -> Mask:
+        """Whether the rows were solved, or hopeless, on too many consecutive visits."""
+        drop, streaks = self._settings.drop, self._streaks[rows]
+        found: Mask = np.zeros(len(rows), dtype=np.bool_)
+        if drop is not None and drop.solved_after is not None:
+            found |= streaks >= drop.solved_after
+        if drop is not None and drop.hopeless_after is not None:
+            found |= streaks <= -drop.hopeless_after
+        return found
+
+    def _is_in_band(self, rows: Numbers) -> Mask:
+        """Whether the rows have a success rate in the band, or no known rate."""
+        band, rates = self._settings.band, self._rates[rows]
+        found: Mask = np.isnan(rates)
+        return found if band is None else found | ((rates >= band.low) & (rates <= band.high))
 
     def _change_stage(self, rates: list[float]) -> None:
         """Advance to the next stage if this one has ended; the new stage draws rows in new passes."""
@@ -238,31 +301,24 @@ class RowOrder:
             position.stage += 1
             position.recent, position.deficits = [], [0.0] * len(position.deficits)
             for current in position.passes:
-                current.cursor = len(self.table.sources)
+                current.cursor = len(self.sources)
         position.recent = []
-
-    def _shares_of(self, number: int, rows: RowFacts) -> list[float]:
-        """Return the share of each source in a stage."""
-        stage, settings, counts = self._stages[number], self._settings, self.table.counts
-        if stage.weights is not None:
-            return shares(counts, stage.weights, None, rows.files, f"{KEY}.stages[{number}].weights")
-        return shares(counts, settings.weights, settings.temperature, rows.files, f"{KEY}.weights")
 
     def _require_drawable(self) -> None:
         """Reject a stage without rows, and rows without a difficulty where one is needed."""
-        if self._settings.order == "difficulty":
-            self.table.require_difficulties(f"{KEY}.order")
+        keys = ["order"] if self._settings.order == "difficulty" else []
+        keys += [f"stages[{number}].difficulty" for number, each in enumerate(self._stages) if each.difficulty]
+        missing = np.flatnonzero(np.isnan(self._difficulties))
+        if keys and len(missing):
+            first = f"first row {missing[0]} ({self._rows.sources[missing[0]]})"
+            problem = f"{len(missing)} rows have no extra_info.difficulty, {first}"
+            raise ConfigError(f"{KEY}.{keys[0]}", problem, "Set extra_info.difficulty to a number in every row")
         for number, stage in enumerate(self._stages):
-            if stage.difficulty is None:
-                continue
-            key = f"{KEY}.stages[{number}].difficulty"
-            self.table.require_difficulties(key)
-            rows = np.flatnonzero(np.array(self._shares[number])[self.table.sources] > 0)
-            if not self.table.in_range(rows, stage.difficulty).any():
-                values = self.table.difficulties[rows]
-                problem = (
-                    f"no row with a weight has a difficulty from {stage.difficulty[0]:g} to {stage.difficulty[1]:g}"
-                )
+            rows = np.flatnonzero(np.array(self._shares[number])[self.sources] > 0)
+            if stage.difficulty is not None and not self._in_range(rows, stage.difficulty).any():
+                low, high = stage.difficulty
+                values, key = self._difficulties[rows], f"{KEY}.stages[{number}].difficulty"
+                problem = f"no row with a weight has a difficulty from {low:g} to {high:g}"
                 raise ConfigError(key, problem, f"Their difficulties range from {values.min():g} to {values.max():g}")
 
 

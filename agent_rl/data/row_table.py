@@ -1,26 +1,15 @@
-"""The facts about rows that a training run's order uses: sources, shares, difficulties and success rates."""
+"""The facts about rows that a training run's order uses: sources, difficulties, and the shares of sources."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.settings.data import DataSettings
 
-__all__ = ["RowFacts", "RowTable", "difficulty_of", "shares"]
-
-NEWEST = 0.5
-"""Weight of a row's latest visit in its success rate; the first visit sets the rate."""
-
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+__all__ = ["RowFacts", "difficulty_of", "shares"]
 
 
 @dataclass(frozen=True)
@@ -52,118 +41,6 @@ def difficulty_of(row: Mapping[str, Any]) -> float | None:
         return value
     problem = f"expected a number, got {value!r} (data_source {row.get('data_source')!r})"
     raise ConfigError("extra_info.difficulty", problem, "Write numbers there")
-
-
-class RowTable:
-    """The rows of the files by number, and their success rates.
-
-    Args:
-        rows: the rows of the files.
-        settings: the settings that define the band and the dropped rows.
-
-    Attributes:
-        names: sorted names of the sources.
-        sources: position in `names` of each row's source.
-        difficulties: difficulty of each row, or NaN.
-    """
-
-    def __init__(self, rows: RowFacts, settings: DataSettings) -> None:
-        if not rows.sources:
-            raise ConfigError("data.train_files", "there are no rows", "Use files that have rows")
-        self._rows, self._settings = rows, settings
-        names, codes = np.unique(rows.sources, return_inverse=True)
-        self.names: list[str] = names.tolist()
-        self.sources: Numbers = codes.astype(np.int64)
-        self.difficulties = np.array(rows.difficulties, dtype=np.float64)
-        self._rates = np.full(len(codes), math.nan, dtype=np.float64)
-        self._streaks = np.zeros(len(codes), dtype=np.int64)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Number of rows by source."""
-        return dict(zip(self.names, np.bincount(self.sources).tolist(), strict=True))
-
-    def members(self, code: int) -> Numbers:
-        """Return the rows of the source with this position in `names`."""
-        return np.flatnonzero(self.sources == code)
-
-    def in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
-        """Return which of the rows have a difficulty in the range; if the range is None, all rows."""
-        if bounds is None:
-            return np.ones(len(rows), dtype=np.bool_)
-        found: Mask = (self.difficulties[rows] >= bounds[0]) & (self.difficulties[rows] <= bounds[1])
-        return found
-
-    def is_dropped(self, rows: Numbers) -> Mask:
-        """Return which of the rows were solved, or hopeless, on too many consecutive visits."""
-        drop, streaks = self._settings.drop, self._streaks[rows]
-        found: Mask = np.zeros(len(rows), dtype=np.bool_)
-        if drop is not None and drop.solved_after is not None:
-            found |= streaks >= drop.solved_after
-        if drop is not None and drop.hopeless_after is not None:
-            found |= streaks <= -drop.hopeless_after
-        return found
-
-    def is_in_band(self, rows: Numbers) -> Mask:
-        """Return which of the rows have a success rate in the band, or no known rate."""
-        band, rates = self._settings.band, self._rates[rows]
-        found: Mask = np.isnan(rates)
-        return found if band is None else found | ((rates >= band.low) & (rates <= band.high))
-
-    def count(self, row: int, rate: float) -> None:
-        """Record a visit to a row with its success rate."""
-        known, streak = self._rates[row], self._streaks[row]
-        self._rates[row] = rate if math.isnan(known) else (1 - NEWEST) * known + NEWEST * rate
-        if (drop := self._settings.drop) is not None:
-            solved, hopeless = rate >= drop.solved_from, rate <= drop.hopeless_to
-            self._streaks[row] = max(streak, 0) + 1 if solved else min(streak, 0) - 1 if hopeless else 0
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics to log: the numbers of rows, of visited rows, and so on."""
-        rows, known = np.arange(len(self.sources)), ~np.isnan(self._rates)
-        counts = {"rows": len(rows), "visited": known.sum()}
-        if self._settings.drop is not None:
-            counts["dropped"] = self.is_dropped(rows).sum()
-        if self._settings.band is not None:
-            counts["in_band"] = (self.is_in_band(rows) & known).sum()
-        return {name: float(value) for name, value in counts.items()}
-
-    def state(self) -> dict[str, Any]:
-        """Return an independent copy of the state as plain data, for `load`."""
-        return {
-            "files": [path for path, _ in self._rows.files],
-            "count": len(self.sources),
-            "digest": self._rows.digest,
-            "rates": self._rates.tobytes(),
-            "streaks": self._streaks.tobytes(),
-        }
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Load the success rates from the state of another table.
-
-        Raises:
-            ConfigError: the state belongs to other rows.
-        """
-        count = len(self.sources)
-        if (state["count"], state["digest"]) != (count, self._rows.digest):
-            here = ", ".join(path for path, _ in self._rows.files)
-            problem = f"{here}: these {count} rows are not the {state['count']} rows that the checkpoint was saved with"
-            remedy = f"Use the files {', '.join(state['files'])}, or start again with trainer.resume_mode=disable"
-            raise ConfigError("data.train_files", problem, remedy)
-        self._rates = np.frombuffer(state["rates"], dtype=np.float64).copy()
-        self._streaks = np.frombuffer(state["streaks"], dtype=np.int64).copy()
-
-    def require_difficulties(self, key: str) -> None:
-        """Reject rows without a difficulty.
-
-        Raises:
-            ConfigError: a row has no difficulty; the error names the first one.
-        """
-        missing = np.flatnonzero(np.isnan(self.difficulties))
-        if len(missing):
-            first = f"first row {missing[0]} ({self._rows.sources[missing[0]]})"
-            problem = f"{len(missing)} rows have no extra_info.difficulty, {first}"
-            raise ConfigError(key, problem, "Set extra_info.difficulty to a number in every row")
 
 
 def shares(

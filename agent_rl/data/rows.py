@@ -109,10 +109,16 @@ def make_row(
             "split": split,
             "index": index,
             "question": question if question is not None or not messages else messages[-1]["content"],
-            **_further_info(extra_info or {}, place),
-            **_tool_info(tools_kwargs, tool_selection),
+            **(extra_info or {}),
+            **({"need_tools_kwargs": True, "tools_kwargs": tools_kwargs} if tools_kwargs else {}),
         },
     }
+    for key, argument in RESERVED_KEYS.items():
+        if key in (extra_info or {}):
+            raise ConfigError(f"{place}, column extra_info.{key}", "the key is reserved", f"Use make_row's {argument}")
+    if tool_selection is not None:
+        names = tool_selection if isinstance(tool_selection, str) else list(tool_selection)
+        row["extra_info"]["tool_selection"] = names
     if media := [as_image(image) for image in (*(images or ()), *pictures)]:
         row["images"] = media
     if media := [*(videos or ()), *films]:
@@ -146,19 +152,3 @@ def makes_row(arguments_of: Callable[..., dict[str, Any]]) -> ToRow:
 
     del vars(to_row)["__wrapped__"]  # help() shows the parameters of this function
     return to_row
-
-
-def _further_info(extra_info: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    for key, argument in RESERVED_KEYS.items():
-        if key in extra_info:
-            raise ConfigError(f"{place}, column extra_info.{key}", "the key is reserved", f"Use make_row's {argument}")
-    return extra_info
-
-
-def _tool_info(tools_kwargs: Any, tool_selection: Any) -> dict[str, Any]:
-    info: dict[str, Any] = {}
-    if tools_kwargs:
-        info |= {"need_tools_kwargs": True, "tools_kwargs": tools_kwargs}
-    if tool_selection is not None:
-        info["tool_selection"] = tool_selection if isinstance(tool_selection, str) else list(tool_selection)
-    return info

@@ -27,9 +27,10 @@ from agent_rl.errors import ConfigError
 __all__ = ["SHAPE_COLUMNS", "as_image", "as_messages", "as_row", "as_text"]
 
 PROMPTS = ("prompts", "messages", "conversations")
-SHAPE_COLUMNS = frozenset(
-    {*PROMPTS, "ground_truth", "style", "test_cases", "available_tools", "tool_config", "tool_format", "index", "split"}
-)
+_KEYS = {"reward_model": ("ground_truth", "style", "test_cases"), "extra_info": ("index", "split")}
+"""Columns of other shapes that are keys of a column of the contract."""
+_TOOLS = ("available_tools", "tool_config", "tool_format")
+SHAPE_COLUMNS = frozenset({*PROMPTS, *_TOOLS, *_KEYS["reward_model"], *_KEYS["extra_info"]})
 """Columns outside the contract that `as_row` moves."""
 SPEAKERS = {"human": "user", "gpt": "assistant", "observation": "tool", "function_call": "assistant"}
 _MARKS = {"image": IMAGE, "image_url": IMAGE, "video": VIDEO, "video_url": VIDEO}
@@ -49,8 +50,14 @@ def as_row(raw: Mapping[str, Any], *, number: int = 0, place: str = "") -> tuple
     row = unpacked(raw)
     changes: list[str] = []
     _move_prompt(row, changes.append, place)
-    _move_truth(row, changes.append)
-    _move_info(row, changes.append, number)
+    for column, names in _KEYS.items():
+        values = row.get(column) or {}
+        moved = {name: row.pop(name) for name in names if name in row}
+        if isinstance(values, Mapping):  # otherwise the check reports it
+            moved = {name: value for name, value in moved.items() if value is not None and values.get(name) is None}
+            row[column] = {**values, **moved}
+            changes += [f"{name} moved into {column}" for name in moved]
+    _complete(row, changes.append, number)
     _move_tools(row, changes.append, place)
     return row, changes
 
@@ -119,15 +126,12 @@ def _move_answer(row: dict[str, Any], answer: Any, changed: Callable[[str], None
         changed("the assistant's last turn moved to extra_info.answer")
 
 
-def _move_truth(row: dict[str, Any], changed: Callable[[str], None]) -> None:
-    model = dict(row.get("reward_model") or {})
-    for name in ("ground_truth", "style", "test_cases"):
-        if row.get(name) is not None and model.get(name) is None:
-            model[name] = row[name]
-            changed(f"{name} moved into reward_model")
-        row.pop(name, None)
+def _complete(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
+    """Read tests as the ground truth and numbers as text, and number the row, where the row does not say it itself."""
+    model, info = row["reward_model"], row["extra_info"]
+    if not isinstance(model, dict) or not isinstance(info, dict):
+        return
     if model.get("ground_truth") is None:
-        info = row.get("extra_info") or {}
         tests = model.pop("test_cases", None)
         tests = tests if tests is not None else info.get("test_cases")
         if tests is not None:
@@ -137,31 +141,18 @@ def _move_truth(row: dict[str, Any], changed: Callable[[str], None]) -> None:
     if (text := as_text(truth)) is not truth:
         model["ground_truth"] = text
         changed("ground truths given as numbers became text")
-    if model:
-        row["reward_model"] = model
-
-
-def _move_info(row: dict[str, Any], changed: Callable[[str], None], number: int) -> None:
-    info = row.get("extra_info")
-    if info is not None and not isinstance(info, Mapping):
-        return  # the check reports it
-    info = dict(info or {})
-    for name in ("index", "split"):
-        if info.get(name) is None and row.get(name) is not None:
-            info[name] = row[name]
-            changed(f"{name} moved into extra_info")
-        row.pop(name, None)
+    if not model:
+        del row["reward_model"]
     if info.get("index") is None:
         info["index"] = number
         changed("rows without extra_info.index are numbered")
     if isinstance(kwargs := info.get("tools_kwargs"), Mapping):  # a typed table fills the gaps with null
         info["tools_kwargs"] = {tool: value for tool, value in kwargs.items() if value is not None}
-    row["extra_info"] = info
 
 
 def _move_tools(row: dict[str, Any], changed: Callable[[str], None], place: str) -> None:
     info = row["extra_info"]
-    tools, config, syntax = (row.pop(name, None) for name in ("available_tools", "tool_config", "tool_format"))
+    tools, config, syntax = (row.pop(name, None) for name in _TOOLS)
     if tools is not None:
         names = [_tool_name(tool) for tool in tools] if isinstance(tools, list | tuple) else None
         if not names or None in names:

@@ -167,37 +167,29 @@ def _json(file: Path) -> Iterator[Raw]:
     """Yield the objects of a file, which has one list of objects or one object per line."""
     with _open(file) as raw:
         lines = _decoded(file, raw)
-        filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-        start, first = next(filled, (0, ""))
+        filled = ((f"{file}, line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
+        start, first = next(filled, ("", ""))
         if first.lstrip().startswith("["):
-            yield from _json_list(file, "".join([first, *lines]))
-        elif first:
-            for number, line in chain([(start, first)], filled):
-                yield _json_line(line, f"{file}, line {number}")
+            values = enumerate(_parsed("".join([first, *lines]), str(file)))
+            objects = ((f"{file}, row {number}", value) for number, value in values)
+        else:
+            texts = chain([(start, first)] if first else [], filled)
+            objects = ((line, _parsed(text.rstrip(), line)) for line, text in texts)
+        for place, value in objects:
+            if not isinstance(value, Mapping):
+                raise ConfigError(place, f"not a JSON object ({value!r:.60})", "Write {column: value, ...}")
+            yield Raw(place, dict(value))
 
 
-def _json_list(file: Path, text: str) -> Iterator[Raw]:
+def _parsed(text: str, place: str) -> Any:
     try:
-        values = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(str(file), f"it is not JSON ({error})", "Write one list of objects") from error
-    for number, value in enumerate(values):
-        yield _object(value, f"{file}, row {number}")
-
-
-def _json_line(line: str, place: str) -> Raw:
-    try:
-        return _object(json.loads(line.rstrip()), place)
-    except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError) and error.lineno == 1:
+            reason = f"{error.msg} at column {error.colno}"
         remedy = "Write one JSON object per line, or one list of objects in a .json file"
-        raise ConfigError(place, f"not a JSON object ({reason})", remedy) from error
-
-
-def _object(value: Any, place: str) -> Raw:
-    if not isinstance(value, Mapping):
-        raise ConfigError(place, f"not a JSON object ({value!r:.60})", "Write {column: value, ...}")
-    return Raw(place, dict(value))
+        raise ConfigError(place, f"it is not JSON ({reason})", remedy) from error
 
 
 def _parquet(file: Path) -> Iterator[Raw]:

@@ -128,18 +128,20 @@ def schema_of(database: Path) -> str:
 
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
-    "--databases": {"metavar": "FOLDER", "required": True, "help": "Folder with NAME.sqlite or NAME/NAME.sqlite"},
-    "--now": {"default": "2025-01-15 12:00:00", "metavar": "TIME", "help": "Time of queries, default: %(default)s"},
+    "--databases": {
+        "type": lambda folder: Path(folder).expanduser(),
+        "metavar": "FOLDER",
+        "required": True,
+        "help": "Folder with NAME.sqlite or NAME/NAME.sqlite",
+    },
+    "--now": {
+        "type": datetime.fromisoformat,
+        "default": datetime(2025, 1, 15, 12),
+        "metavar": "TIME",
+        "help": "Time of queries, default: %(default)s",
+    },
     "--tool": {"metavar": "NAME", "help": "Tool that gets the row's database, for example sql"},
 }
 
 
-def _prepare(options: dict[str, Any]) -> dict[str, Any]:
-    try:
-        now = datetime.fromisoformat(options.pop("now"))
-    except ValueError as error:
-        raise ConfigError("--now", str(error), "Write a time such as '2025-01-15 12:00:00'") from error
-    return options | {"databases": Path(options["databases"]).expanduser(), "now": now}
-
-
-TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS, prepare=_prepare)
+TEXT_TO_SQL = RawSet("text_to_sql", to_row, arguments=_ARGUMENTS)

@@ -1,10 +1,11 @@
-"""`EnvironmentType`: a loaded environment, with its rows and its methods as tools."""
+"""`EnvironmentType`: a loaded environment, with its methods as tools; `environment_rows` makes its rows."""
 
 from __future__ import annotations
 
 import ast
 import difflib
 import inspect
+import json
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,22 +15,62 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from agent_rl.data.rows import make_row
 from agent_rl.data.sources import read_raw
 from agent_rl.environments.environment import Environment
-from agent_rl.environments.method_tool import MethodTool
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.user_code import UserCodeError, defined_at
-from agent_rl.tools import ToolSpec
+from agent_rl.tools import Tool, ToolSpec
+from agent_rl.tools.base import ToolConfig, ToolOutput
 from agent_rl.tools.functions import argument_model, check_function, describe
+from agent_rl.trajectory import plain
 
-__all__ = ["OWN", "SPLITS", "EnvironmentType", "blocking_calls", "functions_of", "split_of", "tool_names"]
+__all__ = [
+    *("NAME", "OWN", "ROW", "SESSION", "SPLITS", "EnvironmentType", "MethodTool", "blocking_calls", "environment_rows"),
+    *("functions_of", "row_values", "split_of", "tool_names"),
+]
 
+NAME, ROW = "environment", "environment_row"
+"""Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
+USER = "user"
+"""Key of a row's values, and of `extra_info`: the row's simulated user."""
 SPLITS = ("train", "test")
 OWN = frozenset(name for name in {**vars(Environment), **Environment.__annotations__} if not name.startswith("_"))
 """Names that are not tools."""
-BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
-"""Common calls that block the event loop."""
+SESSION = "agent_rl.environment"
+"""Key of the trajectory's `EnvironmentSession` among the resources that its tools share."""
+_BLOCKING = ("requests.get", "requests.post", "subprocess.run", "time.sleep", "urllib.request.urlopen")
+_ALARMS = ("signal.alarm", "signal.signal", "signal.setitimer")
+_TERMINAL = ("input", "exit", "quit", "sys.exit", "os._exit")
+_REFUSED = {
+    **dict.fromkeys(_ALARMS, (", which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s")),
+    **dict.fromkeys(_TERMINAL, (", which a training run cannot do", "Remove the call")),
+}
+_REFUSED_IN_ASYNC = _REFUSED | dict.fromkeys(
+    _BLOCKING,
+    (
+        " in an async method, which stops all trajectories",
+        "Write def instead of async def: a plain method runs on a thread of its own",
+    ),
+)
+"""Calls that a method must not make, each with the problem and the remedy."""
+
+
+class _Method(ToolConfig):
+    method: str
+
+
+class MethodTool(Tool):
+    """Calls a method of the trajectory's environment."""
+
+    Config = _Method
+    in_order = True
+
+    async def call(self, arguments: dict[str, Any]) -> ToolOutput:
+        """Call the method and return its result."""
+        output: ToolOutput = await self.scope.shared(SESSION).call(self.settings.method, arguments)
+        return output
 
 
 @dataclass(frozen=True)
@@ -144,6 +185,67 @@ class EnvironmentType:
         return ToolSpec(cls=MethodTool, config={"method": name}, **about)
 
 
+def environment_rows(kind: EnvironmentType, split: str, seed: int) -> list[dict[str, Any]]:
+    """Return the rows of a split, from the method `rows` or the file `data`.
+
+    Rows with a simulated user (a mapping `user`) are for `user_sim_agent`, all others for the run's default agent.
+
+    Args:
+        kind: the environment.
+        split: `train` or `test`.
+        seed: seed of generated rows.
+
+    Raises:
+        ConfigError: there are no rows, or a row cannot be used; names the row and the line of the method.
+        UserCodeError: the method `rows` raises.
+    """
+    where = kind.rows_place
+    rows = []
+    for index, values in enumerate(kind.rows(split, seed)):
+        place = f"{where}, {split} row {index}"
+        prompt = kind.prompt(values, place)
+        function, arguments = kind.reset_call(values, place)
+        try:
+            inspect.signature(function).bind(None, **arguments)
+        except TypeError as error:
+            remedy = f"The row has {', '.join(arguments)}; add **row to reset for columns that it does not need"
+            raise ConfigError(f"{place}, reset ({defined_at(function)})", str(error), remedy) from error
+        try:
+            text = json.dumps(plain(place, dict(values)), ensure_ascii=False)
+        except ValueError as error:
+            raise ConfigError(place, str(error), "Use text, numbers, lists and dicts") from error
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        if not (isinstance(messages, list) and messages and all(isinstance(each, Mapping) for each in messages)):
+            raise ConfigError(place, f"its prompt is {prompt!r}", "Write text, or a list of chat messages")
+        if kind.system and messages[0].get("role") != "system":
+            messages = [{"role": "system", "content": kind.system}, *messages]
+        has_user = kind.agent is None and isinstance(values.get(USER), Mapping)
+        agent = kind.agent or ("user_sim_agent" if has_user else None)
+        row = make_row(
+            prompt=messages,
+            data_source=kind.name,
+            ground_truth=None,
+            style="environment",
+            ability="environment",
+            split=split,
+            index=index,
+            agent_name=agent or "react_agent",
+            extra_info={NAME: kind.name, ROW: text} | ({USER: values[USER]} if has_user else {}),
+        )
+        if agent is None:
+            del row["agent_name"]  # the run's default agent is theirs
+        rows.append(row)
+    if not rows:
+        raise ConfigError(where, f"there are no rows of the split {split!r}", "Yield at least one row for each split")
+    return rows
+
+
+def row_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the author gave the row."""
+    values: dict[str, Any] = json.loads((row.get("extra_info") or {}).get(ROW) or "{}")
+    return values
+
+
 def split_of(number: int) -> str:
     """Return the split of a row of a file without a column `split`: every eighth row is a test row."""
     return SPLITS[number % 8 == 7]
@@ -176,16 +278,9 @@ def blocking_calls(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError):
         return
+    refused = _REFUSED_IN_ASYNC if inspect.iscoroutinefunction(function) else _REFUSED
+    file, _, first = defined_at(function).rpartition(":")
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        call = ast.unparse(node.func)
-        file, _, first = defined_at(function).rpartition(":")
-        line = f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1})"
-        if call in ("signal.alarm", "signal.signal", "signal.setitimer"):
-            yield f"{line} calls {call}, which fails outside the main thread", "Rely on agent_rl.budget.tool_timeout_s"
-        if call in BLOCKING and inspect.iscoroutinefunction(function):
-            remedy = "Write def instead of async def: a plain method runs on a thread of its own"
-            yield f"{line} calls {call} in an async method, which stops all trajectories", remedy
-        if call in ("input", "exit", "quit", "sys.exit", "os._exit"):
-            yield f"{line} calls {call}, which a training run cannot do", "Remove the call"
+        if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in refused:
+            problem, remedy = refused[call]
+            yield f"{function.__qualname__} ({file}:{int(first) + node.lineno - 1}) calls {call}{problem}", remedy

@@ -14,8 +14,8 @@ from typing import Any
 
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import family_class, family_names
-from agent_rl.environments.kind import OWN, EnvironmentType, blocking_calls, functions_of, tool_names
-from agent_rl.environments.session import NAME, EnvironmentSession, row_values
+from agent_rl.environments.kind import NAME, OWN, EnvironmentType, blocking_calls, functions_of, row_values, tool_names
+from agent_rl.environments.session import EnvironmentSession
 from agent_rl.environments.trl import ADDED, trl_environment
 from agent_rl.environments.trl_session import TrlSession, TrlType
 from agent_rl.errors import ConfigError, did_you_mean

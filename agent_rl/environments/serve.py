@@ -80,8 +80,8 @@ class Server:
             return self._problem
         try:
             for name in ended:
-                if session := self._sessions.pop(name, None):
-                    session.close()
+                if close := getattr(self._sessions.pop(name, None), "close", None):
+                    close()
             if key is None:
                 return ["result", getattr(self._family, method)(*arguments)]
             if method == "open":

@@ -9,9 +9,10 @@ import json
 import math
 import pickle
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from agent_rl.environments.kind import OWN, EnvironmentType
 from agent_rl.errors import FatalError, ToolError, UnscoredError
@@ -22,13 +23,8 @@ from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["MESSAGE", "NAME", "ROW", "USER", "EnvironmentSession", "row_values", "state_of"]
+__all__ = ["MESSAGE", "EnvironmentSession", "state_of"]
 
-NAME, ROW = "environment", "environment_row"
-"""Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
-
-USER = "user"
-"""Key of a row's values, and of `extra_info`: the row's simulated user."""
 MESSAGE = "message"
 """Key of a turn's notes: what the agent has said to a simulated user."""
 
@@ -48,6 +44,9 @@ class EnvironmentSession:
     Raises:
         BrokenCallError: the class's `__init__` raises.
     """
+
+    tools: ClassVar[type[ToolSession]] = ToolSession
+    """The class of the trajectory's tools."""
 
     def __init__(
         self,
@@ -73,10 +72,6 @@ class EnvironmentSession:
     def specs(self) -> list[ToolSpec]:
         """The tools of the row's environment."""
         return self.kind.specs
-
-    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
-        """Return the unopened tools of the trajectory: those of the environment and others; see `ToolSession`."""
-        return ToolSession(specs, **options)
 
     @property
     def done(self) -> bool:
@@ -174,27 +169,29 @@ class EnvironmentSession:
 
     async def run_function(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
         """Run a function as a method of this name; see `run`."""
-        if self._dropped:
-            raise UnscoredError(self._dropped)
-        late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
         try:
-            return await within(self.limit_s, self._awaited(function, values, arguments))
-        except OutOfTime:
-            self._dropped = late
-            raise UnscoredError(late) from None
-        except asyncio.CancelledError:  # the function still runs
-            self._dropped = late
-            raise
+            return await self.timed(name, function, *values, **arguments)
         except Exception as error:
             is_observation = isinstance(error, ToolError) and name not in OWN
             if is_observation or isinstance(error, FatalError) or is_outage(error):
                 raise
             raise self._bug(name, error) from error
 
-    async def _awaited(self, method: Callable[..., Any], values: Any, arguments: Mapping[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(method):
-            return await method(*values, **arguments)
-        return await self._thread.run(lambda: method(*values, **arguments))
+    async def timed(self, name: str, function: Callable[..., Any], /, *values: Any, **arguments: Any) -> Any:
+        """Run a function within the time limit; what it raises is left as it is."""
+        if self._dropped:
+            raise UnscoredError(self._dropped)
+        late = f"{self.kind.name}.{name} did not finish within {self.limit_s:g} s"
+        try:
+            call = partial(function, *values, **arguments)
+            is_async = inspect.iscoroutinefunction(function)
+            return await within(self.limit_s, call() if is_async else self._thread.run(call))
+        except OutOfTime:
+            self._dropped = late
+            raise UnscoredError(late) from None
+        except asyncio.CancelledError:  # the function still runs
+            self._dropped = late
+            raise
 
     def _bug(self, name: str, error: Exception) -> BrokenCallError:
         return BrokenCallError.of(f"{self.kind.cls.__name__}.{name}", error, getattr(self.kind.cls, name, None))
@@ -210,9 +207,3 @@ def state_of(instance: Any) -> dict[str, bytes]:
             except Exception:  # noqa: BLE001 - any object may refuse
                 continue
     return state
-
-
-def row_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the author gave the row."""
-    values: dict[str, Any] = json.loads((row.get("extra_info") or {}).get(ROW) or "{}")
-    return values

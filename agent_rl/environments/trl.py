@@ -22,8 +22,7 @@ from typing import Any
 
 from agent_rl.data.sources import read_raw
 from agent_rl.environments.environment import Environment
-from agent_rl.environments.kind import SPLITS, blocking_calls, split_of
-from agent_rl.environments.method_tool import MethodTool
+from agent_rl.environments.kind import SPLITS, MethodTool, blocking_calls, split_of
 from agent_rl.environments.trl_session import Factory, TrlType
 from agent_rl.settings import TERMS
 from agent_rl.settings.errors import Place

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from agent_rl.data.contract import IMAGE
-from agent_rl.environments.kind import EnvironmentType
+from agent_rl.environments.kind import SESSION, EnvironmentType
 from agent_rl.environments.session import EnvironmentSession, state_of
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import ConfigError, ToolError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.base import ToolOutput
@@ -78,7 +78,6 @@ class TrlType(EnvironmentType):
     factories: Mapping[str | None, Factory]
     functions: Sequence[Callable[..., Any]]
     data: Mapping[str, Sequence[Mapping[str, Any]]]
-    _warnings: set[str] = field(default_factory=set)
 
     @property
     def parts(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -114,7 +113,7 @@ class TrlType(EnvironmentType):
         """Return the messages of a row."""
         messages = values.get("prompt", "")
         if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
+            return messages or EMPTY_PROMPT
         return [*messages[:-1], {**messages[-1], "content": messages[-1]["content"] or EMPTY_PROMPT}]
 
     def reset_call(self, values: Mapping[str, Any], place: str) -> tuple[Callable[..., Any], Mapping[str, Any]]:
@@ -124,17 +123,39 @@ class TrlType(EnvironmentType):
             arguments.pop("environment", None)
         return self.factory(values, place).cls.reset, arguments
 
-    def warn_once(self, text: str) -> None:
-        """Log a warning, unless this process has logged it."""
-        if text not in self._warnings:
-            self._warnings.add(text)
-            logger.warning("%s", text)
+
+class _Tools(ToolSession):
+    """The tools of a trajectory, which answer all calls: plain ones in their order, and then `async` ones together."""
+
+    def __init__(self, specs: Sequence[ToolSpec], **options: Any) -> None:
+        super().__init__(specs, **options | {"max_parallel_calls": None})
+        self._environment: TrlSession = options["shared"][SESSION]
+
+    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
+        return sorted(calls, key=self._is_late)
+
+    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        first = [await self._answer(call) for call in calls if not self._is_late(call)]
+        return first + await together([self._answer(call) for call in calls if self._is_late(call)])
+
+    async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
+        if call.name in self._slots and call.name not in self._environment.functions:
+            return await super()._execute(call, result)
+        return await self._environment.answer(call, result)
+
+    def _is_late(self, call: ToolCall) -> bool:
+        function = self._environment.functions.get(call.name)
+        try:
+            return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
+        except TypeError:  # it fails when it is called, before it can be awaited
+            return False
 
 
 class TrlSession(EnvironmentSession):
     """An environment of TRL in one trajectory. As with TRL, its instance goes back to a pool at the end."""
 
     kind: TrlType
+    tools = _Tools
 
     def __init__(self, kind: TrlType, row: Mapping[str, Any], limit_s: float, trajectory: Trajectory) -> None:
         super().__init__(kind, row, limit_s, trajectory)
@@ -155,10 +176,6 @@ class TrlSession(EnvironmentSession):
         """The tools of the row's environment."""
         return self._factory.specs
 
-    def tools(self, specs: Sequence[ToolSpec], **options: Any) -> ToolSession:
-        """Return the tools of the trajectory, which answer all calls of a turn, as TRL does."""
-        return _Tools(self, specs, **options | {"max_parallel_calls": None})
-
     async def reset(self) -> Any:
         """Begin the trajectory; return the text or blocks that follow the prompt, or None."""
         factory = self._factory
@@ -174,8 +191,7 @@ class TrlSession(EnvironmentSession):
         digest = hashlib.sha256(pickle.dumps(beginning)).digest()
         if row and factory.beginnings.setdefault(row, digest) != digest:
             self._differs = 1.0
-            self.kind.warn_once(f"{factory.cls.__qualname__}.reset differs between the samples of a row: their rewards "
-                                "compare different tasks. Seed it with a column of the row")  # fmt: skip
+            _warn_once(factory.cls)
         while len(factory.beginnings) > 4096:
             del factory.beginnings[next(iter(factory.beginnings))]
         return observation
@@ -202,27 +218,18 @@ class TrlSession(EnvironmentSession):
 
     async def answer(self, call: ToolCall, result: ToolResult) -> ToolOutput:
         """Answer a call of the policy; whatever a tool raises is an observation."""
-        function = self.functions.get(call.name)
-
-        def failure(error: Exception) -> dict[str, str]:
-            result.status = ToolStatus.ERROR if function else ToolStatus.UNKNOWN_TOOL
-            return {"error": str(error)}
-
-        def plain_call() -> Any:
-            try:
-                if function is None:
-                    raise ValueError(f"Tool {call.name} not found.")
-                return function(**call.arguments)
-            except Exception as error:  # noqa: BLE001 - TRL shows each of them to the policy
-                return failure(error)
-
-        async def async_call() -> Any:
-            try:
-                return await function(**call.arguments)  # type: ignore[misc]
-            except Exception as error:  # noqa: BLE001 - as above
-                return failure(error)
-
-        value = await self.run_function(call.name, async_call if inspect.iscoroutinefunction(function) else plain_call)
+        if (function := self.functions.get(call.name)) is None:
+            result.status = ToolStatus.UNKNOWN_TOOL
+            return ToolOutput(str({"error": f"Tool {call.name} not found."}))
+        is_async = inspect.iscoroutinefunction(function)
+        try:
+            value = await self.timed(
+                call.name, function if is_async else functools.partial(_plain_call, function), **call.arguments
+            )
+        except Exception as error:  # TRL shows each of them to the policy
+            if self._dropped and isinstance(error, UnscoredError):
+                raise
+            result.status, value = ToolStatus.ERROR, {"error": str(error)}
         if not isinstance(value, list) or not all(isinstance(block, dict) for block in value):
             return ToolOutput(str(value))
         text = "".join(IMAGE if block.get("type") == "image" else block.get("text", "") for block in value)
@@ -280,31 +287,17 @@ class TrlSession(EnvironmentSession):
         return BrokenCallError.of(what, error, function or getattr(cls, name, None))
 
 
-class _Tools(ToolSession):
-    """The tools of a trajectory: plain ones run in their order, and then `async` ones together."""
+def _plain_call(function: Callable[..., Any], /, **arguments: Any) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as error:  # a thread could not pass it on
+        raise ToolError(str(error)) from error
 
-    def __init__(self, environment: TrlSession, specs: Sequence[ToolSpec], **options: Any) -> None:
-        super().__init__(specs, **options)
-        self._environment = environment
 
-    def ordered(self, calls: list[ToolCall]) -> list[ToolCall]:
-        return sorted(calls, key=self._is_late)
-
-    async def _answers(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        first = [await self._answer(call) for call in calls if not self._is_late(call)]
-        return first + await together([self._answer(call) for call in calls if self._is_late(call)])
-
-    async def _execute(self, call: ToolCall, result: ToolResult) -> ToolOutput:
-        if call.name in self._slots and call.name not in self._environment.functions:
-            return await super()._execute(call, result)
-        return await self._environment.answer(call, result)
-
-    def _is_late(self, call: ToolCall) -> bool:
-        function = self._environment.functions.get(call.name)
-        try:
-            return inspect.iscoroutinefunction(function) and bool(inspect.signature(function).bind(**call.arguments))
-        except TypeError:  # it fails when it is called, before it can be awaited
-            return False
+@functools.cache
+def _warn_once(cls: type) -> None:
+    problem = "reset differs between the samples of a row: their rewards compare different tasks"
+    logger.warning("%s.%s. Seed it with a column of the row", cls.__qualname__, problem)
 
 
 def _is_async(function: Any) -> bool:

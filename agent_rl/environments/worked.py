@@ -16,17 +16,16 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from agent_rl.data.worlds.world import Habit, Turns, World, native_turn, react_answer, react_call
-from agent_rl.environments.kind import EnvironmentType, tool_names
+from agent_rl.environments.kind import NAME, ROW, SPLITS, EnvironmentType, environment_rows, row_values, tool_names
 from agent_rl.environments.loading import load_environment
-from agent_rl.environments.rows import SPLITS, environment_rows
-from agent_rl.environments.session import NAME, ROW, EnvironmentSession, row_values
+from agent_rl.environments.session import EnvironmentSession
 from agent_rl.errors import AgentRLError, ConfigError, ObservationError, UnscoredError
 from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
@@ -120,8 +119,7 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
 def _said(steps: list[ExpertTurn]) -> Callable[..., Any]:
     def say(self: Any, message: str) -> Any:
         steps.append(ExpertTurn("", {}, message))
-        self.answer = message
-        return self.step(message)
+        return super(type(self), self).say(message)
 
     return say
 
@@ -132,53 +130,38 @@ def worked_world(names: Mapping[str, str]) -> World:
     Args:
         names: `agent_rl.environments`.
     """
+    kinds = {name: load_environment(name, target) for name, target in names.items()}
+    pool: list[tuple[str, _Episode]] = []
 
     @cache
     def solved_row(name: str, text: str) -> _Episode:
-        return expert_turns(load_environment(name, names[name]), json.loads(text))
+        return expert_turns(kinds[name], json.loads(text))
 
-    def habit(spoil: _Spoil, thought: str) -> Habit:
-        def turns(row: Mapping[str, Any], rng: random.Random) -> Turns:
-            solved = solved_row(row["extra_info"][NAME], row["extra_info"][ROW])
-            return _written(spoil(solved, rng, row), thought, row["agent_name"])
-
-        return turns
-
-    pool: list[tuple[str, _Episode]] = []
-
-    def other_argument(solved: _Episode, rng: random.Random, row: Mapping[str, Any]) -> _Episode:
-        name = row["extra_info"][NAME]
-        if len(pool) < SAMPLE:
+    def turns(habit: str, row: Mapping[str, Any], rng: random.Random) -> Turns:
+        name, text = row["extra_info"][NAME], row["extra_info"][ROW]
+        solved, (thought, spoil) = solved_row(name, text), _HABITS[habit]
+        if habit == "other_argument" and len(pool) < SAMPLE:
             pool.append((name, solved))
-        return _with_other_argument(solved, [each for owner, each in pool if owner == name], rng)
-
-    habits = {
-        "oracle": habit(lambda solved, rng, row: solved, "Step by step."),
-        "left_out": habit(lambda solved, rng, row: _without_one(solved, rng), "Skip a step."),
-        "other_argument": habit(other_argument, "Something like it."),
-        "at_once": habit(lambda solved, rng, row: solved[-1:], "No need."),
-        "unreadable": _unreadable,
-        "random": habit(lambda solved, rng, row: _at_random(solved, rng), "Try it."),
-    }
-    digest = hashlib.sha256()
-    for name, target in sorted(names.items()):
-        code = Path(inspect.getfile(load_environment(name, target).cls)).read_text(encoding="utf-8")
-        digest.update(ast.dump(ast.parse(code)).encode())  # comments and blank lines change nothing
+        others = [each for owner, each in pool if owner == name]
+        return _written(spoil(solved, others, rng), thought, row["agent_name"])
 
     def more(rows: Sequence[Mapping[str, Any]], test: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        kinds = {name: load_environment(name, target) for name, target in names.items()}
         return _with_other_digits(kinds, rows, {json.dumps(row["prompt"]) for row in test})
 
     def write(folder: Path, seed: int, counts: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-        kinds = [load_environment(name, target) for name, target in names.items()]
-        rest = {split: iter(_shuffled(kinds, split, seed)) for split in SPLITS}
+        rest = {}
+        for split in SPLITS:
+            rows = [row for kind in kinds.values() for row in environment_rows(kind, split, seed)]
+            rest[split] = iter(random.Random(f"{seed}/{split}").sample(rows, len(rows)))
         return {split: list(islice(rest["test" if split == "test" else "train"], count))
                 for split, count in counts.items()}  # fmt: skip
 
+    digest = hashlib.sha256()
+    for _, kind in sorted(kinds.items()):
+        code = Path(inspect.getfile(kind.cls)).read_text(encoding="utf-8")
+        digest.update(ast.dump(ast.parse(code)).encode())  # comments and blank lines change nothing
+    habits: dict[str, Habit] = {name: partial(turns, name) for name in _HABITS} | {"unreadable": _unreadable}
     return World(WORLD, write, habits, baselines=("at_once",), more=more, version=digest.hexdigest())
-
-
-_Spoil = Callable[[_Episode, random.Random, Mapping[str, Any]], _Episode]
 
 
 def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -195,9 +178,8 @@ def habit_shares(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> di
     rows = rows[:SAMPLE]
     solved = [expert_turns(kind, row_values(row)) for row in rows]
     spoiled = {
-        "left_out": [_without_one(each, rng) for each in solved],
-        "other_argument": [_with_other_argument(each, solved, rng) for each in solved],
-        "at_once": [each[-1:] for each in solved],
+        name: [_HABITS[name][1](each, solved, rng) for each in solved]
+        for name in ("left_out", "other_argument", "at_once")
     }
     best = fmean(_rewards(kind, rows, solved))
     rewards = {name: fmean(_rewards(kind, rows, its)) for name, its in spoiled.items()} | {"unreadable": 0.0}
@@ -277,7 +259,7 @@ def _with_other_digits(
     return kept
 
 
-def _without_one(solved: _Episode, rng: random.Random) -> _Episode:
+def _without_one(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
     if len(solved) == 1:
         return solved
     place = rng.randrange(len(solved) - 1)
@@ -300,7 +282,7 @@ def _with_other_argument(solved: _Episode, others: Sequence[_Episode], rng: rand
     return (*solved[:place], changed, *solved[place + 1 :])
 
 
-def _at_random(solved: _Episode, rng: random.Random) -> _Episode:
+def _at_random(solved: _Episode, others: Sequence[_Episode], rng: random.Random) -> _Episode:
     """Return the expert's steps in any order and number, with digits at random, and the answer."""
     steps: list[ExpertTurn] = []
     while len(solved) > 1 and rng.random() < 0.7:
@@ -308,6 +290,16 @@ def _at_random(solved: _Episode, rng: random.Random) -> _Episode:
         arguments = json.dumps(dict(step.arguments)).translate({ord(d): rng.choice("123456789") for d in "123456789"})
         steps.append(replace(step, arguments=json.loads(arguments)))
     return (*steps, solved[-1])
+
+
+_HABITS: dict[str, tuple[str, Callable[[_Episode, Sequence[_Episode], random.Random], _Episode]]] = {
+    "oracle": ("Step by step.", lambda solved, others, rng: solved),
+    "left_out": ("Skip a step.", _without_one),
+    "other_argument": ("Something like it.", _with_other_argument),
+    "at_once": ("No need.", lambda solved, others, rng: solved[-1:]),
+    "random": ("Try it.", _at_random),
+}
+"""The thought of each habit, and the episode that it makes of the expert's, given the expert's in other rows."""
 
 
 def _written(episode: _Episode, thought: str, agent: str) -> Turns:
@@ -327,9 +319,3 @@ def _unreadable(row: Mapping[str, Any], rng: random.Random) -> Turns:
     native = row["agent_name"] == "tool_call_agent"
     yield "<tool_call>\n{" if native else "Thought: Be quick.\nAction"
     yield "done" if native else react_answer("No need.", "done")
-
-
-def _shuffled(kinds: Sequence[EnvironmentType], split: str, seed: int) -> list[dict[str, Any]]:
-    """Return the rows of environments in random order."""
-    rows = [row for kind in kinds for row in environment_rows(kind, split, seed)]
-    return random.Random(f"{seed}/{split}").sample(rows, len(rows))

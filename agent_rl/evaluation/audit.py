@@ -23,7 +23,7 @@ from agent_rl.agents.policies.rendering_difference import difference
 from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["TurnAudit", "audit_trajectory", "has_tokens"]
+__all__ = ["TurnAudit", "audit_trajectory"]
 
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
@@ -62,11 +62,6 @@ class _Stretch:
     @property
     def ids(self) -> list[int]:
         return list(self.sequence["response_ids"][self.start : self.end])
-
-
-def has_tokens(trajectory: Trajectory) -> bool:
-    """Whether a trajectory was read with its tokens, which a trace has if `agent_rl.trace.tokens` is set."""
-    return "tokens" in trajectory.info
 
 
 def audit_trajectory(
@@ -191,14 +186,10 @@ def _find_drift(
         audit.drift = "tokens" if text == rendered else "text"
         if text != rendered:
             how = difference(template, text, rendered)
-            audit.difference = f"{how}{how and ': '}{_contrast(text, rendered)}"
-
-
-def _contrast(context: str, rendered: str) -> str:
-    differing = (n for n, (a, b) in enumerate(zip(context, rendered, strict=False)) if a != b)
-    start = next(differing, min(len(context), len(rendered)))
-    around = slice(max(0, start - AROUND), start + AROUND)
-    return f"shown {context[around]!r}, rendered {rendered[around]!r}"
+            differing = (n for n, (a, b) in enumerate(zip(text, rendered, strict=False)) if a != b)
+            start = next(differing, min(len(text), len(rendered)))
+            around = slice(max(0, start - AROUND), start + AROUND)
+            audit.difference = f"{how}{how and ': '}shown {text[around]!r}, rendered {rendered[around]!r}"
 
 
 def _short(text: str) -> str:

@@ -36,30 +36,21 @@ def export_model(run: str, to: Path) -> list[str]:
     if to.exists() and any(to.iterdir()):
         raise ConfigError("--to", f"{to} is not empty", "Choose another folder")
     source = model_folder(run, "RUN")
-    _require_template(source)
+    file = source / "tokenizer_config.json"
+    inside = file.is_file() and json.loads(file.read_text()).get("chat_template")
+    if not inside and not (source / "chat_template.jinja").is_file():
+        remedy = "Set actor_rollout_ref.model.custom_chat_template in the run that trains it"
+        raise ConfigError("RUN", f"the model in {source} has no chat template", remedy)
     shutil.copytree(source, to, dirs_exist_ok=True)
     if sampling := _sampling(Path(run).expanduser()):
         file = to / GENERATION
         known = json.loads(file.read_text()) if file.is_file() else {}
         if sampling["top_k"] < 1:  # no limit: transformers and vLLM accept 0 or -1 for it, SGLang does not
-            sampling["top_k"] = _vocabulary(to)
+            config = json.loads((to / "config.json").read_text())
+            sampling["top_k"] = int((config.get("text_config") or config)["vocab_size"])  # of a vision model's text
         file.write_text(json.dumps({**known, **sampling}, indent=2) + "\n", encoding="utf-8")
     name = shlex.quote(str(to))
     return [f"python -m sglang.launch_server --model-path {name}", f"vllm serve {name}"]
-
-
-def _require_template(model: Path) -> None:
-    file = model / "tokenizer_config.json"
-    inside = file.is_file() and json.loads(file.read_text()).get("chat_template")
-    if not inside and not (model / "chat_template.jinja").is_file():
-        remedy = "Set actor_rollout_ref.model.custom_chat_template in the run that trains it"
-        raise ConfigError("RUN", f"the model in {model} has no chat template", remedy)
-
-
-def _vocabulary(model: Path) -> int:
-    """Return the size of the model's vocabulary; a vision model has it in `text_config`."""
-    config = json.loads((model / "config.json").read_text())
-    return int((config.get("text_config") or config)["vocab_size"])
 
 
 def _sampling(run: Path) -> dict[str, Any]:

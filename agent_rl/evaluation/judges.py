@@ -35,7 +35,6 @@ from agent_rl.trajectory.estimates import estimate_rate
 from agent_rl.work.concurrency import together
 
 __all__ = [
-    "JudgeReport",
     "JudgeSource",
     "Judged",
     "classifier_judge",
@@ -202,31 +201,15 @@ async def _judge_sample(judge: JudgeSource, sample: DataSample) -> Judged:
     return judged
 
 
-@dataclass
-class JudgeReport:
-    """A judge's agreement with the ground truth; an undefined number is None."""
+def report_on(judged: Sequence[Judged]) -> dict[str, Any]:
+    """Return a judge's agreement with the ground truth over judged samples, as JSON data.
 
-    samples: int
-    failed: int
-    """Number of samples without a reply, which are excluded from all other numbers."""
-    unparsable: float | None
-    """Share of verdicts that could not be read."""
-    accuracy: dict[str, Any] | None
-    """Share of right verdicts, with its interval: the true winner of a pair, or the true score after rounding."""
-    categories: dict[str, float]
-    """Accuracy in each category of a benchmark."""
-    mean_of_categories: float | None
-    mae: float | None
-    pearson: float | None
-    spearman: float | None
-    position_bias: float | None
-    consistent: float | None
-    """Share of pairs with the same winner in both orders."""
-    ties: float | None
-
-
-def report_on(judged: Sequence[Judged]) -> JudgeReport:
-    """Return a judge's agreement with the ground truth over judged samples."""
+    Returns:
+        The numbers that `agent-rl rm eval --json` lists; an undefined one is None. `failed` samples have no reply, and
+        all other numbers exclude them. `accuracy` is the share of right verdicts, with its interval: the true winner of
+        a pair, or the true score after rounding. `unparsable` is the share of verdicts that could not be read,
+        `consistent` the share of pairs with the same winner in both orders.
+    """
     answered = [sample for sample in judged if not sample.failed]
     rates: list[float] = []
     categories: dict[str, list[float]] = defaultdict(list)
@@ -246,20 +229,22 @@ def report_on(judged: Sequence[Judged]) -> JudgeReport:
     predicted, truth = [verdict for verdict, _ in scores], [true for _, true in scores]
     compared = [item.verdicts for item in answered if any(isinstance(verdict, str) for verdict in item.verdicts)]
     winners = [verdict for verdicts in compared for verdict in verdicts if verdict is not None]
-    return JudgeReport(
-        samples=len(judged),
-        failed=len(judged) - len(answered),
-        unparsable=_mean(verdict is None for item in answered for verdict in item.verdicts),
-        accuracy=estimate_rate([[rate] for rate in rates]).plain() if rates else None,
-        categories=means,
-        mean_of_categories=_mean(means.values()),
-        mae=_mean(abs(verdict - true) for verdict, true in scores),
-        pearson=correlation(predicted, truth),
-        spearman=correlation(predicted, truth, "spearman"),
-        position_bias=_mean((winner == "A") - (winner == "B") for winner in winners),
-        consistent=_mean(first == SWAPPED[str(swapped)] for first, swapped in compared if None not in (first, swapped)),
-        ties=_mean(winner == "tie" for winner in winners),
-    )
+    return {
+        "samples": len(judged),
+        "failed": len(judged) - len(answered),
+        "unparsable": _mean(verdict is None for item in answered for verdict in item.verdicts),
+        "accuracy": estimate_rate([[rate] for rate in rates]).plain() if rates else None,
+        "categories": means,
+        "mean_of_categories": _mean(means.values()),
+        "mae": _mean(abs(verdict - true) for verdict, true in scores),
+        "pearson": correlation(predicted, truth),
+        "spearman": correlation(predicted, truth, "spearman"),
+        "position_bias": _mean((winner == "A") - (winner == "B") for winner in winners),
+        "consistent": _mean(
+            first == SWAPPED[str(swapped)] for first, swapped in compared if None not in (first, swapped)
+        ),
+        "ties": _mean(winner == "tie" for winner in winners),
+    }
 
 
 def correlation(
@@ -283,7 +268,8 @@ def _share_right(judged: Judged) -> float | None:
     if sample.preference is None:
         if len(verdicts) != 1 or not sample.scores:
             return None
-        return float(isinstance(verdicts[0], float) and _rounded(verdicts[0]) == _rounded(sample.scores[0]))
+        score, true = verdicts[0], sample.scores[0]
+        return float(isinstance(score, float) and math.floor(score + 0.5) == math.floor(true + 0.5))
     if any(isinstance(verdict, str) for verdict in verdicts) or verdicts == [None, None]:
         orders = [sample.preference, SWAPPED[sample.preference]]
         return fmean(float(verdict == true) for verdict, true in zip(verdicts, orders, strict=True))
@@ -294,22 +280,20 @@ def _share_right(judged: Judged) -> float | None:
     return 1.0 - abs(points - POINTS[sample.preference]) if sample.preference != "tie" else float(points == 0.5)
 
 
-def _rounded(score: float) -> int:
-    return math.floor(score + 0.5)
-
-
-def judge_table(report: JudgeReport, title: str) -> Table:
+def judge_table(report: Mapping[str, Any], title: str) -> Table:
     """Return the report as a table for a terminal."""
     table = Table(title=title, title_justify="left", show_header=False)
-    table.add_row("accuracy", cell(report.accuracy))
-    numbers = {"mae": report.mae, "pearson": report.pearson, "spearman": report.spearman,
-               "position bias": report.position_bias, "consistent": report.consistent, "ties": report.ties,
-               "unparsable": report.unparsable, "mean of categories": report.mean_of_categories,
-               **{f"  {name}": value for name, value in report.categories.items()}}  # fmt: skip
+    table.add_row("accuracy", cell(report["accuracy"]))
+    names = (
+        *("mae", "pearson", "spearman", "position_bias", "consistent", "ties", "unparsable"),
+        "mean_of_categories",
+    )
+    numbers = {name.replace("_", " "): report[name] for name in names}
+    numbers |= {f"  {name}": value for name, value in report["categories"].items()}
     for name, value in numbers.items():
         if value is not None:
             table.add_row(name, f"{value:.3f}")
-    table.add_row("samples", f"{report.samples:,}")
-    if report.failed:
-        table.add_row("without a reply", f"{report.failed:,}")
+    table.add_row("samples", f"{report['samples']:,}")
+    if report["failed"]:
+        table.add_row("without a reply", f"{report['failed']:,}")
     return table

@@ -9,7 +9,7 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.errors import ConfigError
 from agent_rl.settings import SECTION
 
-__all__ = ["PROMPT_KEYS", "TRAINING_ONLY", "as_setting", "refuse_training_only", "rendering_values"]
+__all__ = ["PROMPT_KEYS", "TRAINING_ONLY", "as_setting", "refuse_training_only", "value_of"]
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LENGTHS = {"prompt_length": "sampling.max_prompt_tokens", "response_length": "sampling.max_response_tokens"}
@@ -42,15 +42,6 @@ def as_setting(word: str) -> str:
     return next(words, word)
 
 
-def rendering_values(config: Any) -> dict[str, Any]:
-    """Return the prompt-related values of a resolved training configuration as nested settings of an evaluation."""
-    values: dict[str, Any] = {}
-    for key, own in PROMPT_KEYS.items():
-        section, _, name = own.rpartition(".")
-        (values.setdefault(section, {}) if section else values)[name] = _value(config, key)
-    return values
-
-
 def refuse_training_only(config: Any) -> None:
     """Reject a resolved training configuration whose prompts an evaluation cannot reproduce.
 
@@ -58,10 +49,11 @@ def refuse_training_only(config: Any) -> None:
         ConfigError: a key has such a value; the error names it.
     """
     for key, harmless in TRAINING_ONLY.items():
-        if (value := _value(config, key)) not in harmless:
+        if (value := value_of(config, key)) not in harmless:
             problem = f"{value!r} changes the training prompts in a way that an evaluation cannot reproduce"
             raise ConfigError(key, problem, f"Add {key}={'null' if harmless[0] is None else harmless[0]}")
 
 
-def _value(config: Any, key: str) -> Any:
+def value_of(config: Any, key: str) -> Any:
+    """Return the value of a key of a resolved configuration; None if a section is missing."""
     return reduce(lambda section, name: (section or {}).get(name), key.split("."), config)

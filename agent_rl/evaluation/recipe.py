@@ -10,10 +10,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.evaluation.prompt_keys import TRAINING_ONLY, refuse_training_only, rendering_values
+from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_training_only, value_of
 from agent_rl.evaluation.settings import EvaluationSettings
-from agent_rl.launch import resolution
-from agent_rl.launch.composition import compose, groups
+from agent_rl.launch.composition import compose, groups, problems, resolved
 
 __all__ = ["recipe_values", "run_values", "split_words", "values_of"]
 
@@ -36,7 +35,7 @@ def recipe_values(recipe: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         ConfigError: the recipe does not compose, only training can make its prompts, or `values_of` rejects it.
     """
     config = compose(recipe, overrides)
-    refuse_training_only(resolution.resolved(config))
+    refuse_training_only(resolved(config))
     return values_of(config)
 
 
@@ -72,29 +71,28 @@ def values_of(config: Any) -> dict[str, Any]:
         ConfigError: the configuration has several files of validation data, or a reward that only the trainer can
             compute.
     """
-    if problems := resolution.problems(config):
-        raise problems[0]
-    plain = resolution.resolved(config)
+    for problem in problems(config):
+        raise problem
+    plain = resolved(config)
     rollout, data, reward = plain["actor_rollout_ref"]["rollout"], plain["data"], plain["reward"]
     if (name := reward["reward_manager"]["name"]) != "trajectory":
-        problem = f"the recipe's reward comes from verl's {name!r} manager, which an evaluation cannot use"
-        raise ConfigError("reward.reward_manager.name", problem, "Set it to trajectory in the recipe")
+        reason = f"the recipe's reward comes from verl's {name!r} manager, which an evaluation cannot use"
+        raise ConfigError("reward.reward_manager.name", reason, "Set it to trajectory in the recipe")
+    files = [data["val_files"]] if isinstance(data["val_files"], str) else data["val_files"] or []
+    if len(files) != 1:
+        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
     chosen = rollout["val_kwargs"]
-    values = rendering_values(plain)
+    values: dict[str, Any] = {}
+    for key, own in PROMPT_KEYS.items():
+        section, _, setting = own.rpartition(".")
+        (values.setdefault(section, {}) if section else values)[setting] = value_of(plain, key)
     values["sampling"] |= {"temperature": chosen["temperature"], "top_p": chosen["top_p"]}
     if chosen["top_k"] > 0:
         values["sampling"]["top_k"] = chosen["top_k"]
     return {
         **values,
-        "data": _only_file(data["val_files"]),
+        "data": str(files[0]),
         "n": chosen["n"],
         "limit": data["val_max_samples"] if data["val_max_samples"] > 0 else None,
         "reward": {"custom_reward_function": reward["custom_reward_function"]},
     }
-
-
-def _only_file(value: Any) -> str:
-    files = [value] if isinstance(value, str) else list(value or [])
-    if len(files) != 1:
-        raise ConfigError("data.val_files", f"the recipe lists {len(files)} files", "Pass the one to use with --data")
-    return str(files[0])

@@ -142,7 +142,7 @@ async def run(
             trajectory = await _episode(evaluation, source, ledger.folder, row, sample)
             on_record(ledger.append(trajectory))
             if bug := trajectory.info.get("bug"):
-                bugs.add(bug, str(trajectory.error))
+                bugs.add(bug, trajectory.error or trajectory.info["program"])
             failures = failures + 1 if trajectory.stop_reason is StopReason.ENGINE_ERROR else 0
             if failures >= max(MIN_FAILURES, settings.concurrency):
                 raise EngineError(
@@ -197,13 +197,16 @@ async def _episode(evaluation: Evaluation, source: PolicySource, folder: Path, n
     """Run and score one episode of a row; if its reward raises an error, the trajectory is written to `folder`."""
     settings, row, usage = evaluation.settings, evaluation.rows[number], PolicyUsage()
     loop = evaluation.loop(evaluation.agent(row), getattr(source, "tokenizer", None))
-    format, seed = loop.format(), None if settings.seed is None else _seed(settings.seed, number, sample)
+    format, seed = loop.format(), settings.seed
+    if seed is not None:
+        seed = zlib.crc32(f"{seed}/{number}/{sample}".encode()) & 0x7FFFFFFF
     policy = source.policy(usage, seed, format)
     trajectory = await loop.run_row(columns(row, number, sample), policy, format)
+    kept = ("split", "index", "bug", "gateway", "program")
     trajectory.info = {
         "row": number,
         "sample": sample,
-        **{key: trajectory.info[key] for key in ("split", "index", "bug") if key in trajectory.info},
+        **{key: trajectory.info[key] for key in kept if key in trajectory.info},
         "requests": usage.requests,
         "input_tokens": usage.input_tokens,
     }
@@ -233,7 +236,3 @@ def columns(row: dict[str, Any], number: int, sample: int) -> dict[str, Any]:
         "uid": number,
         "session_id": sample,
     }
-
-
-def _seed(base: int, row: int, sample: int) -> int:
-    return zlib.crc32(f"{base}/{row}/{sample}".encode()) & 0x7FFFFFFF

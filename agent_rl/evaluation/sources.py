@@ -26,6 +26,7 @@ import agent_rl
 from agent_rl.agents.policies import PolicySource
 from agent_rl.agents.policies.chat import ChatEndpoint
 from agent_rl.agents.policies.local import LocalModel
+from agent_rl.agents.policies.source import open_client
 from agent_rl.agents.policies.tokens import SGLangTokens, TokenSource, VLLMTokens
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import profile_of
@@ -33,7 +34,7 @@ from agent_rl.errors import ConfigError, EngineError
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.output import process_end
-from agent_rl.launch.process import STOP_S, begin_child
+from agent_rl.launch.process import begin_child, stop
 from agent_rl.verl_adapter.checkpoints import model_folder
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
@@ -90,12 +91,12 @@ def _source(settings: EvaluationSettings, url: str, weights: str) -> PolicySourc
         if variables and (own := sampling.body.get("chat_template_kwargs", {})) is not None:
             body = {**sampling.body, "chat_template_kwargs": {**variables, **own}}
             sampling = sampling.model_copy(update={"body": body})
-        return ChatEndpoint(url, settings.model, sampling, **limits)
+        return ChatEndpoint(open_client(url, settings.model, **limits), sampling)
     chat = load_chat_tokenizer(settings.tokenizer or weights, variables, settings.custom_chat_template)
     if settings.policy == "sglang":
-        return SGLangTokens(url, chat, sampling, **limits)
+        return SGLangTokens(open_client(url, settings.model, **limits), chat, sampling)
     if settings.policy == "vllm":
-        return VLLMTokens(url, settings.model, chat, sampling, **limits)
+        return VLLMTokens(open_client(url, settings.model, **limits), chat, sampling)
     if not cpu.is_selected():
         return LocalModel(weights, chat, sampling)
     profile_of(weights).use_threads()
@@ -123,14 +124,20 @@ async def serve(model: Path, name: str, log: Path) -> AsyncIterator[str]:
     try:
         url = f"http://127.0.0.1:{port}"
         await _ready(url, process, log)
+        symptom = None
         try:
             yield url
         except EngineError as error:
-            _require_alive(process, log, error)
-            raise
-        _require_alive(process, log)
+            symptom = error
+        if process.poll() is not None:
+            problem = f"the server has exited: {process_end(log, process.returncode)}. See {log}"
+            raise EngineError(f"{problem}. {symptom}" if symptom else problem) from symptom
+        if symptom is not None:
+            raise symptom
     finally:
-        await asyncio.to_thread(_stop, process)
+        await asyncio.to_thread(stop, process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the remaining processes of its session
 
 
 def _free_port() -> int:
@@ -196,21 +203,3 @@ async def _ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
                     return
             await asyncio.sleep(0.2)
     raise ConfigError("model", f"SGLang was not ready after {START_S:.0f} s", f"See {log}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Terminate the server, then kill the remaining processes of its session."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _require_alive(process: subprocess.Popen[bytes], log: Path, error: EngineError | None = None) -> None:
-    """Raise an EngineError if the server has exited, with the error that its clients got."""
-    if process.poll() is not None:
-        symptom = "" if error is None else f". {error}"
-        problem = f"the server has exited: {process_end(log, process.returncode)}. See {log}{symptom}"
-        raise EngineError(problem) from error

@@ -83,7 +83,12 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
     return {
         "scored": len(scored),
         "unscored": len(records) - len(scored),
-        "pass": {str(k): _pass(rows, k) for k in ks(n)},
+        "pass": {
+            str(k): estimate_rate(
+                [[pass_at_k(len(row), sum(map(is_solved, row)), k)] for row in rows if len(row) >= k]
+            ).plain()
+            for k in ks(n)
+        },
         "reward": estimate_mean([[record.reward for record in row] for row in rows]).plain(),
         "components": by_name("components"),
         "metrics": by_name("metrics"),
@@ -92,12 +97,6 @@ def _group(records: Sequence[Record], n: int) -> dict[str, Any]:
         },
         "seconds": round(sum(record.seconds for record in records), 3),
     }
-
-
-def _pass(rows: Sequence[Sequence[Record]], k: int) -> dict[str, Any]:
-    """Return the estimate of pass@k over the rows with at least `k` scored samples."""
-    values = [[pass_at_k(len(row), sum(map(is_solved, row)), k)] for row in rows if len(row) >= k]
-    return estimate_rate(values).plain()
 
 
 def table(summary: dict[str, Any], title: str) -> Table:
@@ -168,13 +167,7 @@ def write_difficulty(records: Iterable[Record], rows: Sequence[Mapping[str, Any]
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """Return the probability that one of `k` samples is right: the unbiased estimate of Chen et al., 2021.
-
-    Raises:
-        ValueError: there are fewer than `k` samples.
-    """
-    if not 0 <= right <= samples or not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} is not defined for {right} right of {samples} samples")
+    """Return the probability that one of `k` of the samples is right: the unbiased estimate of Chen et al., 2021."""
     return 1.0 - math.prod((samples - right - i) / (samples - i) for i in range(k))
 
 

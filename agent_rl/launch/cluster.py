@@ -163,7 +163,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
         yield environment, partial(check, "the head of the Ray cluster ended before the trainer")
 
 
-def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest | None = None) -> None:
+def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest) -> None:
     """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 returns the trainer's exit status.
 
     A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved it.
@@ -177,13 +177,10 @@ def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: St
     Raises:
         ClusterError: when the head does not answer in time, or this node's Ray ends before the head.
     """
-    rank, deadline = f"rank {nodes.rank}", time.monotonic() + wait_s
-    while not _answers(nodes):
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{rank}: no head answered at {nodes.address} within {wait_s:.0f} s")
-        time.sleep(POLL_S)
+    rank = f"rank {nodes.rank}"
+    problem = f"{rank}: no head answered at {nodes.address} within {wait_s:.0f} s"
+    _wait_for_head(nodes, time.monotonic() + wait_s, problem)
     _say(f"{rank} of {nodes.count} joins {nodes.address}")
-    stopping = stopping or StopRequest()
     with _ray_node([f"--address={nodes.address}", *options]) as (_, check):
         last_answer, announced = time.monotonic(), False
         stopping.can_wait = lambda: True
@@ -223,13 +220,17 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Che
         yield forks, check
 
 
-def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
-    deadline = time.monotonic() + wait_s
+def _wait_for_head(nodes: Nodes, deadline: float, problem: str, check: Check = lambda problem: None) -> None:
     while not _answers(nodes):
         check("the head of the Ray cluster did not start")
         if time.monotonic() > deadline:
-            raise ClusterError(f"the head does not answer at {nodes.address}, its own address")
+            raise ClusterError(problem)
         time.sleep(POLL_S)
+
+
+def _wait_for_nodes(nodes: Nodes, check: Check, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    _wait_for_head(nodes, deadline, f"the head does not answer at {nodes.address}, its own address", check)
     os.environ.update(_security())
     import ray
 

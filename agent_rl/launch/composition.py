@@ -1,6 +1,7 @@
 """Composes a recipe's configuration and rejects keys that verl does not define.
 
-hydra composes it as in the trainer's process, but without importing verl, which would take seconds.
+hydra composes it as in the trainer's process, but without importing verl, which would take seconds. verl resolves the
+configuration only in a Ray worker; `resolved` and `problems` do so before.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from agent_rl.environments import load_environment
 from agent_rl.errors import ConfigError, did_you_mean
@@ -34,7 +35,7 @@ from agent_rl.settings.user_code import defined_at
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
 from agent_rl.trajectory.run_files import leaves
 
-__all__ = ["compose", "compose_words", "groups", "nearest_key", "unknown_keys", "verl_defaults"]
+__all__ = ["compose", "compose_words", "groups", "nearest_key", "problems", "resolved", "unknown_keys", "verl_defaults"]
 
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
@@ -45,6 +46,8 @@ NOT_IN_YAML = (
 """Keys in verl's dataclasses that are missing from its YAML files."""
 _WRONG_KEY = re.compile(r"Could not (?:override|delete from config\.) '(?!hydra\.)([^']+)'")
 """Hydra's message for an unknown key."""
+_RESOLVING = re.compile(r'^\w+ raised while resolving interpolation: "(.+)"$')
+"""OmegaConf's report of a resolver's exception."""
 
 
 def compose(recipe: str | os.PathLike[str], overrides: Sequence[str] = ()) -> DictConfig:
@@ -151,6 +154,39 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
 def _short(error: Exception) -> str:
     """Return the error as one line, without the list of searched folders."""
     return " ".join(str(error).split("Config search path:")[0].split())
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """Return plain containers with interpolations resolved; if one cannot be resolved, none is."""
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException:
+        plain = OmegaConf.to_container(config)
+    return dict(plain)
+
+
+def problems(config: DictConfig) -> list[ConfigError]:
+    """Return an error for each missing mandatory value and each interpolation that cannot be resolved."""
+    has_reward_model = OmegaConf.select(config, "reward.reward_model.enable")  # without one, verl skips its section
+    return [each for each in _problems(config) if has_reward_model or not each.key.startswith("reward.reward_model.")]
+
+
+def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
+    for key in node if OmegaConf.is_dict(node) else range(len(node)):
+        here = f"{path}.{key}".lstrip(".")
+        try:
+            value = node[key]
+        except MissingMandatoryValue:
+            yield ConfigError(here, "verl needs a value, and no value is set", f"Set {here}=...")
+        except OmegaConfBaseException as error:
+            problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
+            written: Any = OmegaConf.to_container(node)
+            cause = re.search(r"(?:'|type )([^' ]+)", problem)
+            if cause is None or cause[1] in str(written[key]):  # otherwise the cause is in another key
+                yield ConfigError(here, problem, f"Set {here}=...")
+        else:
+            if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
+                yield from _problems(value, here)
 
 
 @check("configuration", at=("compose",))

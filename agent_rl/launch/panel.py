@@ -72,7 +72,6 @@ class RunPanel:
         self._drawn = 0.0
         self._size = console.size
         self._request = ""
-        self._about = ""
         self._has_ended = False
         self._rows: list[Row] = []
         self._validations: list[str] = []
@@ -80,15 +79,13 @@ class RunPanel:
         self._trajectory: Trajectory | None = None
 
     def start(self) -> None:
-        """Draw the first frame."""
-        self._rows, self._validations = _rows(self.progress), _validations(self.progress)
-        self._about = _about(self.progress)
+        """Draw the first frame, with the results of an earlier start."""
+        self.step(self.progress.step_number)
         self._live.start(refresh=True)
 
     def step(self, step: int) -> None:
         """Read the results of a step: its metrics, and its part of the trace."""
         self._rows, self._validations = _rows(self.progress), _validations(self.progress)
-        self._about = self._about or _about(self.progress)
         self._warnings = run_warnings(self.progress.training, self.progress.configuration)
         path = ((self.progress.configuration.get("agent_rl") or {}).get("trace") or {}).get("path")
         self._trajectory = (path and last_trajectory(Path(path), step)) or self._trajectory
@@ -131,8 +128,8 @@ class RunPanel:
         """Return the parts from top to bottom, each with its rank; the highest ranks are dropped if space is short."""
         progress = self.progress
         return [
-            (0, [_ended(progress) if self._has_ended else _head(progress)]),
-            (6, [_line(f"{self._about}{_time(progress.seconds)} so far", "dim")] if not self._has_ended else []),
+            (0, [_head(progress, self._has_ended)]),
+            (6, [] if self._has_ended else [_line(f"{_about(progress)}{_time(progress.seconds)} so far", "dim")]),
             (3, _started(progress)),
             (1, _charts(self._rows, width)),
             (1, _failures(progress)),
@@ -211,27 +208,17 @@ def _entry(name: str, text: str, columns: int) -> Text:
     return Text.assemble(label, _line(text), no_wrap=True, overflow="ellipsis")
 
 
-def _head(progress: RunProgress) -> RenderableType:
-    """Return the line with the current stage, the progress and the time left."""
-    total, left = progress.total, progress.seconds_left
-    if not progress.is_training:
-        return _line(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", "bold")
-    text = f"step {progress.step_number}" + (f" of {total}" if total else "") + f": {progress.stage.what}"
-    if left is not None:
-        text += f", {_time(left)} left"
-    return _with_bar(text, progress)
-
-
-def _ended(progress: RunProgress) -> RenderableType:
-    """Return the line with the last step of a run that has ended."""
-    if not progress.training:
-        return _line("ended before the first step", "bold")
-    text = f"step {progress.training[-1]['step']}" + (f" of {progress.total}" if progress.total else "")
-    return _with_bar(f"{text}, {_time(progress.seconds)}", progress)
-
-
-def _with_bar(text: str, progress: RunProgress) -> RenderableType:
+def _head(progress: RunProgress, has_ended: bool) -> RenderableType:
+    """Return the line with the progress, and with the current stage and the time left, or the whole time at the end."""
     done = progress.training[-1]["step"] if progress.training else 0
+    if has_ended and not done:
+        return _line("ended before the first step", "bold")
+    if not has_ended and not progress.is_training:
+        return _line(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", "bold")
+    left = progress.seconds_left
+    rest = f": {progress.stage.what}" + ("" if left is None else f", {_time(left)} left")
+    text = f"step {done if has_ended else progress.step_number}" + (f" of {progress.total}" if progress.total else "")
+    text += f", {_time(progress.seconds)}" if has_ended else rest
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_column(ratio=1, no_wrap=True)

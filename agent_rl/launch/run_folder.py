@@ -27,7 +27,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import agent_rl
 from agent_rl.errors import ConfigError
-from agent_rl.launch import resolution
+from agent_rl.launch.composition import resolved
 from agent_rl.launch.stopping import Aborted, StoppedRun
 from agent_rl.settings.secrets import Redactor
 from agent_rl.trajectory.run_files import leaves, this_process
@@ -87,7 +87,7 @@ class RunFolder:
         self.stopped: StoppedRun | None = None
         """Set before the block ends if the run has ended early on request."""
         self._redact = Redactor(os.environ)
-        plain = resolution.resolved(config)
+        plain = resolved(config)
         self._run: dict[str, Any] = {
             "command": [self._word(word) for word in command],
             "configuration": self._redact(plain),

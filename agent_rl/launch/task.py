@@ -22,14 +22,13 @@ import yaml
 from agent_rl.data import write_parquet
 from agent_rl.environments import EnvironmentType, load_environment, open_session
 from agent_rl.environments.families import family_names
-from agent_rl.environments.rows import SPLITS, environment_rows
-from agent_rl.environments.session import row_values, state_of
+from agent_rl.environments.kind import SPLITS, environment_rows, row_values
+from agent_rl.environments.session import state_of
 from agent_rl.environments.trl import ADDED, absolute
 from agent_rl.environments.trl_session import TrlType
 from agent_rl.environments.worked import WORLD, habit_shares, require_expert
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
-from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
 __all__ = ["is_task", "load_task", "require_experts", "small_model", "task_recipe", "try_out"]
@@ -47,10 +46,9 @@ HEADER = "# Written by agent-rl for {}; the next command with this file writes i
 
 
 class _Trial(NamedTuple):
-    """The names of the reward's parts, the tools, and the characters that tools and the text of `reset` add."""
+    """The names of the reward's parts, and the characters that follow a prompt: tools, and the text of `reset`."""
 
     parts: list[str]
-    specs: list[ToolSpec]
     characters: int
 
 
@@ -160,7 +158,7 @@ def try_out(kind: EnvironmentType) -> _Trial:
         raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
     row = _rows(kind, "train")[0]
     try:
-        (text, state), (other_text, other_state), reward, specs = asyncio.run(_begun_twice(kind, row))
+        (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, row))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
     if text != other_text or state != other_state:
@@ -172,11 +170,10 @@ def try_out(kind: EnvironmentType) -> _Trial:
             raise ConfigError(f"{where}.reset ({_line(kind)})", problem, remedy)
         logger.warning("%s.reset (%s): %s. %s", where, _line(kind), problem, remedy)
     parts = [] if kind.parts or not isinstance(reward, dict) else sorted(reward)
-    tools = json.dumps([spec.schema() for spec in specs])
-    return _Trial(parts, specs, len(text if isinstance(text, str) else "") + len(tools))
+    return _Trial(parts, len(text if isinstance(text, str) else "") + len(tools))
 
 
-async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any, list[ToolSpec]]:
+async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[Any, Any, Any, str]:
     states: list[Any] = []
     for _ in range(2):
         trajectory = Trajectory([Message.from_chat(message) for message in row["prompt"]], StopReason.ERROR)
@@ -187,7 +184,7 @@ async def _begun_twice(kind: EnvironmentType, row: Mapping[str, Any]) -> tuple[A
             reward = await session.reward()
         finally:
             await session.close()
-    return states[0], states[1], reward, session.specs
+    return states[0], states[1], reward, json.dumps([spec.schema() for spec in session.specs])
 
 
 def _line(kind: EnvironmentType) -> str:

@@ -16,7 +16,6 @@ from agent_rl.agents.registry import agent_names
 from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import CPUProfile, profile_of
 from agent_rl.errors import ConfigError
-from agent_rl.launch import resolution
 from agent_rl.launch.cluster import Nodes, head, node_options, run_worker
 from agent_rl.launch.command import (
     JOINING,
@@ -26,7 +25,7 @@ from agent_rl.launch.command import (
     rewrite,
     trainer_command,
 )
-from agent_rl.launch.composition import compose_words, verl_defaults
+from agent_rl.launch.composition import compose_words, problems, resolved, verl_defaults
 from agent_rl.launch.display import Display
 from agent_rl.launch.environment import gpu_environment, joins_ray, require_home, temporary_files
 from agent_rl.launch.process import logger_environment, run_trainer
@@ -83,8 +82,8 @@ def train(
     with stopping.on_signals():
         nodes = Nodes.from_environment()
         config, words = _composed(recipe, overrides, nodes)
-        if problems := resolution.problems(config):
-            raise problems[0]
+        for problem in problems(config):
+            raise problem
         os.environ.update(_variables())  # Ray and every process of the run inherit it
         require_home()
         if nodes is not None and nodes.rank > 0:
@@ -120,7 +119,7 @@ def _run(
     stopping.begin(run.path)
     stopping.can_wait = lambda: display.progress.is_training
     stopping.on_abort = display.aborting
-    display.begin(run.path, run.notes, resolution.resolved(config))
+    display.begin(run.path, run.notes, resolved(config))
     try:
         with ExitStack() as stack:
             if cpu.is_selected():
@@ -167,10 +166,10 @@ def dry_run(recipe: str, overrides: Sequence[str] = (), script: str | None = Non
     """
     config, words = _composed(recipe, overrides, Nodes.from_environment())
     command = trainer_command(recipe, words, script)
-    notes = [f"error: {problem}" for problem in resolution.problems(config)]
+    notes = [f"error: {problem}" for problem in problems(config)]
     if variables := _variables():
         command = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
-    return OmegaConf.to_yaml(OmegaConf.create(resolution.resolved(config))), [*notes, shlex.join(command)]
+    return OmegaConf.to_yaml(OmegaConf.create(resolved(config))), [*notes, shlex.join(command)]
 
 
 def _variables() -> dict[str, str]:

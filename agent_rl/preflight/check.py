@@ -2,7 +2,8 @@
 
 A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
 starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
-yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both.
+yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both, and the docstring of a
+check that yields nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ __all__ = [
     "check",
     "checks_at",
     "group_order",
-    "ok",
     "problem",
     "reason",
     "refusal",
@@ -77,11 +77,6 @@ def reason(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def ok(text: str, subject: str = "") -> Finding:
-    """Create a finding that needs no action."""
-    return Finding(subject, Status.OK, text)
 
 
 def warning(text: str, remedy: str, subject: str = "") -> Finding:
@@ -145,10 +140,14 @@ class Check:
             yield error
 
     def __call__(self, case: Any) -> Iterator[Finding]:
-        """Yield the check's findings, with errors converted to findings."""
+        """Yield the check's findings, with errors converted to findings; without any, that all is well."""
+        finding = None
         for each in self.found(case):
             finding = each if isinstance(each, Finding) else refusal(each)
             yield replace(finding, group=self.group, subject=finding.subject or self.subject)
+        if finding is None:
+            text = " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+            yield Finding(self.subject, Status.OK, text, group=self.group)
 
 
 _registered: dict[tuple[int, str, str, int], Check] = {}

@@ -22,7 +22,7 @@ from agent_rl.agents.sessions.program import function_worker
 from agent_rl.agents.users.user import User, load_user, opened
 from agent_rl.errors import AgentRLError, ConfigError, FatalError, ObservationError, UnscoredError
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import Finding, check, ok, skipped
+from agent_rl.preflight.check import Finding, check, skipped
 from agent_rl.rewards import Reward
 from agent_rl.rewards.component import Component, GroupComponent, as_value
 from agent_rl.rewards.scorers import SCORERS, score_answer
@@ -35,7 +35,7 @@ from agent_rl.tools.base import TrajectoryScope
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 from agent_rl.work.concurrency import OutOfTime, within
 
-__all__ = ["function_problems", "own_code_problems"]
+__all__ = ["answered", "function_problems", "own_code_problems"]
 
 Row = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ def own_code(case: RunCase) -> list[Finding | FatalError]:
         reward = case.reward if case.scored_by_ours else None
     rows = case.rows if case.has_rows_of_ours else []
     findings += own_code_problems(EpisodeSetup(case.settings, tools=tools), rows, case.default_agent, reward)
-    return findings or [ok("nothing raises")]
+    return findings
 
 
 def own_code_problems(
@@ -183,12 +183,7 @@ class _Trial:
     def answered(self) -> Trajectory:
         """Return an episode that ends at once with the first row's ground truth as the answer."""
         agent, row = next(iter(self.by_agent.items()))
-        truth = (row.get("reward_model") or {}).get("ground_truth")
-        answer = truth if isinstance(truth, str) else str(truth)
-        index = (row.get("extra_info") or {}).get("index")
-        trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
-        trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer
-        return trajectory
+        return answered(row, str((row.get("reward_model") or {}).get("ground_truth")), agent)
 
     async def attempt(self, what: str, work: Callable[[], Any], code: Any = None) -> Any:
         """Return the function's awaited result; if it fails or takes too long, note the problem and return None."""
@@ -204,6 +199,14 @@ class _Trial:
             if cause is not None and not is_outage(cause):
                 self.problems.append(UserCodeError.of(what, cause, code=code))
         return None
+
+
+def answered(row: Row, answer: str, agent: str) -> Trajectory:
+    """Return an episode of a row that ends at once with this answer."""
+    index = (row.get("extra_info") or {}).get("index")
+    trajectory = new_trajectory({**row, "raw_prompt": row["prompt"], "index": index, "uid": "trial"}, agent)
+    trajectory.stop_reason, trajectory.turns, trajectory.answer = StopReason.ANSWERED, [Turn(text=answer)], answer
+    return trajectory
 
 
 async def _value(result: Any) -> Any:

@@ -12,7 +12,6 @@ trajectory unscored. The `openai` package is not used: it limits neither rate no
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +47,6 @@ _BAD_REQUEST = (400, 413, 422)
 """Statuses that report an error in the request, not in the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
 """Matches servers' messages that a conversation is too long; OpenAI's error code is context_length_exceeded."""
-_CHARACTERS_PER_TOKEN = 4  # for estimates when the server reports no usage
 
 
 class EndpointConfig(RemoteLimits):
@@ -81,8 +79,12 @@ class Completion:
     matched_stop: Any = None
     """The stop string or token that ended the reply, if the server reports it (vLLM and SGLang do)."""
     usage: Mapping[str, Any] = field(default_factory=dict)
-    tokens: int = 0
-    """Number of tokens in the prompt and the reply; an estimate if the server does not report it."""
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens in the prompt and the reply; 0 if the server does not report it."""
+        reported = self.usage.get("total_tokens")
+        return reported if isinstance(reported, int) else 0
 
     @property
     def text(self) -> str:
@@ -217,7 +219,7 @@ class ChatClient:
 
     async def _complete(self, body: Mapping[str, Any]) -> Completion:
         body = {name: value for name, value in body.items() if value is not None}
-        return await self._send("/chat/completions", body, lambda answer: _completion(answer, body), "message")
+        return await self._send("/chat/completions", body, _completion, "message")
 
     async def _send(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], missing: str) -> T:
         with self._breaker.watch():
@@ -255,7 +257,7 @@ def _response_format(mode: JsonMode, schema: Mapping[str, Any]) -> dict[str, Any
     return None if mode == "none" else {"type": mode}
 
 
-def _completion(answer: Any, body: Mapping[str, Any]) -> Completion:
+def _completion(answer: Any) -> Completion:
     """Return the first choice of an answer."""
     choice = answer["choices"][0]
     message, finish = choice["message"], choice.get("finish_reason")
@@ -265,15 +267,4 @@ def _completion(answer: Any, body: Mapping[str, Any]) -> Completion:
         raise ValueError(f"the endpoint ended the reply with {finish!r}")
     usage = answer.get("usage")
     matched = choice.get("matched_stop", choice.get("stop_reason"))
-    return Completion(message, finish, matched, usage if isinstance(usage, dict) else {}, _tokens(answer, body))
-
-
-def _tokens(answer: Any, body: Mapping[str, Any]) -> int:
-    """Return the number of tokens the server reports for prompt and reply, or estimate it from their length."""
-    try:
-        return int(answer["usage"]["total_tokens"])
-    except (LookupError, TypeError, ValueError):
-        choices = answer.get("choices", ()) if isinstance(answer, dict) else ()
-        messages = [*body.get("messages", ()), *(choice.get("message") or {} for choice in choices)]
-        texts = [*body.get("input", ()), *(str(message.get("content") or "") for message in messages)]
-        return math.ceil(sum(map(len, texts)) / _CHARACTERS_PER_TOKEN)
+    return Completion(message, finish, matched, usage if isinstance(usage, dict) else {})

@@ -149,7 +149,10 @@ class Remote:
         self._allow_hosts = None if allow_hosts is None else [host.lower() for host in allow_hosts]
         words = [word for value in (headers or {}).values() for word in value.split()]  # "Bearer" and the token
         self._secrets = Secrets(word for word in words if len(word) >= _MIN_SECRET)
-        self._lanes = PerLoop(self._new_lane)
+        rate, slots = self.limits.rate_per_s, self.limits.max_concurrent
+        self._lanes = PerLoop(
+            lambda: _Lane(asyncio.Semaphore(slots), None if rate is None else AsyncLimiter(1, 1 / rate))
+        )
 
     async def __aenter__(self) -> Remote:
         self._lanes.get().users += 1
@@ -276,11 +279,6 @@ class Remote:
             await response.aclose()
             request = _redirected(request, target)
         return response
-
-    def _new_lane(self) -> _Lane:
-        rate = self.limits.rate_per_s
-        limiter = None if rate is None else AsyncLimiter(1, 1 / rate)
-        return _Lane(asyncio.Semaphore(self.limits.max_concurrent), limiter)
 
     @contextlib.contextmanager
     def _client(self, lane: _Lane, host: str) -> Iterator[httpx.AsyncClient]:

@@ -176,7 +176,7 @@ class Reward:
         if not math.isfinite(total):
             raise UnscoredError(f"the total is {total}, computed from {measured.values}")
         components = {name: measured.values.get(name, 0.0) for name in self._names}
-        parts = measured.per_turn if source.rule == "sum" else {}
+        parts = measured.per_turn if source.settings.combine == "sum" else {}
         turns = zip(*([weights[name] * part for part in values] for name, values in parts.items()), strict=True)
         return Score(total + 0.0, components, weights, turn_rewards=[math.fsum(turn) for turn in turns])
 

@@ -11,7 +11,6 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION, UserFunction
 from agent_rl.settings import RewardSettings
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
-from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["configured_reward"]
@@ -38,14 +37,11 @@ def configured_reward(
         return Reward(settings, max_response_tokens=max_response_tokens)
     place, name = Place(f"{CUSTOM_FUNCTION}.path"), function.get("name") or "compute_score"
     path = str(function["path"]).removeprefix("pkg://").removeprefix("file://")  # verl accepts these prefixes
-    judge = UserFunction(find_object(f"{path}:{name}", place, Path.cwd()), place, options=function.get("reward_kwargs"))
+    found, stops = find_object(f"{path}:{name}", place, Path.cwd()), settings.on_error == "stop"
+    judge = UserFunction(found, place, options=function.get("reward_kwargs")).judge
 
     async def custom(trajectory: Trajectory) -> tuple[float, dict[str, float]]:
-        try:
-            return await judge.judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory))
-        except Exception as error:  # the user's function may raise anything; `sort_out` classifies the error
-            stops, remedy = settings.on_error == "stop", f"The trajectory is {trajectory.id!r}"
-            raise sort_out(CUSTOM_FUNCTION, error, stops=stops, remedy=remedy) from error
+        return await judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory), stops=stops)
 
     return Reward(settings, max_response_tokens=max_response_tokens, custom=custom)
 

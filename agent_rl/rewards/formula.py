@@ -57,11 +57,12 @@ def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, di
 
 
 def _formula(source: SourceReward, limit: int) -> str:
-    counted = [term for term in source.terms if term.settings.weight or source.rule != "sum"]
+    rule = source.settings.combine
+    counted = [term for term in source.terms if term.settings.weight or rule != "sum"]
     lines = [_term(term, source, limit) for term in counted]
-    if source.rule == "sum":
+    if rule == "sum":
         return "reward = " + "\n       + ".join(lines or ["0"])
-    return "\n       ".join([f"reward = {source.rule} of these values, their weights, and the trajectory:", *lines])
+    return "\n       ".join([f"reward = {rule} of these values, their weights, and the trajectory:", *lines])
 
 
 def _term(term: Term, source: SourceReward, limit: int) -> str:
@@ -94,6 +95,6 @@ def _value(term: Term, source: SourceReward, limit: int) -> str:
             return f"by {kind}"
     if source.judged:
         return "by the custom reward function"
-    if source.scorer != "auto":
-        return f"by {source.scorer}"
+    if (scorer := source.settings.correctness.scorer) != "auto":
+        return f"by {scorer}"
     return "by the reward service" if source.answers and source.answers.api else "by the row's data source, or its user"

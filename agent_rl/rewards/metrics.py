@@ -6,50 +6,49 @@ Do not rename a metric: users' dashboards depend on the names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 
-__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_REWARD", "OF_THE_STEP", "Counted", "counted"]
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A metric that counts or measures something in one trajectory.
-
-    Attributes:
-        of: computes the number for a trajectory.
-        meaning: describes the number, or its mean over the trajectories of a step.
-    """
-
-    of: Callable[[Trajectory], float]
-    meaning: str
+__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_GATEWAY", "OF_THE_REWARD", "OF_THE_STEP", "counted"]
 
 
 def counted(trajectory: Trajectory) -> dict[str, float]:
     """Compute the metrics of one trajectory that do not depend on its reward."""
-    return {name: float(metric.of(trajectory)) for name, metric in COUNTED.items()} | {
+    metrics = COUNTED | (OF_THE_GATEWAY if "gateway" in trajectory.info else {})
+    return {name: float(count(trajectory)) for name, (count, _) in metrics.items()} | {
         f"stop_{reason.value}": float(trajectory.stop_reason is reason) for reason in SCORED_STOP_REASONS
     }
 
 
-COUNTED = {
-    "tool_calls": Counted(lambda t: t.tool_calls, "tool calls, executed or not"),
-    "tool_errors": Counted(lambda t: t.tool_errors, "calls that failed"),
-    "repeated_calls": Counted(lambda t: t.repeated_calls, "calls that repeat an earlier call"),
-    "malformed_turns": Counted(lambda t: t.malformed_turns, "turns that the format could not read"),
-    "malformed_rate": Counted(
-        lambda t: t.malformed_turns / len(t.turns) if t.turns else 0.0, "share of the turns that are malformed"
+COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
+    "tool_calls": (lambda t: t.tool_calls, "tool calls, executed or not"),
+    "tool_errors": (lambda t: t.tool_errors, "calls that failed"),
+    "repeated_calls": (lambda t: t.repeated_calls, "calls that repeat an earlier call"),
+    "malformed_turns": (lambda t: t.malformed_turns, "turns that the format could not read"),
+    "malformed_rate": (
+        lambda t: t.malformed_turns / len(t.turns) if t.turns else 0.0,
+        "share of the turns that are malformed",
     ),
-    "turns": Counted(lambda t: len(t.turns), "the policy's turns"),
-    "answered": Counted(lambda t: t.answer is not None, "share of the trajectories with an answer"),
-    "left_out": Counted(
+    "turns": (lambda t: len(t.turns), "the policy's turns"),
+    "answered": (lambda t: t.answer is not None, "share of the trajectories with an answer"),
+    "left_out": (
         lambda t: bool(t.info.get(LEFT_OUT)),
         "share of the trajectories without a trained token: see `agent_rl.mask_overlong` and `agent_rl.mask_void`",
     ),
-    "tool_seconds": Counted(lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
-    "generation_seconds": Counted(lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
+    "tool_seconds": (lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
+    "generation_seconds": (lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
+}
+"""Metrics of one trajectory: how each is computed, and what the number, or its mean over a step, means."""
+OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
+    "gateway_sequences": (lambda t: t.info["gateway"]["conversations"], "trained sequences of a session"),
+    "gateway_unfetched": (lambda t: t.info["gateway"].get("unfetched", 0), "turns that no client received"),
+    "gateway_too_long": (lambda t: t.info["gateway"].get("too_long", 0), "requests that did not fit the run"),
+    "gateway_unforced": (
+        lambda t: t.info["gateway"].get("unenforced_tool_choices", 0) / max(1, len(t.turns)),
+        "share of the turns without the tool call that the program required (`tool_choice`)",
+    ),
+    "gateway_failed": (lambda t: "program" in t.info, "share of the sessions whose program failed"),
 }
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",

@@ -15,6 +15,7 @@ To add a scorer for your own data source, write a file that registers it on impo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -29,7 +30,7 @@ from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
-__all__ = ["compute_score", "find_scorer", "known_sources", "on_fusion", "route", "scorer"]
+__all__ = ["compute_score", "find_scorer", "on_fusion", "route", "scorer"]
 
 _SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
 _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for pattern in scorer.sources}
@@ -70,14 +71,9 @@ def route(data_source: str) -> Scorer:
     matches = [pattern for pattern in _routes if pattern == data_source or fnmatchcase(data_source, pattern)]
     if not matches:
         setting = "agent_rl.reward.correctness.scorer=NAME, such as math, qa_em or my_reward.py:score"
-        remedy = f"Set {setting}, or correct the data source. {did_you_mean(data_source, known_sources())}"
+        remedy = f"Set {setting}, or correct the data source. {did_you_mean(data_source, sorted(_routes))}"
         raise ConfigError("data_source", f"no scorer is known for {data_source!r}", remedy)
-    return _routes[max(matches, key=lambda pattern: (pattern == data_source, _literal(pattern)))]
-
-
-def known_sources() -> list[str]:
-    """Return the sorted patterns of the data sources that have a scorer."""
-    return sorted(_routes)
+    return _routes[max(matches, key=lambda pattern: (pattern == data_source, len(re.sub(r"[*?\[\]]", "", pattern))))]
 
 
 def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.reward.correctness.scorer") -> Scorer:
@@ -139,7 +135,3 @@ def on_fusion(local: Scorer, server: FusionServer) -> Scorer:
         return local
     score_code: Callable[..., Any] = local.function
     return replace(local, function=partial(score_code, server=server))
-
-
-def _literal(pattern: str) -> int:
-    return sum(character not in "*?[]" for character in pattern)

@@ -38,9 +38,7 @@ class SourceReward:
         shared: the components created so far, to which new ones are added; equal configurations share a component.
 
     Attributes:
-        judged: see the argument.
-        scorer: the `correctness.scorer` setting.
-        rule: the `combine` setting.
+        settings, judged: see the arguments.
         answers: the object that scores the answers; None: answers are not scored.
         stops: whether an exception in user code stops the run.
     """
@@ -59,7 +57,7 @@ class SourceReward:
                 shared[identity] = make_component(name, kind, config, where)
             return shared[identity]
 
-        self.judged, self.scorer, self.rule = judged, settings.correctness.scorer, settings.combine
+        self.settings, self.judged = settings, judged
         self.stops = settings.on_error == "stop"
         limit = terms.overlong_limit(settings.overlong, max_response_tokens)
         built_in: dict[str, Callable[[Trajectory], float]] = {
@@ -67,9 +65,7 @@ class SourceReward:
             "format": lambda trajectory: terms.format_term(trajectory, settings.format),
             "overlong": lambda trajectory: terms.overlong(trajectory, settings.overlong, limit),
         }
-        self.terms = [
-            Term(name, getattr(settings, name), _BuiltIn(name, function)) for name, function in built_in.items()
-        ]
+        self.terms = [Term(name, getattr(settings, name), _BuiltIn(name, value)) for name, value in built_in.items()]
         api = None
         if settings.reward_api is not None:
             config = {"url": settings.reward_api} if isinstance(settings.reward_api, str) else settings.reward_api
@@ -191,7 +187,7 @@ class Term:
     def open(self, measurement: Measurement) -> bool:
         """Whether the gate is open, given the values measured so far."""
         values = measurement.values
-        return all(part.name in values and part.holds(values[part.name]) for part in self.gate)
+        return all(part.name in values and part.holds(values[part.name], part.number) for part in self.gate)
 
 
 async def _measured(component: Component | Correctness, measurement: Measurement) -> Value:
@@ -217,13 +213,11 @@ def _waves(terms: Sequence[Term], key: str) -> list[list[Term]]:
                 term = rest[0]
                 missing = next(part.name for part in term.gate if part.name not in done)
                 where = f"{key}.{'' if term.name in TERMS else 'components.'}{term.name}.gate"
-                if missing not in names:
-                    raise ConfigError(where, f"there is no component {missing!r}", did_you_mean(missing, names))
-                raise ConfigError(
-                    where,
-                    f"{missing!r} is not measured before {term.name!r}",
-                    "Use a component that is measured earlier",
-                )
+                problem, remedy = f"there is no component {missing!r}", did_you_mean(missing, names)
+                if missing in names:
+                    problem = f"{missing!r} is not measured before {term.name!r}"
+                    remedy = "Use a component that is measured earlier"
+                raise ConfigError(where, problem, remedy)
             waves.append(wave)
             done.update(term.name for term in wave)
             rest = [term for term in rest if term not in wave]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import reprlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
@@ -22,9 +23,11 @@ from functools import partial
 from inspect import Parameter
 from typing import Any, NoReturn, SupportsFloat
 
+from agent_rl.errors import UnscoredError
 from agent_rl.rewards.scorers import Scorer
 from agent_rl.rewards.scorers.scorer import as_entries
 from agent_rl.settings.errors import Place
+from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import ToolStatus, Trajectory
 
 __all__ = ["CUSTOM_FUNCTION", "UserFunction", "scorer_info"]
@@ -48,9 +51,6 @@ class UserFunction:
         options: keyword arguments that are added to every call: `reward_kwargs` in verl's configuration.
         more: names of other keyword arguments, which are passed if the function accepts them.
 
-    Attributes:
-        is_async: whether a call returns an awaitable.
-
     Raises:
         ConfigError: the function cannot be called with these arguments; the message shows its signature.
     """
@@ -63,7 +63,6 @@ class UserFunction:
             raise place.error(problem, "Use the name of a function (solution_str, ground_truth, extra_info) -> float")
         self._function: Callable[..., Any] = function
         self._options, self._place = dict(options or {}), place
-        self.is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except ValueError:  # a builtin without a signature
@@ -101,43 +100,56 @@ class UserFunction:
 
         Args:
             arguments: the positional arguments of `__call__`.
-            threads: the executor that runs a function that is not a coroutine; None: asyncio's default executor.
+            threads: the executor in which the function is called; None: asyncio's default executor. A coroutine runs in
+                the event loop.
             more: the keyword arguments of `__call__`.
         """
-        if self.is_async:
-            return await self(*arguments, **more)
         result = await asyncio.get_running_loop().run_in_executor(threads, partial(self, *arguments, **more))
         return await result if inspect.isawaitable(result) else result
 
     async def judge(
-        self, trajectory: Trajectory, text: str, threads: Executor | None = None
+        self,
+        trajectory: Trajectory,
+        text: str,
+        info: Mapping[str, Any] | None = None,
+        *,
+        stops: bool = True,
+        **more: Any,
     ) -> tuple[float, dict[str, float]]:
         """Return the verdict on a trajectory and the other numbers that the function returns.
 
         Args:
             trajectory: the trajectory to judge; the function gets it as a dict in `extra_info["trajectory"]`.
             text: the trajectory's answer or response.
-            threads: see `answer`.
+            info: entries of `extra_info` in addition to `scorer_info`.
+            stops: whether an exception of the function stops the run.
+            more: the keyword arguments of `answer`.
 
         Raises:
-            TypeError: the function returned neither a number nor a dict with a score; its own exceptions pass through.
+            UnscoredError: a number is not finite, or an exception of the function leaves the trajectory unscored.
+            ConfigError: the function returned neither a number nor a dict with a score.
+            UserCodeError: the function raised an exception.
         """
-        info = {**scorer_info(trajectory), "trajectory": trajectory.to_dict()}
-        result = await self.answer(trajectory.data_source, text, trajectory.ground_truth, info, threads=threads)
-        numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, SupportsFloat)}
+        info = {**scorer_info(trajectory), **(info or {}), "trajectory": trajectory.to_dict()}
+        try:
+            result = await self.answer(trajectory.data_source, text, trajectory.ground_truth, info, **more)
+        except Exception as error:  # the user's function may raise anything; `sort_out` classifies the error
+            what, remedy = self._place.key.rpartition(".")[0], f"The trajectory is {trajectory.id!r}"
+            raise sort_out(what or self._place.key, error, stops=stops, remedy=remedy) from error
+        numbers = {key: float(value) for key, value in as_entries(result).items() if _is_number(value)}
         if "score" not in numbers:
-            raise TypeError(f"the function returned {reprlib.repr(result)}, neither a number nor a dict with a 'score'")
+            problem = f"the function returned {reprlib.repr(result)}, neither a number nor a dict with a 'score'"
+            raise self._place.error(problem, "Return a number, or a dict with a number under 'score'")
+        if invalid := [f"{key}={value}" for key, value in numbers.items() if not math.isfinite(value)]:
+            raise UnscoredError(f"the custom reward function returned {', '.join(invalid)}")
         return numbers.pop("score"), numbers
 
     def scorer(self, name: str) -> Scorer:
         """Return a scorer that calls the function with `extra_info["data_source"]` as the data source."""
-        return Scorer(name, self._score_async if self.is_async else self._score)
+        return Scorer(name, self._score)
 
     def _score(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
         return self(str(extra_info.get("data_source") or ""), solution_str, ground_truth, extra_info)
-
-    async def _score_async(self, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> Any:
-        return await self._score(solution_str, ground_truth, extra_info)
 
     def _order(self, parameters: Sequence[Parameter], known: Collection[str]) -> tuple[str, ...]:
         """Return the names of the positional arguments; empty if all arguments are passed by keyword."""
@@ -176,6 +188,10 @@ class UserFunction:
             problem = f"the function returned {reprlib.repr(results)} for a batch of one answer"
             raise self._place.error(problem, "Return a list with one score or one dict for each answer")
         return results[0]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, SupportsFloat) and not getattr(value, "ndim", 0)
 
 
 _VARIABLE = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)

@@ -16,23 +16,19 @@ __all__ = [
 ]
 
 
-class _TextTurns(Section):
+class _Turns(Section):
     instructions: str | None = None
-    """System message, in which `{tools}` and `{tool_names}` are filled in. Null means the default, empty no message."""
+    """System message. Null means the default, empty no message."""
     observation_role: Literal["user", "tool"] = "user"
     """Role of the message that carries an observation."""
 
 
-class CodeActSettings(Section):
-    """Settings for the code blocks of `code_act_agent`."""
+class CodeActSettings(_Turns):
+    """Settings for the code blocks of `code_act_agent`. `{answer}` in the instructions is filled in."""
 
-    instructions: str | None = None
-    """System message, in which `{answer}` is filled in. Null means the default, empty no message."""
     answer: Literal["boxed", "text"] = "boxed"
     """Where a turn without code has its answer. `boxed`: in `\\boxed{...}`, as the instructions then say. `text`: the
     whole text is the answer."""
-    observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries the output of the code."""
     tool: str | None = None
     """Name of the tool that executes code. Null means the only tool, or `python` if there are several."""
 
@@ -50,12 +46,12 @@ class FoldingSettings(Section):
     """Text of the request for notes. Null means the default."""
 
 
-class PlanActSettings(_TextTurns):
-    """Settings for the plan and the ReAct turns of `plan_act_agent`."""
+class PlanActSettings(_Turns):
+    """Settings for the plan and the ReAct turns of `plan_act_agent`. `{tools}` and `{tool_names}` are filled in."""
 
 
-class ReactSettings(_TextTurns):
-    """Settings for the text format of `react_agent`."""
+class ReactSettings(_Turns):
+    """Settings for the text format of `react_agent`. `{tools}` and `{tool_names}` in the instructions are filled in."""
 
     examples: tuple[str, ...] = ()
     """Complete example episodes after the instructions, for a few-shot prompt. `default` means built-in examples."""
@@ -63,19 +59,17 @@ class ReactSettings(_TextTurns):
     """`strict`: a turn that deviates from the instructions in any way is malformed."""
 
 
-class SearchSettings(Section):
+class SearchSettings(_Turns):
     """Settings for the tags of `search_agent`."""
 
-    instructions: str | None = None
-    """System message. Null means the default, empty no message."""
-    observation_role: Literal["user", "tool"] = "user"
-    """Role of the message with the search results."""
     tool: str | None = None
     """Name of the tool that receives queries. Null means the only tool, or `search` if there are several."""
 
 
-class UserSimSettings(_TextTurns):
-    """Settings for the simulated user of `user_sim_agent`, and for the agent's text format."""
+class UserSimSettings(_Turns):
+    """Settings for the simulated user of `user_sim_agent`, and for the agent's text format, in whose instructions
+    `{tools}` and `{tool_names}` are filled in.
+    """
 
     user: str = "scripted"
     """`scripted`, `llm`, or your `agent_rl.agents.users.user.User`: `package.module.Class` or `file.py:Class`."""

@@ -80,20 +80,9 @@ class TraceSettings(Section):
     advantages of every training batch, in `<name>.batches.jsonl`."""
     part_mib: int = Field(default=1024, gt=0)
     """Size in MiB at which a new part of a file starts: `trace.jsonl`, `trace.1.jsonl`, `trace.2.jsonl`, ..."""
-
     image_mib: int = Field(default=10240, ge=0)
     """Maximum size in MiB of the images that are stored in `<name>.images/` next to the trace. For later images, only
     the name is stored."""
-
-    @property
-    def part_bytes(self) -> int:
-        """The size of a part in bytes."""
-        return self.part_mib << 20
-
-    @property
-    def image_bytes(self) -> int:
-        """The maximum size of all images in bytes."""
-        return self.image_mib << 20
 
 
 class RunSettings(Section):

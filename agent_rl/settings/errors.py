@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 from agent_rl.settings.user_code import UserCodeError
-from agent_rl.settings.yaml_files import line_of, parts_of
+from agent_rl.settings.yaml_files import located, parts_of
 
 __all__ = ["InvalidValueError", "Place", "validated"]
 
@@ -79,10 +79,7 @@ class Place:
         return replace(self, key=key, path=(*self.path, part))
 
     def __str__(self) -> str:
-        if self.file is None:
-            return self.key
-        line = line_of(self.file, self.path)
-        return ": ".join(filter(None, [f"{self.file}:{line}" if line else str(self.file), self.key]))
+        return self.key if self.file is None else located(self.file, self.path, self.key)
 
     def labelled(self, label: str) -> Place:
         """Return this location with a label after its key: `tools[0] (search)`."""

@@ -22,6 +22,7 @@ import yaml
 from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
+from agent_rl.trajectory.run_files import leaves
 
 __all__ = ["RUN", "OldKey", "argument_keys", "change_arguments", "change_config", "is_old", "rows", "tell", "written"]
 
@@ -168,10 +169,12 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
     """
     from omegaconf import OmegaConf, open_dict
 
-    in_file = {key for key, _ in _leaves(OmegaConf.to_container(OmegaConf.load(file)))} if file else set()
+    in_file = {key for key, _ in leaves(OmegaConf.to_container(OmegaConf.load(file)))} if file else set()
 
     def replacements(others: Any) -> Iterator[tuple[str, Any, _Moved]]:
-        for key, value in _leaves(OmegaConf.to_container(config)):
+        for key, value in leaves(OmegaConf.to_container(config)):
+            if value in (None, {}):
+                continue
             place = Place(key, file if key in in_file - set(given) else None, tuple(key.split(".")))
             if new := _decide(place, key, written(value), others):
                 yield key, value, new
@@ -294,16 +297,6 @@ def _joined(arguments: Sequence[str]) -> list[str]:
 def _refuse_twice(key: str, new: _Moved, given: Collection[str]) -> None:
     if new.key and new.key in given and new.key != key:
         raise ConfigError(key, f"this key is now {new.key}, which is also set", "Remove one of them")
-
-
-def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value that is neither null nor a mapping, with its key."""
-    for name, value in node.items():
-        key = f"{path}.{name}".lstrip(".")
-        if isinstance(value, Mapping):
-            yield from _leaves(value, key)
-        elif value is not None:
-            yield key, value
 
 
 def written(value: Any) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,7 +15,6 @@ from agent_rl.settings.section import Section
 __all__ = ["ComponentSettings", "Condition", "Gate", "Normalization", "Schedule", "TermSettings", "parse_gate"]
 
 Normalization = Literal["group", "sigmoid", "tanh"] | Annotated[list[float], Field(min_length=2, max_length=2)]
-Comparison = Literal[">=", "<=", "==", "!=", ">", "<"]
 _COMPARISONS = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -29,16 +29,12 @@ _CONDITION = re.compile(
 )
 
 
-class Condition(Section):
-    """One comparison of a gate."""
+class Condition(NamedTuple):
+    """One comparison of a gate: `holds(value, number)` for the component's value."""
 
     name: str
-    how: Comparison
+    holds: Callable[[float, float], bool]
     number: float
-
-    def holds(self, value: float) -> bool:
-        """Whether a component's value satisfies the comparison."""
-        return bool(_COMPARISONS[self.how](value, self.number))
 
 
 Gate = tuple[Condition, ...]
@@ -124,5 +120,5 @@ def parse_gate(text: str | None) -> Gate:
         if match is None:
             remedy = "Write a comparison such as `correctness >= 1`, and join several with `and`"
             raise InvalidValueError(f"{part.strip()!r} is not a comparison of a component with a number", remedy)
-        conditions.append(Condition(**match.groupdict()))  # type: ignore[arg-type]
+        conditions.append(Condition(match["name"], _COMPARISONS[match["how"]], float(match["number"])))
     return tuple(conditions)

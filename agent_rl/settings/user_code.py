@@ -134,9 +134,9 @@ class RepeatedBugs:
         self._counts[bug] += 1
         if self._counts[bug] >= MAX_REPEATS:
             raise FatalError(
-                f"{text}. This bug occurred {MAX_REPEATS} times, and its trajectories have no score: fix the code "
-                "there. A tool should raise ToolError for the policy's mistakes; agent_rl.tools.on_error=observe shows "
-                "every tool exception to the policy"
+                f"{text}. This bug occurred {MAX_REPEATS} times: fix the code there. A tool should raise ToolError for "
+                "the policy's mistakes (agent_rl.tools.on_error=observe shows every tool exception to the policy), and "
+                "a program of gateway_agent should catch them"
             )
 
 

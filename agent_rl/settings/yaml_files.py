@@ -12,7 +12,7 @@ import yaml
 
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["line_of", "parts_of", "read_yaml", "yaml_errors"]
+__all__ = ["line_of", "located", "parts_of", "read_yaml", "yaml_errors"]
 
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
@@ -35,11 +35,8 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
             config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
         return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        key = error.full_key or ""
-        line = line_of(path, parts_of(key))
-        place = ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
-        problem = str(error).splitlines()[0]
-        raise ConfigError(place, problem, "Set the variable, or write the value directly") from error
+        place = located(path, parts_of(error.full_key or ""), error.full_key)
+        raise ConfigError(place, str(error).splitlines()[0], "Set the variable, or write the value directly") from error
 
 
 @contextmanager
@@ -69,6 +66,12 @@ def yaml_errors(path: Path) -> Iterator[None]:
 def parts_of(key: str) -> list[str]:
     """Split a key into its keys and positions: `tools[0] (search).config` into tools, 0 and config."""
     return re.findall(r"[^.\[\]]+", re.sub(r" \([^)]*\)", "", key))
+
+
+def located(path: Path, keys: Sequence[str | int], key: str | None) -> str:
+    """Return a key after its file and line: `file:line: key`."""
+    line = line_of(path, keys)
+    return ": ".join(filter(None, [f"{path}:{line}" if line else str(path), key]))
 
 
 def line_of(path: Path, keys: Sequence[str | int]) -> int | None:

@@ -1,4 +1,4 @@
-"""Checks a tool's JSON schema once, then coerces and validates the arguments of its calls. Pure functions.
+"""Checks a tool's JSON schema once, then coerces and validates the arguments of its calls.
 
 Coercion never loses information: `"3"` becomes 3 where the schema says integer, but `"3.7"` stays text. A value that
 already has an allowed type is never touched.
@@ -11,7 +11,8 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -19,26 +20,36 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
-from jsonschema.validators import extend
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from agent_rl.errors import InvalidArgumentsError, did_you_mean
+from agent_rl.errors import InvalidArgumentsError, ToolTimeoutError, did_you_mean
+from agent_rl.settings.user_code import one_line
+from agent_rl.tools.bounded_schema import time_limit
 from agent_rl.tools.truncation import shortened
+from agent_rl.work.concurrency import gate, in_thread
 
 __all__ = [
     "check_arguments",
+    "checked",
     "coerce",
     "full_schema",
-    "is_quick",
-    "make_validator",
+    "json_type",
+    "json_types",
     "rewritten",
     "schema_problem",
-    "unique_items",
 ]
 
+CHECK_S = 5.0
+"""Time limit for one check, in seconds; a tool's own limit may be shorter."""
+MAX_SIZE = 1_000_000
+"""Maximum size of a call's arguments, in characters of JSON."""
+_SMALL = 10_000  # characters; larger arguments go to a thread at once
+_QUICK_S = 0.02  # after which a check of small arguments starts again in a thread
+_AT_ONCE = 8
 _MAX_ERRORS = 3
+_MAX_ERROR = 200  # characters of an exception that a message to the policy quotes
 _MAX_SHOWN = 120  # characters of a value that a message to the policy quotes
 _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
@@ -66,10 +77,6 @@ _SHORT_TYPES = {
 """Names of Python's types in the short form of a schema."""
 _DATA = ("enum", "const", "default", "required", "dependentRequired")
 """Keywords whose values are not schemas."""
-_SLOW = (
-    *("pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef"),
-    *("unevaluatedItems", "unevaluatedProperties", "propertyNames"),
-)
 
 
 def schema_problem(parameters: Any) -> tuple[str, str] | None:
@@ -124,34 +131,44 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
     return change(copied)
 
 
-def unique_items(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check the `uniqueItems` keyword in linear time; jsonschema needs quadratic time for objects."""
-    if wanted and validator.is_type(instance, "array"):
-        items = json.loads(json.dumps(instance, default=str), parse_float=_number)
-        if len(set(map(_CANONICAL.encode, items))) < len(items):
-            yield ValidationError(f"{_shown(instance)} has non-unique elements")
+async def checked(name: str, validator: Validator, arguments: Any, limit_s: float) -> dict[str, Any]:
+    """Check the arguments of a call without blocking other trajectories, see `check_arguments`.
 
+    Large arguments, and a check that takes long, go to a thread.
 
-def _number(text: str) -> float:
-    return int(number) if (number := float(text)).is_integer() else number  # 1.0 is equal to 1
+    Args:
+        name: the tool's name, for the message.
+        validator: the validator of the tool's parameters.
+        arguments: the policy's arguments, parsed from JSON.
+        limit_s: time limit of one call of the tool, in seconds.
 
-
-_CANONICAL = json.JSONEncoder(sort_keys=True)
-_Validator: Any = extend(Draft202012Validator, {"uniqueItems": unique_items})  # type: ignore[no-untyped-call]
-
-
-def make_validator(parameters: Mapping[str, Any]) -> Validator:
-    """Return a validator that fetches nothing from the network."""
-    return _Validator(parameters, registry=Registry())  # type: ignore[no-any-return]
-
-
-def is_quick(schema: Any) -> bool:
-    """Whether validation time is linear in the length of the arguments, for any arguments.
-
-    A schema with a property named like a slow keyword counts as slow too.
+    Raises:
+        InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
+        ToolTimeoutError: the check takes too long.
     """
-    text = json.dumps(schema, default=str)
-    return not any(f'"{keyword}":' in text for keyword in _SLOW)
+    limit_s = min(limit_s, CHECK_S)
+    try:
+        size = len(json.dumps(arguments, ensure_ascii=False, default=str))
+        if size > MAX_SIZE:
+            raise InvalidArgumentsError(f"the arguments of {name} are too large: {MAX_SIZE:,} characters are read")
+        if size <= _SMALL:
+            with suppress(TimeoutError):
+                return _within(_QUICK_S, name, validator, arguments)
+        async with gate("agent_rl.tools.arguments", _AT_ONCE):
+            return await in_thread(_within, limit_s, name, validator, arguments)
+    except TimeoutError:
+        problem = f"{name} did not finish within {limit_s:g} s: checking its arguments takes too long"
+        raise ToolTimeoutError(problem) from None
+    except RecursionError:
+        raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
+    except (TypeError, ValueError) as error:  # not expressible in JSON, such as a number with thousands of digits
+        problem = shortened(one_line(error), _MAX_ERROR)
+        raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from None
+
+
+def _within(limit_s: float, name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
+    with time_limit(limit_s):
+        return check_arguments(name, validator, arguments)
 
 
 def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
@@ -159,24 +176,18 @@ def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str
 
     Args:
         name: the tool's name, for the message.
-        validator: from `make_validator`.
+        validator: the validator of the tool's parameters.
         arguments: the policy's arguments. The trajectory keeps the arguments, so a tool gets a copy that it may change.
 
     Raises:
         InvalidArgumentsError: an argument is wrong; the text names it and what was expected.
     """
     schema: Any = validator.schema
-    try:
-        checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))
-        errors = list(islice(validator.iter_errors(checked), _MAX_ERRORS))
-        if not errors:
-            return checked
-        problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
-    except RecursionError:
-        raise InvalidArgumentsError(f"invalid arguments for {name}: nested too deeply") from None
-    except ValueError as error:  # for example a number with thousands of digits
-        problem = f"{type(error).__name__}: {str(error)[:200]}"
-        raise InvalidArgumentsError(f"the arguments of {name} cannot be read: {problem}") from error
+    checked: dict[str, Any] = coerce(schema, copy.deepcopy(arguments))
+    errors = list(islice(validator.iter_errors(checked), _MAX_ERRORS))
+    if not errors:
+        return checked
+    problems = "; ".join(dict.fromkeys(_explain(error) for error in errors))
     raise InvalidArgumentsError(f"invalid arguments for {name}: {problems}. {_signature(name, schema)}")
 
 
@@ -184,7 +195,7 @@ def coerce(schema: Any, value: Any) -> Any:
     """Convert `value` to the type in `schema` if the conversion loses nothing, otherwise return it unchanged."""
     if not isinstance(schema, Mapping):
         return value
-    if kinds := _kinds(schema):
+    if kinds := json_types(schema):
         value = _coerce_type(kinds, value)
     if isinstance(value, dict) and (properties := schema.get("properties")):
         changed = {key: new for key, old in value.items() if (new := coerce(properties.get(key), old)) is not old}
@@ -194,7 +205,7 @@ def coerce(schema: Any, value: Any) -> Any:
     return value
 
 
-def _kinds(schema: Any) -> list[str]:
+def json_types(schema: Any) -> list[str]:
     """Return the JSON types that a schema allows, alternatives included; empty if it does not restrict the type."""
     if not isinstance(schema, Mapping):
         return []
@@ -202,7 +213,7 @@ def _kinds(schema: Any) -> list[str]:
         return [kinds] if isinstance(kinds, str) else list(kinds)
     types: dict[str, None] = {}
     for alternative in schema.get("anyOf") or schema.get("oneOf") or ():
-        kinds = _kinds(alternative)
+        kinds = json_types(alternative)
         if not kinds:
             return []
         types.update(dict.fromkeys(kinds))
@@ -263,9 +274,9 @@ def _explain(error: ValidationError) -> str:
         inside = f" in '{_path(error)}'" if error.absolute_path else ""
         return f"missing {', '.join(repr(name) for name in missing)}{inside} ({names})"
     if rule in ("anyOf", "oneOf") and error.context:
-        types = _kinds(error.schema)
+        types = json_types(error.schema)
         if types and not any(_has_type(kind, got) for kind in types):
-            return f"{where}: expected {' or '.join(types)}, got {_kind(got)} {_shown(got)}"
+            return f"{where}: expected {' or '.join(types)}, got {json_type(got)} {_shown(got)}"
         return _explain(max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type")))
     if rule == "additionalProperties" and isinstance(got, dict):
         known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
@@ -273,7 +284,7 @@ def _explain(error: ValidationError) -> str:
         return f"{where}: unknown name '{extra}'. {did_you_mean(extra, known)}".rstrip(".")
     if rule == "type":
         kinds = expected if isinstance(expected, str) else " or ".join(expected)
-        return f"{where}: expected {kinds}, got {_kind(got)} {_shown(got)}"
+        return f"{where}: expected {kinds}, got {json_type(got)} {_shown(got)}"
     if rule == "enum":
         is_short = isinstance(got, str) and len(got) <= _MAX_SHOWN
         matches = difflib.get_close_matches(got, map(str, expected), n=1) if is_short else []
@@ -286,7 +297,7 @@ def _signature(name: str, schema: Mapping[str, Any]) -> str:
     required = schema.get("required", [])
     parts = []
     for key, value in schema.get("properties", {}).items():
-        kind = " or ".join(_kinds(value)) or "any"
+        kind = " or ".join(json_types(value)) or "any"
         parts.append(f"{key} ({kind}, {'required' if key in required else 'optional'})")
     return f"Arguments of {name}: {', '.join(parts) or 'none'}."
 
@@ -298,7 +309,8 @@ def _path(error: ValidationError) -> str:
     return path.lstrip(".")
 
 
-def _kind(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """Return the JSON type of a value."""
     return next((kind for kind in _JSON_TYPES if _has_type(kind, value)), type(value).__name__)
 
 

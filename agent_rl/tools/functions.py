@@ -8,9 +8,11 @@ these with a reward and metrics. A function keeps no state for a trajectory; wri
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -21,14 +23,22 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from agent_rl.errors import ConfigError, InvalidArgumentsError
 from agent_rl.settings.errors import InvalidValueError, Place
-from agent_rl.settings.importing import find_object
+from agent_rl.settings.importing import find_object, load_file
 from agent_rl.settings.user_code import defined_at
 from agent_rl.tools.arguments import rewritten
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
-from agent_rl.tools.class_check import may_return
 from agent_rl.work.concurrency import in_thread
 
-__all__ = ["FunctionTool", "argument_model", "as_output", "check_function", "converted", "describe", "file_of"]
+__all__ = [
+    "FunctionTool",
+    "argument_model",
+    "as_output",
+    "check_function",
+    "converted",
+    "describe",
+    "file_of",
+    "may_return",
+]
 
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*|:(param|returns?)\b.*")
 _ARGUMENT = re.compile(r"(?:\s+|:param\s+(?:\w+\s+)?)(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
@@ -95,6 +105,23 @@ def check_function(function: Any, place: Place) -> None:
         raise place.error(f"{what} returns nothing", "Return the text that the policy reads")
 
 
+def may_return(function: Any) -> bool:
+    """Whether a function may return a value: it has a `return` with a value, or only raises exceptions."""
+    try:
+        body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume that it does
+        return True
+    if isinstance(body[-1], ast.Raise):
+        return True
+    while body:
+        node = body.pop()
+        if isinstance(node, ast.Return) and not (node.value is None or ast.unparse(node.value) == "None"):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            body += ast.iter_child_nodes(node)
+    return False
+
+
 def describe(function: Callable[..., Any], place: Place, *, parameters: bool) -> dict[str, Any]:
     """Return the name, the description and the parameters of a function.
 
@@ -118,12 +145,10 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
 
 def file_of(name: str, folder: Path | None) -> str:
     """Return a function's name with the absolute path of its file, so that a worker in another folder finds it."""
-    location, colon, attribute = name.rpartition(":")
+    location, _, attribute = name.rpartition(":")
     if not location.endswith(".py"):
         return name
-    path = Path(location).expanduser()
-    candidates = (base.resolve() for base in ((folder or Path.cwd()) / path, Path.cwd() / path))
-    return f"{next(candidate for candidate in candidates if candidate.is_file())}{colon}{attribute}"
+    return f"{load_file(location, folder or Path.cwd(), Place('function')).__file__}:{attribute}"
 
 
 @cache

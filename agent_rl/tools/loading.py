@@ -18,10 +18,10 @@ class or the function defines. verl's form (`class_name`, `config` with `type: n
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from inspect import isroutine
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -30,19 +30,21 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from agent_rl.errors import did_you_mean
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_class, find_object
-from agent_rl.settings.user_code import is_users
+from agent_rl.settings.user_code import defined_at, is_users
 from agent_rl.settings.yaml_files import read_yaml
 from agent_rl.tools.arguments import full_schema, schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin import built_in_class, built_in_names
-from agent_rl.tools.class_check import call_problem, is_verls
-from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of
+from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of, may_return
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
 
 __all__ = ["dump_tools", "load_tools"]
 
 _FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
+_VALUES = ("str", "int", "float", "bool", "list")
+"""Annotations that suit a single argument, although `call` gets a dict of all arguments."""
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
@@ -195,11 +197,11 @@ class _Entry:
             cls: type = built_in_class(fields.name)
             return cls
         cls = find_object(fields.class_name, place, self.folder)
-        if isroutine(cls):
+        if inspect.isroutine(cls):
             self._fail("class_name", "it is a function, not a class", "Write function: instead")
-        if not is_verls(cls):
+        if not (isinstance(cls, type) and all(callable(getattr(cls, method, None)) for method in _VERL_METHODS)):
             cls = find_class(fields.class_name, (Tool, Toolset), place, self.folder)
-        if is_users(cls) and issubclass(cls, Tool) and (problem := call_problem(cls)):
+        if is_users(cls) and issubclass(cls, Tool) and (problem := _call_problem(cls)):
             self._fail("class_name", *problem)
         return cls
 
@@ -269,6 +271,24 @@ class _Entry:
 
 def _set_fields(function: Any) -> dict[str, Any]:
     return {key: value for key in _FUNCTION if (value := getattr(function, key, None)) is not None}
+
+
+def _call_problem(cls: type[Tool]) -> tuple[str, str] | None:
+    """Return (problem, remedy) if `call` returns no text or takes a single argument's value, otherwise None."""
+    function = inspect.unwrap(cls.call)
+    parameter = list(inspect.signature(function).parameters.values())[1]
+    what = f"{cls.__qualname__}.call ({defined_at(function)})"
+    declared = (getattr(cls, "parameters", None) or {}).get("properties") or {}
+    if str(getattr(parameter.annotation, "__name__", parameter.annotation)) in _VALUES or (
+        parameter.name in declared
+        and parameter.name not in ("arguments", "args")
+        and parameter.annotation is inspect._empty
+    ):
+        remedy = "Write `async def call(self, arguments)` and read arguments[...]"
+        return f"{what} takes {str(parameter)!r}, but gets a dict with all arguments", remedy
+    if not may_return(function):
+        return f"{what} returns nothing", "Return the text that the policy reads, or a ToolOutput"
+    return None
 
 
 def _check_keys(node: Any, place: Place) -> None:

@@ -3,7 +3,7 @@
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
 outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
-A call takes these steps: its arguments are checked (in another process with a time limit if that may take long); the
+A call takes these steps: its arguments are checked (in a thread with a time limit if that takes long); the
 result of an equal call is taken from the cache, if the tool has one; the call waits in a queue, if the tool limits
 concurrency; then its time starts and it runs, with retries if the tool has them. The result is then cut to the limit.
 
@@ -19,6 +19,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from agent_rl.errors import (
@@ -33,15 +34,15 @@ from agent_rl.errors import (
 )
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.settings.user_code import BrokenCallError, is_outage
-from agent_rl.tools.argument_check import checked
+from agent_rl.tools.arguments import checked
 from agent_rl.tools.base import ToolOutput, TrajectoryScope
-from agent_rl.tools.cache import ResultCache, shared_cache
 from agent_rl.tools.declared import DeclaredFunction, as_answer
 from agent_rl.tools.slot import MAX_SHOWN, Slot, shown
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import ResultLimit, encodable
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
 from agent_rl.work.concurrency import OutOfTime, together, uninterrupted, within
+from agent_rl.work.store import Cache
 
 __all__ = ["ToolSession"]
 
@@ -211,7 +212,7 @@ class ToolSession:
         if slot is None:
             name = call.name[:MAX_SHOWN]
             raise UnknownToolError(f"there is no tool {name!r}. {did_you_mean(name, self._slots)}")
-        arguments = await checked(slot.spec, call.arguments, slot.limit_s)
+        arguments = await checked(slot.spec.name, slot.spec.validator, call.arguments, slot.limit_s)
         return await slot.answer(arguments, result)
 
     def _skip(self, call: ToolCall, position: int) -> ToolResult:
@@ -232,8 +233,18 @@ def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, A
     return create_kwargs or {}
 
 
-def _cache(spec: ToolSpec, settings: ToolsSettings) -> ResultCache | None:
+def _cache(spec: ToolSpec, settings: ToolsSettings) -> Cache | None:
     if spec.cache == "shared":
         return shared_cache(settings.cache_path)
     is_kept = spec.cache == "trajectory" or (settings.reuse_results and spec.may_be_reused)
-    return ResultCache() if is_kept else None
+    return Cache() if is_kept else None
+
+
+@cache
+def shared_cache(path: str | None) -> Cache:
+    """Return the cache that all trajectories of this process share, one per file.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    return Cache(path, "agent_rl.tools.cache_path", "tool results")

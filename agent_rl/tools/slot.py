@@ -7,7 +7,9 @@ it.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
+import json
 import logging
 import time
 from collections.abc import Coroutine, Mapping
@@ -17,11 +19,11 @@ from typing import Any
 from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.settings.user_code import one_line
 from agent_rl.tools.base import Tool, ToolOutput, TrajectoryScope
-from agent_rl.tools.cache import ResultCache, canonical_json, digest
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.tools.truncation import shortened
 from agent_rl.trajectory import ToolResult, plain, plain_reward
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, repeated, within
+from agent_rl.work.store import Cache
 
 __all__ = ["MAX_SHOWN", "Slot", "shown"]
 
@@ -50,7 +52,7 @@ class Slot:
         limit_s: float,
         scope: TrajectoryScope,
         create_kwargs: Mapping[str, Any],
-        cache: ResultCache | None,
+        cache: Cache | None,
     ) -> None:
         self.spec = spec
         self.limit_s = limit_s
@@ -65,16 +67,30 @@ class Slot:
         if self._cache is None:
             return await self._queued(arguments, result)
         try:
-            key = digest(self._cache_prefix + canonical_json(arguments))
+            key = _digest(self._cache_prefix, arguments)
         except (TypeError, ValueError, RecursionError):  # not JSON, so equal calls cannot be recognised
             return await self._queued(arguments, result)
-        return await self._cache.get(key, result, self.limit_s, lambda: self._queued(arguments, result))
+        executed: list[ToolOutput] = []
+
+        async def make() -> str | None:
+            output = await self._queued(arguments, result)
+            executed.append(output)
+            if output.answer is not None or output.images:  # it ends the episode, or is not JSON
+                return None
+            return json.dumps([output.text, output.reward, output.metrics])
+
+        entry = await self._cache.get(key, make, self.limit_s)
+        result.queue_seconds += entry.waited_s
+        if executed:
+            return executed[0]
+        result.metrics["cached"] = True
+        return ToolOutput(*json.loads(entry.text))
 
     @cached_property
     def _cache_prefix(self) -> str:
         cls = self.spec.cls
         owner = [self.spec.name, cls.__module__, cls.__qualname__, self.spec.config, self._create_kwargs]
-        return digest(canonical_json(owner))
+        return _digest("", owner)
 
     async def _queued(self, arguments: dict[str, Any], result: ToolResult) -> ToolOutput:
         """Run the call once the limit on concurrency allows it."""
@@ -156,6 +172,12 @@ class Slot:
             logger.warning("tool %r: close did not finish within %g s", self.spec.name, self.limit_s)
         except Exception:  # the trajectory is over and has its result; the other tools still have to be closed
             logger.exception("tool %r: close raised", self.spec.name)
+
+
+def _digest(prefix: str, value: Any) -> str:
+    """Return a short hash that is the same for equal JSON data; numpy arrays and other mappings count as JSON."""
+    text = json.dumps(plain("the value", value), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(f"{prefix}{text}".encode()).hexdigest()[:32]
 
 
 def shown(error: BaseException) -> str:

@@ -7,25 +7,15 @@ adds around them. Cuts fall between characters, never inside one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["ResultLimit", "Tokenizer", "TruncateSide", "encodable", "shortened", "truncate", "truncate_tokens"]
+__all__ = ["ResultLimit", "TruncateSide", "encodable", "shortened", "truncate", "truncate_tokens"]
 
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
 _CHARS_PER_TOKEN = 16  # tokenized to find a cut; text with longer tokens is cut too short
-
-
-class Tokenizer(Protocol):
-    """The tokenizer methods that truncation needs; transformers' tokenizers have them."""
-
-    def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
-        """Return the token ids of `text`."""
-
-    def decode(self, token_ids: Any) -> str:
-        """Return the text of token ids, with U+FFFD for an incomplete character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +26,8 @@ class ResultLimit:
     """Number of characters to keep, without the note about the cut, as in verl."""
     tokens: int | None = None
     """Maximum number of tokens, including the note; needs `tokenizer`."""
-    tokenizer: Tokenizer | None = None
+    tokenizer: Any = None
+    """transformers' tokenizer of the model."""
     side: TruncateSide = "middle"
     """The part that is cut, as in verl's `tool_response_truncate_side`: `left` keeps the end, `right` the start."""
 
@@ -49,7 +40,7 @@ class ResultLimit:
     def cut(self, text: str) -> str:
         """Cut `text` to both limits."""
         text = truncate(text, self.chars, self.side)
-        if self.tokens is not None and self.tokenizer is not None:
+        if self.tokens is not None:
             text = truncate_tokens(text, self.tokens, self.tokenizer, self.side)
         return text
 
@@ -68,7 +59,7 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
     return _joined(text, head, tail)
 
 
-def truncate_tokens(text: str, limit: int, tokenizer: Tokenizer, side: TruncateSide = "middle") -> str:
+def truncate_tokens(text: str, limit: int, tokenizer: Any, side: TruncateSide = "middle") -> str:
     """Cut `text` to `limit` tokens, including a note saying how many characters were cut.
 
     At most about 40 characters per token of the limit are tokenized, no matter how long the text is. The limit must
@@ -112,7 +103,7 @@ def _shares(limit: int, side: TruncateSide) -> tuple[int, int]:
     return head, limit - head
 
 
-def _characters(tokenizer: Tokenizer, ids: list[int]) -> int:
+def _characters(tokenizer: Any, ids: list[int]) -> int:
     """Estimate how many whole characters the tokens contain; the caller counts the tokens of its cut."""
     return len(tokenizer.decode(ids).strip("\ufffd")) if ids else 0
 

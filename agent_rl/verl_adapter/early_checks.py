@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.errors import ConfigError, FatalError, did_you_mean
 from agent_rl.preflight import rows, values  # noqa: F401 - the checks of `rows` register themselves
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import Finding, Needs, check, ok, reason, refuse
+from agent_rl.preflight.check import Needs, check, reason, refuse
 from agent_rl.preflight.own_code import function_problems
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.tools import ToolSpec
@@ -150,19 +150,16 @@ def row_order(case: RunCase) -> None:
 
 
 @check("reward", "reward function", Needs.VERL, at=BOTH)
-def reward_function(case: RunCase) -> Iterable[Finding | FatalError]:
+def reward_function(case: RunCase) -> list[FatalError]:
     """The custom reward function can be imported, the reward manager can call it, and it measures an answer."""
     function = custom_function.check(case.config)
-    errors: list[FatalError] = []
-    if function is not None and case.has_rows_of_ours:
-        for row in case.rows[:1]:
-            errors = function_problems(case.settings, row, case.default_agent, function)
-    path = case.get(f"{CUSTOM_FUNCTION}.path")
-    return errors or [ok(f"{case.get(f'{CUSTOM_FUNCTION}.name')} in {path}")] if path else []
+    if function is None or not case.has_rows_of_ours or not case.rows:
+        return []
+    return function_problems(case.settings, case.rows[0], case.default_agent, function)
 
 
 @check("reward", "reward manager", Needs.VERL, at=BOTH)
-def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
+def reward_manager(case: RunCase) -> ConfigError | None:
     """The reward manager is registered, or is a user's class that scores one trajectory at a time, as verl requires."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
@@ -173,14 +170,12 @@ def reward_manager(case: RunCase) -> Iterator[Finding | ConfigError]:
         manager_class = resolve_reward_manager_cls(case.config)
     except Exception as error:  # noqa: BLE001 - raised by verl, or while the user's file is imported
         remedy = f"{did_you_mean(name, REWARD_MANAGER)} Or set reward.reward_manager.module.path to a file with a class"
-        yield ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
-        return
+        return ConfigError(key, f"{name!r} cannot be loaded: {reason(error)}", remedy)
     if isinstance(manager_class, type) and issubclass(manager_class, RewardManagerBase):
-        yield ok(name)
-        return
+        return None
     problem = f"{name!r} is not a subclass of verl.experimental.reward_loop.reward_manager.RewardManagerBase"
     remedy = "Derive it from that; `async def run_single(self, data)` scores one trajectory, and no batch is passed"
-    yield ConfigError(key, problem, remedy)
+    return ConfigError(key, problem, remedy)
 
 
 @check("reward", at=BOTH)

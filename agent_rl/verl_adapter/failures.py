@@ -15,13 +15,13 @@ from typing import Any
 from hydra.errors import InstantiationException
 
 from agent_rl.errors import FatalError, UnscoredError, did_you_mean
-from agent_rl.settings.user_code import RepeatedBugs
+from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
 from agent_rl.verl_adapter.trained_samples import SampleFate
 
-__all__ = ["ERRORS_PARTITION", "FailedSessions", "is_fatal", "measure", "tag"]
+__all__ = ["ERRORS_PARTITION", "FailedSessions", "is_fatal", "measure", "report_bug", "tag"]
 
 ERRORS_PARTITION = "agent_rl_errors"
-"""TransferQueue partition with a tag for each failed trajectory, from the workers for the trainer."""
+"""TransferQueue partition with a tag for each failed trajectory, or bug, from the workers for the trainer."""
 
 
 class FailedSessions:
@@ -63,7 +63,7 @@ class FailedSessions:
         if tags:
             self.see(tags)
             tq.kv_clear(keys=list(tags), partition_id=ERRORS_PARTITION)
-        return [each for each in tags.values() if not each["validate"]]
+        return [each for each in tags.values() if not each["validate"] and not each.get("scored")]
 
     def require_scored(self, scored: int, errors: Sequence[str]) -> None:
         """Stop a run in which the unscored share exceeds the limit.
@@ -85,7 +85,7 @@ class FailedSessions:
 
     def nothing_usable(self, problem: object, of: str = "of the step") -> UnscoredError:
         """Return the error for a step or validation without any trajectory, with the latest reason."""
-        tags = list(self._tags.values())
+        tags = [each for each in self._tags.values() if not each.get("scored")]
         last = f"; {len(tags)} failed, the last with: {tags[-1].get('error')}" if tags else ""
         return UnscoredError(f"no trajectory {of} is usable: {problem}{last}")
 
@@ -104,6 +104,14 @@ def tag(error: BaseException, validate: bool) -> dict[str, Any]:
     end = _end.get()
     reason = {"error": f"{type(error).__name__}: {_reason(error)}", "fatal": is_fatal(error), "validate": validate}
     return {**reason, "bug": getattr(error, "bug", ""), "tokens": end.tokens, "turns": end.turns}
+
+
+async def report_bug(session: str, error: BrokenCallError) -> None:
+    """Report to the trainer a bug in the user's code in a session that is scored nevertheless."""
+    import transfer_queue as tq
+
+    report = {**tag(error, validate=False), "scored": True}
+    await tq.async_kv_put(key=f"{session}_bug", partition_id=ERRORS_PARTITION, tag=report)
 
 
 def is_fatal(error: BaseException) -> bool:

@@ -11,28 +11,24 @@ the `reward_model` component, or part of the component that uses the model (agen
 from __future__ import annotations
 
 import logging
-import math
 import reprlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from agent_rl.errors import ConfigError, UnscoredError
+from agent_rl.errors import ConfigError
 from agent_rl.rewards import groups
 from agent_rl.rewards.components.terms import require_scorable
 from agent_rl.rewards.compose import Reward, extra_info
 from agent_rl.rewards.repeating import repeatable
-from agent_rl.rewards.scorers.scorer import as_entries
-from agent_rl.rewards.user_function import scorer_info
 from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import SECTION, AgentRLSettings
-from agent_rl.settings.user_code import UserCodeError, sort_out
+from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.verl_adapter import custom_function
@@ -49,7 +45,6 @@ FAILED = "failed_rewards"
 """Folder in `trainer.default_local_dir` for trajectories whose scoring raised an exception in the user's code."""
 _CUSTOM_KEY = f"reward.{CUSTOM}.path"
 _WORKERS = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
-_NUMERIC = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 @register("trajectory")
@@ -83,7 +78,9 @@ class TrajectoryRewardManager(RewardManagerBase):
             fusion=_fusion(OmegaConf.select(config, "reward.sandbox_fusion")),
         )
         trace = self.settings.trace
-        self._trace = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
+        self._trace = (
+            TraceWriter.shared(trace.path, trace.part_mib << 20, trace.image_mib << 20) if trace.path else None
+        )
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
         # verl passes its own default where the user configured nothing: only the user's function is wanted here.
@@ -139,19 +136,12 @@ class TrajectoryRewardManager(RewardManagerBase):
         if self._custom is None:
             return None, {}
         info = {
-            **scorer_info(trajectory),
             **columns["tool_extra_fields"],
-            "trajectory": trajectory.to_dict(),
             "rollout_reward_scores": columns.get("reward_scores", {}),
             "num_turns": int(columns["__num_turns__"]),  # the trajectory of one of verl's loops has one turn
         }
-        arguments = trajectory.data_source, text, trajectory.ground_truth, info
-        try:
-            result = await self._custom.answer(*arguments, **self._router_kwargs)
-        except Exception as error:  # whatever the user's function raises is classified there
-            stops, remedy = self.settings.reward.on_error == "stop", f"The trajectory is {trajectory.id!r}"
-            raise sort_out(_CUSTOM_KEY.removesuffix(".path"), error, stops=stops, remedy=remedy) from error
-        return _custom_result(result)
+        stops = self.settings.reward.on_error == "stop"
+        return await self._custom.judge(trajectory, text, info, stops=stops, **self._router_kwargs)
 
     def _with_command(self, error: UserCodeError, trajectory: Trajectory, text: str) -> UserCodeError:
         """Log the error, and return it with the command that repeats the call."""
@@ -181,18 +171,6 @@ def _fusion(keys: Any) -> FusionServer | None:
     if not keys or not keys.get("url"):
         return None
     return FusionServer(keys.url, keys.get("memory_limit_mb", 1024), max_concurrent=keys.get("max_concurrent", 64))
-
-
-def _custom_result(result: Any) -> tuple[float, dict[str, float]]:
-    """Split what a custom reward function returned into the verdict and the numbers to log."""
-    numbers = {key: float(value) for key, value in as_entries(result).items() if isinstance(value, _NUMERIC)}
-    if "score" not in numbers:
-        problem = f"the function returned {reprlib.repr(result)}"
-        raise ConfigError(_CUSTOM_KEY, problem, "Return a number, or a dict with a number under 'score'")
-    for key, value in numbers.items():
-        if not math.isfinite(value):
-            raise UnscoredError(f"the custom reward function returned {key}={value}")
-    return numbers.pop("score"), numbers
 
 
 def _merged(own: dict[str, float], logged: dict[str, float]) -> dict[str, float]:

@@ -109,9 +109,8 @@ class RunOrder:
     def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
         """Return the metrics of a step: the order's own, and share and success rate of each source."""
         rates: dict[str, list[float]] = defaultdict(list)
-        table = self.order.table
         for row, rate in visits:
-            rates[table.names[int(table.sources[row])]].append(rate)
+            rates[self.order.names[int(self.order.sources[row])]].append(rate)
         count = sum(map(len, rates.values()))
         metrics = self.order.metrics()
         for name, hits in sorted(rates.items()):

@@ -37,7 +37,7 @@ from agent_rl.verl_adapter.algorithms.turns import REWARDS
 from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION, tag
 from agent_rl.verl_adapter.manager import TRAJECTORY
-from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, Served, references, write_addresses
+from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, references, write_addresses
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 
 __all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker", "score_sampled"]
@@ -129,7 +129,7 @@ def _add_component(config: Any, address: str) -> None:
             components[ROUTER_MODEL] = {"kind": KIND, "config": {"models": {ROUTER_MODEL: {}}}}
         config[SECTION] = section
     settings = ServedModelSettings(path=model.model_path, engine=model.rollout.name)
-    write_addresses(config, {ROUTER_MODEL: Served(f"http://{address}", settings)})
+    write_addresses(config, {ROUTER_MODEL: (f"http://{address}", settings)})
 
 
 def _portable(error: BaseException) -> BaseException:

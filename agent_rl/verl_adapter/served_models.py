@@ -15,7 +15,6 @@ import asyncio
 import functools
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import OmegaConf, open_dict
@@ -26,7 +25,6 @@ from agent_rl.settings.reward import ServedModelSettings
 __all__ = [
     "KIND",
     "ROUTER_MODEL",
-    "Served",
     "ServedModels",
     "references",
     "rollout_config",
@@ -41,13 +39,8 @@ ROUTER_MODEL = "reward_model"
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A served model and its address."""
-
-    address: str
-    """`http://host:port`."""
-    settings: ServedModelSettings
+Served = tuple[str, ServedModelSettings]
+"""The address of a served model, `http://host:port`, and its settings."""
 
 
 def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
@@ -57,7 +50,7 @@ def write_addresses(config: Any, served: Mapping[str, Served]) -> None:
         if model := served.get(name):
             value = holder[part]
             is_url = isinstance(value, str)
-            holder[part] = _PLACE.sub(model.address, value) if is_url else _entry(value or {}, model)
+            holder[part] = _PLACE.sub(model[0], value) if is_url else _entry(value or {}, *model)
     with open_dict(config):
         config[SECTION] = section
 
@@ -106,7 +99,7 @@ class ServedModels:
         )
         self._shared = [replica for name in models if models[name].visits for replica, _ in self._replicas[name]]
         self.sleep()
-        self.served = {name: Served(self._address(name), model) for name, model in models.items()}
+        self.served = {name: (self._address(name), model) for name, model in models.items()}
 
     def wake_up(self) -> None:
         """Load the models that share the trainer's GPUs."""
@@ -128,11 +121,11 @@ class ServedModels:
 
 def references(section: Any, key: str = SECTION) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield references to served models in a plain section: key, name, the containing dict or list, and its index."""
-    if isinstance(section, Mapping) and _is_component(section):
-        models, place = section["config"]["models"], f"{key}.config.models"
-        for name, entry in models.items():
-            if not (isinstance(entry, Mapping) and entry.get("url")):
-                yield f"{place}.{name}", name, models, name
+    match section:
+        case {"kind": kind, "config": {"models": Mapping() as models}} if kind == KIND:
+            for name, entry in models.items():
+                if not (isinstance(entry, Mapping) and entry.get("url")):
+                    yield f"{key}.config.models.{name}", name, models, name
     is_list = isinstance(section, list)
     for part, value in enumerate(section) if is_list else section.items() if isinstance(section, Mapping) else ():
         place = f"{key}[{part}]" if is_list else f"{key}.{part}"
@@ -176,13 +169,7 @@ def _run(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     asyncio.run(gather())
 
 
-def _is_component(section: Mapping[str, Any]) -> bool:
-    config = section.get("config")
-    return section.get("kind") == KIND and isinstance(config, Mapping) and isinstance(config.get("models"), Mapping)
-
-
-def _entry(entry: Mapping[str, Any], model: Served) -> dict[str, Any]:
-    settings = model.settings
+def _entry(entry: Mapping[str, Any], address: str, settings: ServedModelSettings) -> dict[str, Any]:
     known = {
         "kind": settings.kind,
         "engine": settings.engine,
@@ -190,4 +177,4 @@ def _entry(entry: Mapping[str, Any], model: Served) -> dict[str, Any]:
         "tokenizer": settings.path,
         "temperature": settings.temperature,
     }
-    return known | {key: value for key, value in entry.items() if value is not None} | {"url": model.address}
+    return known | {key: value for key, value in entry.items() if value is not None} | {"url": address}

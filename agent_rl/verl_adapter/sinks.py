@@ -9,15 +9,14 @@ them. Samples of a validation (`trainer.log_val_generations`) are written as con
 from __future__ import annotations
 
 import functools
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from agent_rl.trajectory.trace import segments
+from agent_rl.work.concurrency import OneThread
 
-__all__ = ["FINISH_S", "Samples", "conversation", "tracking"]
+__all__ = ["FINISH_S", "conversation", "log_samples", "tracking"]
 
 DIRECT = ("console", "file")
 MOST_WAITING = 64
@@ -50,23 +49,17 @@ def tracking(module: ModuleType) -> None:
     module.Tracking = Tracking  # type: ignore[attr-defined]
 
 
-class Samples:
-    """Logs validation samples to the sinks as conversations.
+def log_samples(log: Callable[..., None], loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
+    """Send the samples of a validation to each of these loggers as conversations, in a separate thread.
 
     Args:
-        log: the method of verl's `ValidationGenerationsLogger`.
+        log: the method of verl's `ValidationGenerationsLogger`; the other arguments are its own.
     """
-
-    def __init__(self, log: Callable[..., None]) -> None:
-        self._log = log
-
-    def log(self, loggers: str | Sequence[str], samples: Sequence[Any], step: int) -> None:
-        """Send the samples to each of these loggers, in a separate thread."""
-        for name in [loggers] if isinstance(loggers, str) else loggers:
-            if sink := _sinks.get(name):
-                readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
-                work = functools.partial(self._log, [name], readable, step)
-                sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
+    for name in [loggers] if isinstance(loggers, str) else loggers:
+        if sink := _sinks.get(name):
+            readable = [_readable(sample, indented=name == "tensorboard") for sample in samples]
+            work = functools.partial(log, [name], readable, step)
+            sink.put(lambda _, work=work: work(), f"the samples of step {step}")  # type: ignore[misc]
 
 
 def conversation(text: str, first: str) -> str:
@@ -103,14 +96,13 @@ class _Sink:
 
     def __init__(self, name: str, make: Callable[[], Any]) -> None:
         self.name = name
-        self._work: queue.SimpleQueue[tuple[Callable[[Any], None], str] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, args=(make,), name=f"agent_rl-{name}", daemon=True)
-        self._thread.start()
+        self._thread = OneThread(f"agent_rl-{name}")
+        self._tracking = self._thread.submit(_call_safely, name, "could not be started", make)
 
     def put(self, work: Callable[[Any], None], what: str) -> None:
         """Queue a call, unless too many are waiting."""
-        if self._work.qsize() < MOST_WAITING:
-            self._work.put((work, what))
+        if self._thread.waiting < MOST_WAITING:
+            self._thread.submit(self._run, work, what)
         else:
             _report(self.name, f"does not keep up: {what} and others are lost")
 
@@ -121,17 +113,12 @@ class _Sink:
     def finish(self, exit_code: int = 0) -> None:
         """Wait for the queued calls."""
         self.put(lambda tracking: tracking.finish(exit_code), "the end")
-        self._work.put(None)
-        self._thread.join(FINISH_S)
-        if self._thread.is_alive():
+        if not self._thread.close(FINISH_S):
             _report(self.name, f"did not answer for {FINISH_S:g} s at the end: its last metrics are lost", at_end=True)
 
-    def _run(self, make: Callable[[], Any]) -> None:
-        tracking = _call_safely(self.name, "could not be started", make)
-        while (job := self._work.get()) is not None:
-            work, what = job
-            if tracking is not None:
-                _call_safely(self.name, f"failed at {what}", functools.partial(work, tracking))
+    def _run(self, work: Callable[[Any], None], what: str) -> None:
+        if (tracking := self._tracking.result()) is not None:
+            _call_safely(self.name, f"failed at {what}", functools.partial(work, tracking))
 
 
 def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:

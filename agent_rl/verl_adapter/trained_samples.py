@@ -238,15 +238,15 @@ def fill_missing_samples(
 def keep_batch(settings: TraceSettings, step: int, update: int, batch: Any, data: Any) -> None:
     """Write the batch of one of a step's updates, whose tensors are in `data`, next to a trace that keeps tokens."""
     if settings.path is not None and settings.tokens:
-        writer = TraceWriter.shared(settings.path, settings.part_bytes, settings.image_bytes)
-        writer.batch(lambda: _batch(step, update, batch, data))
+        writer = TraceWriter.shared(settings.path, settings.part_mib << 20, settings.image_mib << 20)
+        writer.batch(lambda: TrainedBatch(step, update, *_trained_rows(batch, data)))
 
 
-def _batch(step: int, update: int, batch: Any, data: Any) -> TrainedBatch:
-    """Return the rows of a batch, without those that only fill it up."""
+def _trained_rows(batch: Any, data: Any) -> tuple[list[str], list[float | list[float]]]:
+    """Return keys and advantages of the rows of a batch, without those that only fill it up."""
     rows = zip(batch.keys, batch.tags, _advantages(data), strict=True)
-    tags = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
-    return TrainedBatch(step, update, list(tags), list(tags.values()))
+    advantages = {key: value for key, tag, value in rows if not tag.get("is_padding", False)}
+    return list(advantages), list(advantages.values())
 
 
 def _advantages(data: Any) -> Iterator[float | list[float]]:

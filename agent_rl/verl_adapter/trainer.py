@@ -7,7 +7,9 @@ under each mode's name, because verl compares these names. Each method documents
 
 from __future__ import annotations
 
+import functools
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 from omegaconf import OmegaConf, open_dict
@@ -261,8 +263,9 @@ class AgentTrainer(PPOTrainer):
 
     def _maybe_log_val_generations(self, inputs: Any, outputs: Any, scores: Any) -> None:
         """Log samples of a validation as conversations."""
-        if not isinstance(self.validation_generations_logger, sinks.Samples):
-            self.validation_generations_logger: Any = sinks.Samples(self.validation_generations_logger.log)
+        if not isinstance(self.validation_generations_logger, SimpleNamespace):
+            log = functools.partial(sinks.log_samples, self.validation_generations_logger.log)
+            self.validation_generations_logger: Any = SimpleNamespace(log=log)
         super()._maybe_log_val_generations(inputs, outputs, scores)
 
     def _compute_metrics(

@@ -25,7 +25,7 @@ from agent_rl.trajectory import LEFT_OUT, Trajectory
 from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.trajectory.trace.images import drop_images
 from agent_rl.verl_adapter.algorithms.turns import credit_fields, turn_states
-from agent_rl.verl_adapter.failures import measure
+from agent_rl.verl_adapter.failures import measure, report_bug
 from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import template_builder
 from agent_rl.verl_adapter.verl_tools import to_specs
@@ -108,9 +108,11 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
             measure(policy.response_tokens, len(trajectory.turns))
             if self._trace is not None:
                 trajectory = await self._trace.images(trajectory)
+            bug = trajectory.info.get("bug")
             if trajectory.error is not None:
-                bug = trajectory.info.get("bug")
                 raise BrokenCallError(trajectory.error, bug) if bug else UnscoredError(trajectory.error)
+            if bug:
+                await report_bug(trajectory.id, BrokenCallError(trajectory.info["program"], bug))
             if self._trace is not None and self.settings.trace.tokens:
                 self._trace.tokens(trajectory.id, policy.record())
             return self._outputs(policy, trajectory)
@@ -199,6 +201,6 @@ def _worker_setup(config: Any) -> tuple[AgentRLSettings, EpisodeLimits, bool, Tr
         trace = settings.trace
         gc.freeze()  # the worker's loaded objects stay
         gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
-        writer = TraceWriter.shared(trace.path, trace.part_bytes, trace.image_bytes) if trace.path else None
+        writer = TraceWriter.shared(trace.path, trace.part_mib << 20, trace.image_mib << 20) if trace.path else None
         cached = _known[id(config)] = (config, settings, limits, stops, writer)
     return cached[1:]

@@ -189,18 +189,30 @@ class OneThread:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Await `function(*arguments)` on the thread."""
+    @property
+    def waiting(self) -> int:
+        """Number of functions that have not started."""
+        return self._queue.qsize()
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> futures.Future[T]:
+        """Queue `function(*arguments)` for the thread; return the future of its result."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
             self._thread.start()
         work, future = _work(function, *arguments)
         self._queue.put(work)
-        return await asyncio.wrap_future(future)
+        return future
 
-    def close(self) -> None:
-        """End the thread after the function it is running."""
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Await `function(*arguments)` on the thread."""
+        return await asyncio.wrap_future(self.submit(function, *arguments))
+
+    def close(self, wait_s: float = 0.0) -> bool:
+        """End the thread after the queued functions; return whether it has ended within `wait_s` seconds."""
         self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join(wait_s)
+        return self._thread is None or not self._thread.is_alive()
 
     def _loop(self) -> None:
         while (work := self._queue.get()) is not None:

@@ -171,16 +171,13 @@ class Cache:
         path: the path of a `Store` on a local disk; None: memory only.
         key: the configuration key that contains the path, for errors.
         kind: the kind of the strings, for errors, for example `verdicts`.
-        max_bytes: maximum size in memory.
 
     Raises:
         ConfigError: the file cannot be used.
     """
 
-    def __init__(
-        self, path: str | None = None, key: str = "", kind: str = "results", max_bytes: int = MAX_BYTES
-    ) -> None:
-        self._max_bytes, self._bytes = max_bytes, 0
+    def __init__(self, path: str | None = None, key: str = "", kind: str = "results") -> None:
+        self._bytes = 0
         self._texts: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
         self._flights: PerLoop[dict[str, asyncio.Future[None]]] = PerLoop(dict)
@@ -247,7 +244,7 @@ class Cache:
                 return
             self._texts[key] = text
             self._bytes += len(text) + ENTRY_BYTES
-            while self._bytes > self._max_bytes:
+            while self._bytes > MAX_BYTES:
                 _, dropped = self._texts.popitem(last=False)
                 self._bytes -= len(dropped) + ENTRY_BYTES
 

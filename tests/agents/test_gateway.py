@@ -11,15 +11,16 @@ from typing import Any
 import httpx
 import pytest
 
+from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
 from agent_rl.agents.sessions.program import address_for
 from agent_rl.agents.sessions.server import gateway
+from agent_rl.environments.kind import NAME, ROW
 from agent_rl.errors import ConfigError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import StopReason, Trajectory
-from tests.environments.sessions import LOCKERS
 from tests.support.http_faults import FaultyServer, answer
 
 ASK = """
@@ -38,15 +39,24 @@ row = json.load(open(os.environ["AGENT_RL_ROW_FILE"]))
 def run(tmp_path: Path) -> Any:
     """Runs an episode of a program with this text, and returns the trajectory."""
 
-    def episode(program: str, *turns: str, environments: dict[str, str] | None = None, **settings: Any) -> Trajectory:
+    def episode(
+        program: str,
+        *turns: str,
+        environments: dict[str, str] | None = None,
+        values: dict[str, Any] | None = None,
+        limits: EpisodeLimits | None = None,
+        **settings: Any,
+    ) -> Trajectory:
         (tmp_path / "program.py").write_text(ASK + program)
         section = {"command": f"{sys.executable} {tmp_path}/program.py", **settings}
         sections = {"gateway": section, "environments": environments or {}}
-        loop = make_loop("gateway_agent", EpisodeSetup(AgentRLSettings.from_config({"agent_rl": sections})))
+        given = AgentRLSettings.from_config({"agent_rl": sections})
+        loop = make_loop("gateway_agent", EpisodeSetup(given, limits or EpisodeLimits()))
+        world = {NAME: next(iter(environments)), ROW: json.dumps(values)} if environments else {}
         row = {
             "raw_prompt": [{"role": "user", "content": "6 * 7?"}],
             "data_source": "gsm8k",
-            "extra_info": {"index": 3} | ({"environment": next(iter(environments))} if environments else {}),
+            "extra_info": {"index": 3, **world},
             "reward_model": {"ground_truth": "42"},
         }
 
@@ -78,20 +88,51 @@ def test_the_program_gets_the_row_without_ground_truth_and_secrets(
     assert row == {"prompt": [{"role": "user", "content": "6 * 7?"}], "extra_info": {"index": 3}}
     assert "MY_TOKEN" not in environment
     assert environment["OTHER_TOKEN"] == "named"
+    assert environment["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
     run(write, "Yes.", ground_truth=True)
     assert json.loads((tmp_path / "seen.json").read_text())[0]["ground_truth"] == "42"
 
 
 def test_a_program_that_fails_before_its_first_request_is_the_users_bug(run: Any) -> None:
     trajectory = run("raise ValueError('no key')")
-    assert trajectory.error == "the program ended with exit code 1: ValueError: no key"
-    assert trajectory.info["bug"] == "ValueError: no key"
+    assert trajectory.info["bug"].startswith("ValueError at ")
+    assert trajectory.info["bug"].endswith("/program.py:10")
+    said = "the program ended with exit code 1: ValueError: no key"
+    assert trajectory.error == f"{said} ({trajectory.info['bug']})"
 
 
 def test_a_crash_after_a_turn_is_scored_with_zero(run: Any) -> None:
     trajectory = run('ask("?"); sys.exit(3)', "Yes.")
     assert (trajectory.error, trajectory.verdict, trajectory.stop_reason) == (None, 0.0, StopReason.STOPPED)
     assert trajectory.info["program"].startswith("the program ended with exit code 3")
+    assert "bug" not in trajectory.info
+    assert trajectory.answer is None  # otherwise a scorer would judge it
+
+
+def test_a_traceback_after_a_turn_is_scored_and_reported_as_a_bug(run: Any) -> None:
+    """Its message may differ, and so may the library in which it ends."""
+    bugs = {run('ask("?"); int(ask("?")["choices"][0]["message"]["content"])', "a", text).info["bug"] for text in "bc"}
+    assert len(bugs) == 1
+    deep = run('ask("?")\ndef f(n):\n    return f(n - 1) if n else json.loads("{" * 5)\nf(99)', "Yes.")
+    assert (deep.verdict, deep.error) == (0.0, None)
+    assert deep.info["bug"].startswith("json.decoder.JSONDecodeError at ")
+    assert deep.info["bug"].endswith("/program.py:12")
+
+
+def test_a_crash_at_a_limit_is_the_policys(run: Any) -> None:
+    trajectory = run('ask("?"); ask("?")', "Yes.", limits=EpisodeLimits(max_assistant_turns=1))
+    assert "HTTP Error 400" in trajectory.info["program"]
+    assert (trajectory.verdict, trajectory.info.get("bug")) == (0.0, None)
+
+
+def test_a_fault_of_the_gateway_leaves_the_episode_unscored(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("agent_rl.agents.sessions.session.read_turn", broken)
+    trajectory = run('ask("?")', "Yes.")
+    assert (trajectory.stop_reason, trajectory.verdict) == (StopReason.ERROR, None)
+    assert "KeyError: 'ours'" in str(trajectory.error)
 
 
 def test_a_program_may_send_its_reward(run: Any) -> None:
@@ -143,6 +184,61 @@ def test_an_endpoint_elsewhere_gets_an_address_that_it_can_reach(run: Any, monke
     assert "http://127.0.0.2:" in str(trajectory.to_dict())
 
 
-def test_a_row_with_an_environment_is_refused(run: Any) -> None:
-    with pytest.raises(ConfigError, match="cannot act in the row's environment"):
-        run("", environments={"lockers": str(LOCKERS)})
+WORLD = """
+from agent_rl import Environment
+
+class Capitals(Environment):
+    '''Name capitals.'''
+
+    data = "unused.parquet"
+
+    def reset(self, country, capital):
+        self.capital = capital
+        return f"Which city is the capital of {country}?"
+
+    def look_up(self) -> str:
+        '''The capital.'''
+        return self.capital
+
+    def get_reward(self):
+        REWARD
+"""
+FRANCE = {"country": "France", "capital": "Paris"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Any:
+    """Writes an environment whose `get_reward` is this statement."""
+
+    def write(reward: str) -> dict[str, str]:
+        (tmp_path / f"world{len(list(tmp_path.glob('world*')))}.py").write_text(WORLD.replace("REWARD", reward))
+        return {"capitals": str(max(tmp_path.glob("world*")))}
+
+    return write
+
+
+def test_an_environment_asks_and_judges_and_offers_no_tool(run: Any, world: Any, tmp_path: Path) -> None:
+    seen = f'json.dump(row, open("{tmp_path}/seen.json", "w")); ask(row["prompt"][0]["content"])'
+    judge = "return float(self.answer == self.capital and len(self.trajectory.turns) == 1)"
+    right = run(seen, "Paris", environments=world(judge), values=FRANCE)
+    assert (right.verdict, right.stop_reason, right.error) == (1.0, StopReason.ANSWERED, None)
+    row = json.loads((tmp_path / "seen.json").read_text())
+    assert row["prompt"] == [{"role": "user", "content": "6 * 7?\n\nWhich city is the capital of France?"}]
+    assert row["extra_info"] == {"index": 3, "environment": "capitals"}  # without the capital
+    assert run(seen, "Lyon", environments=world(judge), values=FRANCE).verdict == 0.0
+    run(seen, "Lyon", environments=world(judge), values=FRANCE, ground_truth=True)
+    assert json.loads(json.loads((tmp_path / "seen.json").read_text())["extra_info"][ROW]) == FRANCE
+
+
+def test_the_parts_of_an_environments_reward_are_0_after_a_crash(run: Any, world: Any) -> None:
+    parts = world("return {'right': self.answer == self.capital, 'short': 1.0}")
+    assert run('ask("?")', "Paris", environments=parts, values=FRANCE).rewards == {"right": 1.0, "short": 1.0}
+    crashed = run('ask("?"); sys.exit(1)', "Paris", environments=parts, values=FRANCE)
+    assert (crashed.rewards, crashed.error) == ({"right": 0.0, "short": 0.0}, None)
+
+
+def test_a_bug_of_an_environment_leaves_the_episode_unscored(run: Any, world: Any) -> None:
+    trajectory = run('ask("?")', "Paris", environments=world("return 1 / 0"), values=FRANCE)
+    assert trajectory.stop_reason is StopReason.ERROR
+    assert "Capitals.get_reward failed" in str(trajectory.error)
+    assert trajectory.info["bug"].startswith("ZeroDivisionError at ")

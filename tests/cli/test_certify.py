@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agent_rl.cli.certify import app
+from agent_rl.cli.main import app
 
 pytestmark = pytest.mark.trainer
 
@@ -21,7 +21,7 @@ def advantages(token_level_rewards, response_mask, index, **_):
 
 def test_a_biased_function_of_the_user_is_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SQUARED)
-    result = CliRunner().invoke(app, ["algo", "--json", "--estimator", f"{tmp_path}/mine.py:advantages"])
+    result = CliRunner().invoke(app, ["certify", "algo", "--json", "--estimator", f"{tmp_path}/mine.py:advantages"])
     assert result.exit_code == 1, result.output
     (certificate,) = json.loads(result.stdout)["certificates"]
     assert certificate["verdict"] == "biased"
@@ -29,6 +29,6 @@ def test_a_biased_function_of_the_user_is_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_a_built_in_algorithm_is_exit_code_0_whatever_its_verdict() -> None:
-    result = CliRunner().invoke(app, ["algo", "grpo_passk"])
+    result = CliRunner().invoke(app, ["certify", "algo", "grpo_passk"])
     assert result.exit_code == 0, result.output
     assert "heuristic" in result.stdout

@@ -43,8 +43,8 @@ def trains(change: Callable[[TrainedSequence], TrainedSequence]) -> type:
 
 
 def taking_temperature(self: Any, base: Any, request: Any, *rest: Any) -> Any:
-    if "temperature" in request.ignored:
-        self._policy._sampling_params = {**self._policy._sampling_params, "temperature": 0.1}
+    if "temperature" in request.sampling:
+        self._policy.sampling = {**self._policy.sampling, "temperature": 0.1}
     return base(request, *rest)
 
 

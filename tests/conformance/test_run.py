@@ -12,7 +12,7 @@ pytest.importorskip("verl")
 
 from typer.testing import CliRunner
 
-from agent_rl.cli.gateway import app
+from agent_rl.cli.main import app
 from agent_rl.conformance import OpenSession
 from agent_rl.conformance.engine import Engine
 from agent_rl.conformance.run import CHECKS, run_checks
@@ -35,7 +35,7 @@ def test_our_gateway_passes(driver: type[OurDriver]) -> None:
 
 def test_the_command_prints_a_line_per_check() -> None:
     chosen = [f"--only={name}" for name in ("wrong_keys_are_refused: none", "equal_bodies_are_two_samples")]
-    done = CliRunner().invoke(app, ["check", "--driver", f"{OURS}:OurDriver", "--json", *chosen])
+    done = CliRunner().invoke(app, ["gateway", "check", "--driver", f"{OURS}:OurDriver", "--json", *chosen])
     assert done.exit_code == 0
     assert [(row["check"], row["status"]) for row in json.loads(done.output)] == [
         ("wrong_keys_are_refused: none", "passes"),
@@ -56,7 +56,7 @@ def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
         ]
         results = await run_checks(OpenSession(engine.url, "key"), names)
         chosen = [f"--only={name}" for name in names[:1]]
-        done = await asyncio.to_thread(CliRunner().invoke, app, ["check", f"{engine.url}/v1", *chosen])
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["gateway", "check", f"{engine.url}/v1", *chosen])
         await engine.stop()
         return {each["check"]: each["status"] for each in results}, done.output
 
@@ -67,7 +67,7 @@ def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
 
 def test_what_is_typed_wrong_is_refused() -> None:
     def problem(*words: str) -> str:
-        return str(CliRunner().invoke(app, ["check", *words]).exception)
+        return str(CliRunner().invoke(app, ["gateway", "check", *words]).exception)
 
     assert "either a driver or an address" in problem()
     assert "there is no check 'wrong_key'" in problem("http://127.0.0.1:1", "--only", "wrong_key")

@@ -1,4 +1,4 @@
-"""Tokens are sampled with their probabilities; SGLang's processes do it by sums."""
+"""Tokens are sampled with their probabilities, by sums, and the engine keeps to a grammar, in SGLang's processes."""
 
 import json
 
@@ -56,3 +56,34 @@ def test_requests_with_a_seed_are_left_to_sglang() -> None:
     seeds = torch.tensor([3, 4])
     found = sampling.sample(lambda probs, sampling_seed: sampling_seed, torch.ones(2, 5) / 5, sampling_seed=seeds)
     assert found is seeds
+
+
+MASK = """
+import torch
+from xgrammar import allocate_token_bitmask
+from sglang.srt.plugins import load_plugins
+from sglang.srt.constrained.xgrammar_backend import XGrammarGrammar as Grammar
+load_plugins()
+logits, mask = torch.ones(2, 70), allocate_token_bitmask(2, 70)
+mask[1] = 0
+mask[1, 1] = 0b101  # tokens 32 and 34
+Grammar.apply_vocab_mask(None, logits, mask)
+print([int(row.isfinite().sum()) for row in logits], logits[1].isfinite().nonzero().flatten().tolist())
+"""
+
+IS_NEEDED = """
+import torch
+from sglang.srt.constrained.xgrammar_backend import XGrammarGrammar as Grammar
+try:
+    Grammar.apply_vocab_mask(None, torch.ones(1, 32), torch.zeros(1, 1, dtype=torch.int32))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_forbidden_tokens_are_masked() -> None:
+    assert python(MASK) == "[70, 2] [32, 34]"
+
+
+def test_sglangs_own_masking_does_not_run_on_a_cpu() -> None:
+    assert python(IS_NEEDED) == "Unsupported device: cpu"

@@ -27,7 +27,7 @@ MESSAGES = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
-    tiny_model.main(["--out", str(path), "--hidden", "32", "--layers", "1", "--heads", "2"])
+    tiny_model.main(["--out", str(path)])
     return path
 
 
@@ -105,8 +105,7 @@ def test_odd_heads_are_refused(tokenizer, tmp_path):
 
 
 def test_a_classifier_gives_one_score_to_each_text(tmp_path):
-    arguments = ["--kind", "classifier", "--hidden", "32", "--layers", "1", "--heads", "2"]
-    tiny_model.main(["--out", str(tmp_path), *arguments])
+    tiny_model.main(["--out", str(tmp_path), "--kind", "classifier"])
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert model.config.architectures == ["LlamaForSequenceClassification"]

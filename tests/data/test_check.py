@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from agent_rl.data import arithmetic
 from agent_rl.data.check import DataReport, RowFinding, Rows, check_files, write_good
@@ -25,7 +27,10 @@ def numbered(path: str, its: Iterable[dict[str, Any]]) -> Iterator[NumberedRow]:
 
 
 def check(known: Rows | None = None, **files: list[dict[str, Any]]) -> DataReport:
-    return check_files({path: numbered(path, its) for path, its in files.items()}, known or Rows())
+    known = known or Rows()
+    report, drawn = check_files({path: numbered(path, its) for path, its in files.items()}, known)
+    report.grade(drawn, known)
+    return report
 
 
 def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:
@@ -33,7 +38,7 @@ def test_good_rows_have_no_findings_and_are_counted_by_label() -> None:
     for number, row in enumerate(train):
         row["extra_info"]["difficulty"] = (number % 3) / 2
     report = check(train=train, test=rows(1, 10, "test"))
-    assert (report.counts, report.has_errors, report.rows) == ({}, False, [30, 10])
+    assert (report.counts, report.errors, report.rows) == ({}, set(), [30, 10])
     labels = report.labels()
     assert labels["difficulty"]["rows"].to_dict() == {"0.0": 10, "0.5": 10, "1.0": 10, "(none)": 10}
     (its,) = labels["data_source"].itertuples()
@@ -64,7 +69,7 @@ def test_a_row_in_two_files_of_one_split_is_worth_a_look_only() -> None:
     train = rows(0, 8)
     report = check(one=train, two=train[:1])
     assert dict(report.counts) == {"duplicate": 1}
-    assert not report.has_errors
+    assert not report.errors
 
 
 @pytest.mark.parametrize(
@@ -146,3 +151,38 @@ def test_only_some_findings_are_kept_and_all_are_counted() -> None:
     assert report.counts["row contract"] == 50
     assert len(report.shown["row contract"]) == 5
     assert json.loads(json.dumps(report.to_dict()))["findings"][0]["rows"] == 50
+
+
+HOSTILE = '<script>alert("1")</script>[red]'
+
+
+def a_report() -> DataReport:
+    found = DataReport(["train.parquet"], "tokens", [40])
+    found.lengths += [(f"{HOSTILE}{number}", None, None, number * 50) for number in range(40)]
+    found.add(0, 3, RowFinding(HOSTILE, HOSTILE, HOSTILE))
+    found.add(0, 4, RowFinding("duplicate", "row 3 asks the same", "Keep one", is_error=False))
+    return found
+
+
+def shown(found: DataReport) -> str:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(found.table())
+    for finding in found.lines():
+        console.print(finding, soft_wrap=True)
+    return console.export_text()
+
+
+def test_many_values_of_a_label_are_shown_together() -> None:
+    text = shown(a_report())
+    assert text.count("data_source <script>") == 30
+    assert "data_source (others: 10)" in text
+
+
+def test_the_terminal_shows_numbers_the_first_row_of_each_finding_and_where_more_are() -> None:
+    found = a_report()
+    found.add(0, 9, RowFinding("duplicate", "row 3 asks the same", "Keep one", is_error=False))
+    text = shown(found)
+    assert "40 rows in 1 file" in text
+    assert f"error {HOSTILE}, 1 row: train.parquet, row 3: {HOSTILE}. {HOSTILE}" in text
+    assert "note  duplicate, 2 rows: train.parquet, row 4: row 3 asks the same" in text
+    assert "Keep one. Also train.parquet, row 9\n" in text

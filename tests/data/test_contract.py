@@ -47,7 +47,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("extra_info.tool_selection", [], "extra_info.tool_selection", "[]"),
         ("extra_info.tool_selection", [None], "extra_info.tool_selection[0]", "null"),
         ("extra_info.tools_kwargs", "search", "extra_info.tools_kwargs", "'search'"),
-        ("extra_info.tools_kwargs", {"search": 1}, "extra_info.tools_kwargs", "search"),
+        ("extra_info.tools_kwargs", {"search": 1}, "extra_info.tools_kwargs.search", "1"),
         ("extra_info.difficulty", "hard", "extra_info.difficulty", "'hard'"),
         ("images", [{"path": "a.png"}], "", "0 <image> for 1 images"),
         ("videos", [1], "videos[0]", "1"),

@@ -41,7 +41,7 @@ def test_the_rows_of_a_file_are_counted_and_the_first_ones_are_read(tmp_path: Pa
         ("rows.csv", "question,answer", "verl reads .parquet, .json, .jsonl, not .csv", "write_parquet"),
         ("rows", "", "not a file without one of these extensions", "write_parquet"),
         ("rows.parquet", "not parquet at all", "cannot be read as parquet", "again"),
-        ("rows.jsonl", '{"a": 1}\n{"a": 2\n', "not a JSON object (Expecting ',' delimiter at column 8)", "per line"),
+        ("rows.jsonl", '{"a": 1}\n{"a": 2\n', "it is not JSON (Expecting ',' delimiter at column 8)", "per line"),
         ("rows.json", "[1, 2]", "not a JSON object (1)", "column"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agent_rl.data.order import RowOrder, hashed
-from agent_rl.data.row_table import RowFacts, RowTable
+from agent_rl.data.row_table import RowFacts
 from agent_rl.data.row_table import shares as shares_of
 from agent_rl.errors import ConfigError, FatalError
 from tests.data.scripted import ROWS, Run, order, settings, shares
@@ -163,14 +163,12 @@ def test_failed_rows_come_again_before_the_next_pass_and_within_their_share() ->
 
 
 def test_a_rate_is_half_the_latest_visit() -> None:
-    table = RowTable(RowFacts(["a", "a"], [None, None]), settings(band={"low": 0.3, "high": 0.6}))
-    rows = np.arange(2)
-    assert table.is_in_band(rows).tolist() == [True, True]  # unknown
-    table.count(0, 1.0)
-    assert table.is_in_band(rows).tolist() == [False, True]
-    table.count(0, 0.0)
-    assert table.is_in_band(rows).tolist() == [True, True]
-    assert table.metrics() == {"rows": 2, "visited": 1, "in_band": 1}
+    one = RowOrder(RowFacts(["a", "a"], [None, None]), settings(band={"low": 0.3, "high": 0.6}))
+    counts = {"data/rows": 2, "data/visited": 0, "data/in_band": 0, "data/stage": 1}
+    assert one.metrics() == counts
+    for step, (rate, in_band) in enumerate([(1.0, 0), (0.0, 1)]):
+        one.report(step, [(0, rate)])
+        assert one.metrics() == {**counts, "data/visited": 1, "data/in_band": in_band}
 
 
 def test_a_file_shares_its_weight_among_its_sources_and_rows_left_out_do_not_count() -> None:

@@ -65,7 +65,7 @@ def test_each_form_becomes_a_row(databases: Path, example: dict[str, Any], sourc
     ("arguments", "message"),
     [
         ((), "the following arguments are required: --databases"),
-        (("--databases", ".", "--now", "today"), "error: --now: "),
+        (("--databases", ".", "--now", "today"), "argument --now: invalid fromisoformat value: 'today'"),
         (("--databases", "."), "rows.jsonl, line 1, --databases: there is no shop.sqlite"),
     ],
 )

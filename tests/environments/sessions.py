@@ -12,7 +12,7 @@ from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
 from agent_rl.environments import Environment, EnvironmentSession, EnvironmentType, load_environment
-from agent_rl.environments.session import NAME, ROW
+from agent_rl.environments.kind import NAME, ROW
 from agent_rl.settings import AgentRLSettings
 from agent_rl.trajectory import StopReason, Trajectory
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from agent_rl.environments import EnvironmentType, install, load_environment
 from agent_rl.environments.families import family_names
-from agent_rl.environments.rows import environment_rows
-from agent_rl.environments.session import row_values
+from agent_rl.environments.kind import environment_rows, row_values
 from tests.environments.families.playing import Rollouts, play
 from tests.environments.families.served_family import VERSION, in_family
 from tests.environments.families.test_openenv import GUESS, written

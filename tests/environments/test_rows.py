@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent_rl.environments import load_environment
-from agent_rl.environments.rows import environment_rows
-from agent_rl.environments.session import row_values
+from agent_rl.environments.kind import environment_rows, row_values
 from agent_rl.errors import ConfigError
 from tests.environments.sessions import lockers
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from agent_rl import Environment
 from agent_rl.environments import EnvironmentSession, open_environment
-from agent_rl.environments.session import NAME, ROW, row_values
+from agent_rl.environments.kind import NAME, ROW, row_values
 from agent_rl.errors import ConfigError, InvalidArgumentsError, ToolError, UnscoredError
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import ToolOutput

@@ -13,7 +13,7 @@ from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.registry import make_loop
 from agent_rl.agents.syntaxes import SYNTAXES
 from agent_rl.environments import load_environment
-from agent_rl.environments.rows import environment_rows
+from agent_rl.environments.kind import environment_rows
 from agent_rl.environments.trl import ADDED
 from agent_rl.errors import ConfigError
 from agent_rl.launch.task import task_recipe
@@ -189,6 +189,13 @@ def test_samples_that_begin_differently_are_counted_and_warned_of_once(write, ca
         "Env.reset differs between the samples of a row"
     ]
     assert [play(alike, row, ["done"], **each)[0].rewards["reset_differs"] for each in identities] == [0] * 6
+
+
+def test_an_exhausted_iterator_is_an_observation(write):
+    kind = load_environment("mine", str(write(changed(("self.calls += 1", "next(iter(()))")))))
+    (row, *_) = environment_rows(kind, "train", seed=0)
+    trajectory, _ = play(kind.target, row, [CALL, "done"])
+    assert trajectory.results[0].text == "{'error': ''}"
 
 
 def test_instance_is_reused_on_its_thread_unless_a_call_did_not_end(write):

@@ -12,8 +12,7 @@ import pytest
 
 from agent_rl import Environment
 from agent_rl.environments import EnvironmentType
-from agent_rl.environments.rows import environment_rows
-from agent_rl.environments.session import row_values
+from agent_rl.environments.kind import environment_rows, row_values
 from agent_rl.environments.worked import (
     ExpertTurn,
     _with_other_digits,

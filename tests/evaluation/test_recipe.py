@@ -11,9 +11,8 @@ from agent_rl.errors import ConfigError
 from agent_rl.evaluation.recipe import recipe_values, run_values, split_words
 from agent_rl.evaluation.runner import Evaluation
 from agent_rl.evaluation.settings import EvaluationSettings, read_settings
-from agent_rl.launch.composition import compose
+from agent_rl.launch.composition import compose, resolved
 from agent_rl.launch.recipes import copy_recipe
-from agent_rl.launch.resolution import resolved
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
 

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_rl.agents.policies.chat import ChatEndpoint
+from agent_rl.agents.policies.source import open_client
 from agent_rl.cli.main import app
 from agent_rl.data import make_row, write_parquet
 from agent_rl.errors import ConfigError, EngineError, FatalError
@@ -29,7 +30,7 @@ def evaluate(folder, given, server=None):
     async def all_of_it():
         async with server or Server() as running:
             with Ledger(folder, given) as ledger:
-                async with ChatEndpoint(running.url, MODEL, given.sampling, timeout_s=5) as source:
+                async with ChatEndpoint(open_client(running.url, MODEL, timeout_s=5), given.sampling) as source:
                     await run(Evaluation.load(given), source, ledger, lambda record: None)
                 return ledger.read()
 
@@ -234,6 +235,22 @@ def test_the_same_bug_of_a_tool_ends_the_evaluation_at_the_eighth_time(tmp_path,
     kept = list(trace.read(tmp_path / "out/trajectories.jsonl"))
     assert sum("buggy.py:7" in str(trajectory.error) for trajectory in kept) == 8
     assert not any(trajectory.score for trajectory in kept if trajectory.error)
+
+
+def test_the_same_crash_of_a_program_ends_the_evaluation_at_the_eighth_time(tmp_path, data):
+    """Its episodes have the score 0."""
+    (tmp_path / "crash.py").write_text(
+        "import os, openai\n"
+        "messages = [{'role': 'user', 'content': '?'}]\n"
+        "openai.OpenAI().chat.completions.create(model='m', messages=messages).wrong\n"
+    )
+    command = f"agent_rl.gateway.command='{sys.executable} {tmp_path}/crash.py'"
+    given = settings(data, None, command, "concurrency=2", loop="gateway_agent")
+    with pytest.raises(FatalError, match=rf"AttributeError at {tmp_path}/crash\.py:3\)\. This bug occurred 8 times"):
+        evaluate(tmp_path / "out", given)
+    kept = list(trace.read(tmp_path / "out/trajectories.jsonl"))
+    assert {each.score.total for each in kept} == {0.0}
+    assert all("gateway" in each.info and "exit code 1" in each.info["program"] for each in kept)
 
 
 @pytest.mark.parametrize(

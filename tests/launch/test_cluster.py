@@ -17,6 +17,7 @@ from agent_rl.launch.cluster import (
     unclear_interface,
 )
 from agent_rl.launch.composition import compose
+from agent_rl.launch.stopping import StopRequest
 
 GSM8K = Path(__file__).parents[2] / "recipes/gsm8k_calculator"
 
@@ -104,4 +105,4 @@ def test_a_port_that_is_taken_and_a_head_that_does_not_answer_are_named() -> Non
         with pytest.raises(ClusterError, match=message), head(nodes, [], 0):
             pass
     with pytest.raises(ClusterError, match=r"rank 1: no head answered at \[::1\]:1 within 0 s"):
-        run_worker(Nodes(2, 1, "::1", 1), [], 0)
+        run_worker(Nodes(2, 1, "::1", 1), [], 0, StopRequest())

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from agent_rl.launch.composition import compose
-from agent_rl.launch.resolution import problems, resolved
+from agent_rl.launch.composition import compose, problems, resolved
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from agent_rl.errors import ConfigError, FatalError
 from agent_rl.launch.doctor.diagnosis import all_checks
 from agent_rl.preflight import check as check_module
 from agent_rl.preflight.case import RunCase
-from agent_rl.preflight.check import GROUPS, Finding, Status, check, ok, problem, reason, refuse
+from agent_rl.preflight.check import GROUPS, Finding, Status, check, problem, reason, refuse
 
 
 @pytest.fixture(autouse=True)
@@ -26,28 +26,33 @@ def test_a_check_returns_a_finding_several_or_none() -> None:
     @check("machine")
     def one_thing(case: RunCase) -> Finding:
         """Finds one thing."""
-        return ok("found")
+        return Finding("", Status.OK, "found")
 
     @check("machine", "both")
     def two_things(case: RunCase) -> Iterator[Finding]:
         """Finds two things."""
-        yield ok("first")
+        yield Finding("", Status.OK, "first")
         yield problem("second", "change it", "another")
 
     @check("machine")
     def nothing(case: RunCase) -> None:
-        """Finds nothing."""
+        """Finds nothing, because
+        all is well.
+
+        For developers.
+        """
 
     assert list(one_thing(RunCase())) == [Finding("one thing", Status.OK, "found", group="machine")]
     assert [finding.subject for finding in two_things(RunCase())] == ["both", "another"]
-    assert list(nothing(RunCase())) == []
+    text = "Finds nothing, because all is well."
+    assert list(nothing(RunCase())) == [Finding("nothing", Status.OK, text, group="machine")]
 
 
 def test_launcher_and_trainer_raise_what_the_doctor_shows() -> None:
     @check("weather", at=("hill", "doctor"))
     def wind(case: RunCase) -> Iterator[Finding | FatalError]:
         """Finds two errors."""
-        yield ok("no snow")
+        yield Finding("", Status.OK, "no snow")
         yield ConfigError("wind.speed", "it is too high", "Wait")
         yield FatalError("a branch fell")
 

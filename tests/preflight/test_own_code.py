@@ -161,7 +161,7 @@ def test_the_program_of_a_gateway_is_imported_by_its_interpreter(make_case: Make
     assert finding.status is Status.PROBLEM
     assert "No module named 'langgraph_of_mine'" in finding.text
     (tmp_path / "my_agent.py").write_text("def run(row, base_url, api_key): ...\n")
-    assert list(own_code.program(case)) == []
+    assert [finding.status for finding in own_code.program(case)] == [Status.OK]
 
 
 def test_all_that_is_wrong_is_named(tmp_path: Path) -> None:

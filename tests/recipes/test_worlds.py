@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agent_rl.environments import load_environment
-from agent_rl.environments.rows import environment_rows
-from agent_rl.environments.session import row_values
+from agent_rl.environments.kind import environment_rows, row_values
 from agent_rl.environments.worked import expert_turns, habit_shares
 from agent_rl.errors import ToolError
 from tests.environments.families.playing import Action, episode, play, session

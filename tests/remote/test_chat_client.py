@@ -152,7 +152,7 @@ def test_answers_without_a_message(body: Any) -> None:
 
 def test_a_message_without_text_and_tokens_that_are_not_counted() -> None:
     with FaultyServer(*says(None), *says("12345678", tokens=None)) as server:
-        assert ask(client(server), 2) == [("", 10), ("12345678", 4)]
+        assert ask(client(server), 2) == [("", 10), ("12345678", 0)]
 
 
 def test_requests_that_wait_are_not_sent_once_the_circuit_is_open() -> None:

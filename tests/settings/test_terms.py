@@ -18,10 +18,10 @@ def test_a_weight_moves_between_two_steps(from_step, weights):
 
 def test_a_gate_is_several_comparisons():
     first, second = parse_gate("correctness >= 1 and helpful.tone != -0.5e-1")
-    assert (first.name, first.how, first.number) == ("correctness", ">=", 1.0)
-    assert (second.name, second.how, second.number) == ("helpful.tone", "!=", -0.05)
-    assert first.holds(1.0)
-    assert not first.holds(0.99)
+    assert (first.name, first.number) == ("correctness", 1.0)
+    assert (second.name, second.number) == ("helpful.tone", -0.05)
+    assert first.holds(1.0, first.number)
+    assert not first.holds(0.99, first.number)
     assert parse_gate(None) == ()
 
 

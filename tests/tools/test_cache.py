@@ -9,7 +9,7 @@ import pytest
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
-from agent_rl.tools.cache import canonical_json, shared_cache
+from agent_rl.tools.runtime import shared_cache
 from agent_rl.trajectory import ToolCall, ToolStatus
 
 X = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -187,11 +187,15 @@ def test_arguments_that_are_not_json_are_executed():
     assert outcomes(results) == [("call 1", False), ("call 2", False)]
 
 
-def test_canonical_json_is_one_text_for_equal_data():
-    assert canonical_json({"b": (1, 2), "a": np.float64(0.5)}) == '{"a":0.5,"b":[1,2]}'
-    assert canonical_json({"a": 1}) != canonical_json({"a": 1.0}) != canonical_json({"a": True})
-    with pytest.raises(ValueError, match="object"):
-        canonical_json(object())
+def test_equal_arguments_are_recognised_in_any_order():
+    async def give(self, arguments):
+        type(self).calls += 1
+        return f"call {type(self).calls}"
+
+    spec = counting(call=give)
+    calls = [{"y": (1, 2), "z": 0.5}, {"z": np.float64(0.5), "y": [1, 2]}, {"y": [1.0, 2], "z": 0.5}]
+    results = asyncio.run(run(spec, *([call(spec, **arguments)] for arguments in calls)))
+    assert outcomes(results) == [("call 1", False), ("call 1", True), ("call 2", False)]
 
 
 # The file

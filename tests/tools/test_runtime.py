@@ -26,7 +26,8 @@ from agent_rl.errors import (
 from agent_rl.settings.episode import ToolsSettings
 from agent_rl.settings.user_code import BrokenCallError
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec
-from agent_rl.tools.arguments import check_arguments, coerce, make_validator
+from agent_rl.tools.arguments import check_arguments, coerce
+from agent_rl.tools.bounded_schema import bounded
 from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import ToolCall, ToolStatus
 
@@ -715,7 +716,7 @@ def test_coercion_loses_nothing(kind, value, expected):
 def test_coercion_reaches_nested_values():
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
     asked = {"a": ["1", 2, 3.0], "b": "4"}
-    assert check_arguments("t", make_validator(schema), asked) == {"a": [1, 2, 3], "b": "4"}
+    assert check_arguments("t", bounded()(schema), asked) == {"a": [1, 2, 3], "b": "4"}
     assert asked["a"] == ["1", 2, 3.0]
 
 

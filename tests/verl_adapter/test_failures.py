@@ -1,12 +1,16 @@
 """What a failure says, and when it stops the run."""
 
+import asyncio
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
+import transfer_queue
 from ray.exceptions import RayTaskError
 
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
-from agent_rl.verl_adapter.failures import FailedSessions, is_fatal, tag
+from agent_rl.settings.user_code import BrokenCallError
+from agent_rl.verl_adapter.failures import FailedSessions, is_fatal, report_bug, tag
 
 REMOTE = RayTaskError("compute_score", "traceback", ConfigError("key", "wrong", "Fix it"))
 CAUSE = REMOTE.as_instanceof_cause()
@@ -40,3 +44,28 @@ def test_what_workers_report_is_counted_once_over_all_steps() -> None:
         failures.see(dict(list(tags.items())[4:]))
     with pytest.raises(FatalError, match=r"^wrong key$"):
         failures.see({"key": {"error": "wrong key", "fatal": True}})
+
+
+def test_the_same_bug_in_eight_scored_sessions_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the sessions count as scored."""
+    tags: dict[str, Any] = {}
+
+    async def put(key: str, partition_id: str, tag: Any) -> None:
+        tags[key] = tag
+
+    for name, function in {"async_kv_put": put, "kv_list": lambda name: {name: dict(tags)}}.items():
+        monkeypatch.setattr(transfer_queue, name, function)
+    monkeypatch.setattr(transfer_queue, "kv_clear", lambda keys, partition_id: tags.clear())
+
+    def crash(session: int, bug: str) -> None:
+        asyncio.run(report_bug(f"u_{session}", BrokenCallError("exit code 1: KeyError (KeyError at a.py:3)", bug)))
+
+    failures = FailedSessions(0)
+    for session in range(7):
+        crash(session, "KeyError at a.py:3")
+        crash(100 + session, f"KeyError at a.py:{session + 4}")
+        assert failures.take() == []
+    assert "failed" not in str(failures.nothing_usable("none"))
+    crash(7, "KeyError at a.py:3")
+    with pytest.raises(FatalError, match=r"KeyError at a\.py:3\)\. This bug occurred 8 times"):
+        failures.take()

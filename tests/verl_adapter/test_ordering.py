@@ -37,7 +37,7 @@ class Items:
         self.order = order
 
     def __len__(self) -> int:
-        return len(self.order.table.sources)
+        return len(self.order.sources)
 
     def __getitem__(self, row: int) -> dict[str, int]:
         return {ROW: row}

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from agent_rl.rewards.models import RewardModelConfig
 from agent_rl.settings.reward import ServedModelSettings
-from agent_rl.verl_adapter.served_models import Served, references, rollout_config, write_addresses
+from agent_rl.verl_adapter.served_models import references, rollout_config, write_addresses
 from tests.support.forks import python
 
 ROLLOUT = {
@@ -67,10 +67,11 @@ def test_a_gpu_has_room_for_the_trainer_and_each_model_that_shares_it_and_for_th
 
 
 SERVED = {
-    "nice": Served(
-        "http://10.0.0.1:80", ServedModelSettings(path="m/nice", kind="generative", engine="vllm", temperature=0.5)
+    "nice": (
+        "http://10.0.0.1:80",
+        ServedModelSettings(path="m/nice", kind="generative", engine="vllm", temperature=0.5),
     ),
-    "bt": Served("http://10.0.0.2:81", ServedModelSettings(path="m/bt")),
+    "bt": ("http://10.0.0.2:81", ServedModelSettings(path="m/bt")),
 }
 
 

@@ -37,12 +37,12 @@ def apart(monkeypatch, tmp_path):
 def logged(backends, steps=3):
     """A run's logging; returns the longest time that one call took."""
     made = tracking.Tracking("my_project", "my_run", backends, {"trainer": {}})
-    samples = sinks.Samples(tracking.ValidationGenerationsLogger("my_project", "my_run").log)
+    log = tracking.ValidationGenerationsLogger("my_project", "my_run").log
     longest = 0.0
     for step in range(1, steps + 1):
         start = time.monotonic()
         made.log(data={**NAMES, "training/global_step": step}, step=step)
-        samples.log(backends, SAMPLES, step)
+        sinks.log_samples(log, backends, SAMPLES, step)
         longest = max(longest, time.monotonic() - start)
     made.finish()
     return longest

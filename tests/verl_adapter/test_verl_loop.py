@@ -1,13 +1,16 @@
 """Loops that are made and run as verl's worker does it."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import transfer_queue
 
 from agent_rl import ReactAgentLoop
 from agent_rl.agents.episode.budget import DEFAULT_MAX_TURNS
+from agent_rl.agents.sessions.server import gateway
 from agent_rl.errors import UnscoredError
 from agent_rl.rewards.metrics import counted
 from agent_rl.trajectory import StopReason, trace
@@ -213,3 +216,40 @@ def test_loop_without_a_format_says_what_is_missing():
 
     with pytest.raises(TypeError, match=r"abstract class Unfinished .*format"):
         Unfinished()
+
+
+def test_a_program_that_crashes_after_a_turn_is_trained_on_and_reported(compose, tokenizer, tmp_path, monkeypatch):
+    reports = {}
+
+    async def put(key, partition_id, tag):
+        reports[key] = tag
+
+    monkeypatch.setattr(transfer_queue, "async_kv_put", put)
+    (tmp_path / "crash.py").write_text(
+        "import json, os, urllib.request\n"
+        "body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': '?'}]}).encode()\n"
+        "key = {'Authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']}\n"
+        "url = os.environ['OPENAI_BASE_URL'] + '/chat/completions'\n"
+        "urllib.request.urlopen(urllib.request.Request(url, body, key)).read()\n"
+        "{}['answer']\n"
+    )
+    config = compose(f"+agent_rl.gateway.command='{sys.executable} {tmp_path}/crash.py'")
+
+    async def inside():
+        try:
+            loop = make_loop(config, Server(tokenizer, "Yes."), tokenizer, name="gateway_agent")
+            return await loop.run(SAMPLING, **{**ROW, "agent_name": "gateway_agent"})
+        finally:
+            await (await gateway()).stop()
+
+    output = asyncio.run(inside())
+    assert sum(output.response_mask) > 0
+    trajectory = output.extra_fields["trajectory"]
+    assert trajectory.verdict == 0.0
+    assert {name: counted(trajectory)[name] for name in ("gateway_failed", "gateway_sequences")} == {
+        "gateway_failed": 1.0, "gateway_sequences": 1.0,
+    }  # fmt: skip
+    report = reports["u_2_bug"]
+    assert report["bug"] == f"KeyError at {tmp_path}/crash.py:6"
+    assert report["scored"]
+    assert "exit code 1: KeyError: 'answer'" in report["error"]

@@ -64,9 +64,11 @@ def test_when_a_call_is_cancelled_the_next_one_makes_the_text() -> None:
     assert asyncio.run(cancelled()) == "new"
 
 
-def test_the_least_recently_used_is_dropped() -> None:
+def test_the_least_recently_used_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_rl.work.store.MAX_BYTES", 2 * (ENTRY_BYTES + len("text of a")))
+
     async def run() -> list[str]:
-        cache, asked = Cache(max_bytes=2 * (ENTRY_BYTES + len("text of a"))), list[str]()
+        cache, asked = Cache(), list[str]()
         for key in "abac":
             await ask(cache, key, asked)
         return [await ask(cache, key, asked) for key in "acb"]

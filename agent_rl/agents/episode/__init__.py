@@ -2,7 +2,3 @@
 
 Nothing here may depend on a text format, an engine or verl.
 """
-
-from agent_rl.agents.episode.hooks import Hooks
-
-__all__ = ["Hooks"]

@@ -24,7 +24,7 @@ from agent_rl.tools import ToolSession
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn, plain_reward
 from agent_rl.work.concurrency import OutOfTime, uninterrupted, within
 
-__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "run_episode"]
+__all__ = ["EpisodeBudget", "FinalTurn", "Format", "Step", "explain", "run_episode"]
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ async def run_episode(
         raise
     except Exception as error:  # noqa: BLE001 - an error of a hook or user goes to the caller, with earlier turns
         reason = StopReason.ENGINE_ERROR if isinstance(error, EngineError) else StopReason.ERROR
-        _explain(trajectory, error)
+        explain(trajectory, error)
     finally:
         if user is not None:
             await uninterrupted(asyncio.ensure_future(user.finish()))
@@ -112,7 +112,7 @@ def _skipped(call: ToolCall, reason: StopReason) -> ToolResult:
     return ToolResult(call.id, call.name, f"Skipped: {_NOT_RUN.get(reason, '')}.", ToolStatus.SKIPPED)
 
 
-def _explain(trajectory: Trajectory, error: Exception) -> None:
+def explain(trajectory: Trajectory, error: Exception) -> None:
     """Record in the trajectory why it cannot be scored."""
     if not is_outage(error):
         error = BrokenCallError.of("the episode", bug := error)

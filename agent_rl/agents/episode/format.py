@@ -11,6 +11,7 @@ from agent_rl.agents.episode.policy import ChatMessage, Generation
 from agent_rl.data.contract import IMAGE
 from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.tools import ToolSpec
+from agent_rl.tools.arguments import json_types
 from agent_rl.trajectory import ToolCall, ToolResult
 
 __all__ = [
@@ -184,7 +185,7 @@ class TextToolFormat(TextFormat):
             raise ConfigError(self.tool_key, problem, remedy)
         properties = by_name[name].parameters.get("properties", {})
         required = by_name[name].parameters.get("required") or list(properties)
-        if len(required) != 1 or not _is_text(properties.get(required[0])):
+        if len(required) != 1 or "string" not in json_types(properties.get(required[0])):
             problem = f"the {name!r} tool needs {required}, but the agent passes only one text"
             raise ConfigError(self.tool_key, problem, "Use a tool whose only required parameter is a string")
         return ToolCall(name, {required[0]: text})
@@ -248,7 +249,3 @@ def _one_kind(text: str) -> str:
         if closing in text or opening in text:
             text = text.replace(opening, OPEN).replace(closing, CLOSE)
     return text
-
-
-def _is_text(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and "string" in schema.get("type", ())

@@ -23,12 +23,12 @@ from agent_rl.agents.episode.policy import Policy
 from agent_rl.agents.users.environment import EnvironmentUser
 from agent_rl.agents.users.user import User
 from agent_rl.environments import EnvironmentSession, open_environment
-from agent_rl.environments.method_tool import SESSION
+from agent_rl.environments.kind import SESSION
 from agent_rl.errors import UnscoredError
 from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSession, ToolSpec
 from agent_rl.tools.declared import declared_functions
-from agent_rl.tools.truncation import ResultLimit, Tokenizer
+from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
 __all__ = ["EpisodeLoop", "EpisodeSetup", "loop_class", "new_trajectory"]
@@ -51,7 +51,7 @@ class EpisodeSetup:
     settings: AgentRLSettings
     limits: EpisodeLimits = field(default_factory=EpisodeLimits)
     tools: Sequence[ToolSpec] = ()
-    tokenizer: Tokenizer | None = None
+    tokenizer: Any = None
 
 
 class EpisodeLoop(ABC):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,6 +48,8 @@ class Policy(ABC):
     """Number of response tokens in each conversation before this one."""
     most: int | None = None
     """Maximum number of sampled tokens of the next turn; None: as many as are left."""
+    sampling: Mapping[str, Any] = {}
+    """The sampling parameters of every request."""
     reserve: int = 0
     """Number of tokens to keep free at the end of the budget, which neither `generate` nor `extend` uses."""
 

@@ -12,21 +12,18 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_rl.agents.episode.budget import UNLIMITED
 from agent_rl.agents.episode.format import Format
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy, cut_at_stop
-from agent_rl.agents.policies.source import ClientOptions, PolicySource, PolicyUsage, Sampling, open_client
-from agent_rl.agents.syntaxes.reading import read_json
-from agent_rl.errors import EngineError, UnscoredError
+from agent_rl.agents.policies.source import PolicySource, PolicyUsage, Sampling
+from agent_rl.agents.syntaxes.reading import call_from
+from agent_rl.errors import EngineError, MalformedActionError, UnscoredError
 from agent_rl.remote import ChatClient, RemoteError
 from agent_rl.remote.chat_client import TooLongError
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Message, ToolCall
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["ChatEndpoint", "ChatPolicy"]
 
@@ -35,20 +32,14 @@ class ChatEndpoint(PolicySource):
     """A model behind an address.
 
     Args:
-        url: the server's URL; `/v1` is added if it has no path.
-        model: the model's name on the server.
+        client: the client of its server.
         sampling: the sampling parameters.
-        options: see `open_client`.
-
-    Raises:
-        ConfigError: see `open_client`.
     """
 
     client: ChatClient
 
-    def __init__(self, url: str, model: str, sampling: Sampling, **options: Unpack[ClientOptions]) -> None:
-        self.client = open_client(url, model, **options)
-        self.sampling = sampling
+    def __init__(self, client: ChatClient, sampling: Sampling) -> None:
+        self.client, self.sampling = client, sampling
 
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> ChatPolicy:
         """Start a new conversation; the endpoint handles special tokens."""
@@ -61,6 +52,7 @@ class ChatPolicy(Policy):
     def __init__(self, endpoint: ChatEndpoint, usage: PolicyUsage, seed: int | None = None) -> None:
         self.messages: list[ChatMessage] = []
         self._endpoint, self._usage, self._seed = endpoint, usage, seed
+        self.sampling = endpoint.sampling.model_dump(exclude_none=True) | endpoint.sampling.body
         self._tools: list[dict[str, Any]] = []
         self._first = 0  # tokens of the conversation's prompt; 0 before its first answer
         self._grown = 0  # tokens of the conversation after the prompt
@@ -190,17 +182,14 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _calls(raw: Sequence[Any]) -> list[ToolCall] | None:
     """Return the endpoint's tool calls; None if there are none, or one cannot be read."""
-    calls = []
-    for call in raw:
-        try:
-            arguments = call["function"]["arguments"] or {}
-            arguments = read_json(arguments if isinstance(arguments, str) else json.dumps(arguments))
-            if not isinstance(arguments, dict):
-                return None
-            calls.append(ToolCall(str(call["function"]["name"]), arguments, str(call.get("id") or "")))
-        except (KeyError, TypeError, AttributeError, ValueError):
-            return None
-    return calls or None
+    try:
+        functions = [(call, call["function"]) for call in raw]
+        return [
+            call_from({"id": call.get("id"), "name": each["name"], "arguments": each["arguments"] or {}}, "arguments")
+            for call, each in functions
+        ] or None
+    except (KeyError, TypeError, AttributeError, MalformedActionError):
+        return None
 
 
 def _as_text(call: Any) -> str:

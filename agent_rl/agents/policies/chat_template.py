@@ -72,9 +72,7 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None, name: str = "") -> None:
         self.tokenizer, self.options, self.name = tokenizer, dict(options or {}), name
-        self._known: dict[Any, tuple[Any, Any]] = {}
-        self._taken: dict[Any, int] = {}
-        """For each shape of the messages that answer a turn, the form of the turn that the template accepts."""
+        self._known: dict[Any, Any] = {}
 
     @property
     def label(self) -> str:
@@ -145,8 +143,8 @@ class ChatTemplate:
         Raises:
             Exception: any error from the template, for messages that it rejects even when they are fitted.
         """
-        key = ("prompt", id(tools), repr(messages))
-        ids: list[int] = self._once(key, tools, lambda: self.encode(self._fitted_text(messages, tools, prompt=True)))
+        key = ("prompt", repr(tools), repr(messages))
+        ids: list[int] = self._once(key, lambda: self.encode(self._fitted_text(messages, tools, prompt=True)))
         return list(ids)
 
     def following(self, appended: Messages, tools: Any = None) -> Following:
@@ -155,8 +153,8 @@ class ChatTemplate:
         Raises:
             Exception: any error from the template for these messages.
         """
-        key = ("following", id(tools), repr(appended))
-        result: Following = self._once(key, tools, lambda: self._find_following(appended, tools))
+        key = ("following", repr(tools), repr(appended))
+        result: Following = self._once(key, lambda: self._find_following(appended, tools))
         return result
 
     def fitted(self, messages: Messages) -> list[dict[str, Any]]:
@@ -284,11 +282,8 @@ class ChatTemplate:
             return self._following_as_given(fitted, tools)
 
     def _following_as_given(self, appended: Messages, tools: Any) -> Following:
-        forms, problem = list(marked_turns(appended)), None
-        shape = tuple((message["role"], *sorted(message)) for message in appended)
-        taken = self._taken.get(shape, 0)
-        for number in [taken, *(other for other in range(len(forms)) if other != taken)]:
-            turn, messages = forms[number]
+        problem = None
+        for turn, messages in marked_turns(appended):
             try:
                 alone = self._alone(turn, tools)
                 answered = self.text([USER, turn, *messages], tools, prompt=True).rpartition(MARK)
@@ -296,7 +291,6 @@ class ChatTemplate:
                 problem = problem or error
                 continue
             if alone[1] and answered[1]:
-                self._taken[shape] = number
                 found = self._divided(alone[2], answered[2])
                 called = turn.get("tool_calls") and not self._specials(found.closing)
                 return Following([], found.rest) if called else found
@@ -305,9 +299,9 @@ class ChatTemplate:
 
     def _alone(self, turn: Mapping[str, Any], tools: Any) -> tuple[str, str, str]:
         """Return the rendering of a made-up unanswered turn, divided at the marker."""
-        key = ("alone", id(tools), repr(turn))
+        key = ("alone", repr(tools), repr(turn))
         parts: tuple[str, str, str] = self._once(
-            key, tools, lambda: self.text([USER, turn], tools, prompt=False).rpartition(MARK)
+            key, lambda: self.text([USER, turn], tools, prompt=False).rpartition(MARK)
         )
         return parts
 
@@ -337,15 +331,14 @@ class ChatTemplate:
         except Exception:  # noqa: BLE001 - a template may raise anything
             return None
 
-    def _once(self, key: Any, tools: Any, make: Callable[[], Any]) -> Any:
-        """Return the cached value for a key, or call `make`; the cache keeps the tools, so their id is not reused."""
-        if (cached := self._known.get(key)) is not None:
-            return cached[0]
-        value = make()
-        if len(self._known) >= MOST:
-            self._known.clear()
-        self._known[key] = (value, tools)
-        return value
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the cached value for a key, or call `make`."""
+        if key not in self._known:
+            value = make()
+            if len(self._known) >= MOST:
+                self._known.clear()
+            self._known[key] = value
+        return self._known[key]
 
 
 _templates: dict[tuple[int, str, str], ChatTemplate] = {}

@@ -79,19 +79,17 @@ class LocalModel(TokenSource):
                     if not answer.done():
                         answer.set_exception(error)
                 continue
-            for (*_, answer), one in zip(requests, sampled, strict=True):
+            for answer, one in sampled:
                 if not answer.done():
                     answer.set_result(one)
 
-    def _generate(self, requests: list[Pending]) -> list[Sampled]:
+    def _generate(self, requests: list[Pending]) -> list[tuple[asyncio.Future[Sampled], Sampled]]:
         """Generate a batch for each set of stop strings and tokens, which differ between agents."""
-        kinds: dict[str, list[int]] = {}
-        for number, (_, params, _) in enumerate(requests):
-            kinds.setdefault(repr((params.get("stop"), params.get("stop_token_ids"))), []).append(number)
-        results: dict[int, Sampled] = {}
-        for numbers in kinds.values():
-            results.update(zip(numbers, self._together([requests[number] for number in numbers]), strict=True))
-        return [results[number] for number in range(len(requests))]
+        kinds: dict[str, list[Pending]] = {}
+        for request in requests:
+            kinds.setdefault(repr((request[1].get("stop"), request[1].get("stop_token_ids"))), []).append(request)
+        pairs = ((batch, self._together(batch)) for batch in kinds.values())
+        return [(answer, one) for batch, done in pairs for (*_, answer), one in zip(batch, done, strict=True)]
 
     def _together(self, requests: list[Pending]) -> list[Sampled]:
         """Generate the turns of requests that differ only in `max_new_tokens`; transformers disables gradients."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,7 @@ from agent_rl.remote import ChatClient, EndpointConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ClientOptions", "PolicySource", "PolicyUsage", "Sampling", "open_client"]
+__all__ = ["PolicySource", "PolicyUsage", "Sampling", "open_client"]
 
 
 class Sampling(BaseModel):
@@ -46,14 +46,6 @@ class PolicyUsage:
     requests: int = 0
     input_tokens: int = 0
     """Prompt tokens of all requests together; each request has the whole conversation so far."""
-
-
-class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of `open_client`."""
-
-    api_key_env: str | None
-    concurrency: int
-    timeout_s: float
 
 
 class PolicySource(ABC):

@@ -82,7 +82,7 @@ class TokenPolicy(Policy):
         media: Media | None = None,
     ) -> None:
         self._server, self._builder, self._tokenizer = server, builder, tokenizer
-        self._sampling_params = _with_stops(sampling_params, tokenizer, format.stop_tokens if format else ())
+        self.sampling = _with_stops(sampling_params, tokenizer, format.stop_tokens if format else ())
         self._special_tokens = format is not None and format.special_tokens
         self._prompt_length, self._response_length = prompt_length, response_length
         self._turn_ends: frozenset[int] | None = getattr(builder, "turn_ends", None)  # None: verl's builder
@@ -110,7 +110,7 @@ class TokenPolicy(Policy):
         self.prompt_ids: list[int] = []
         self.ids: list[int] = []
         self.mask: list[int] = []
-        self.logprobs: list[float] | None = [] if self._sampling_params.get("logprobs") else None
+        self.logprobs: list[float] | None = [] if self.sampling.get("logprobs") else None
 
     @property
     def response_tokens(self) -> int:  # type: ignore[override]
@@ -181,7 +181,7 @@ class TokenPolicy(Policy):
         left = self._response_length - self.reserve - len(self.mask)
         left = left if self.most is None else max(1, min(left, self.most))
         self._last_turn = len(self.mask)
-        params = {**self._sampling_params, "max_new_tokens": left}
+        params = {**self.sampling, "max_new_tokens": left}
         if stop and self._engine_stops:
             params["stop"] = list(stop)
         try:

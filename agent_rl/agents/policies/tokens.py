@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from agent_rl.agents.episode.budget import UNLIMITED
 from agent_rl.agents.episode.format import Format
-from agent_rl.agents.policies.source import ClientOptions, PolicySource, PolicyUsage, Sampling, open_client
+from agent_rl.agents.policies.source import PolicySource, PolicyUsage, Sampling
 from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.remote import ChatClient, RemoteError
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 __all__ = ["ChatTokenizer", "SGLangTokens", "Sampled", "TokenSource", "VLLMTokens"]
 
@@ -80,10 +77,9 @@ class TokenSource(PolicySource):
     def policy(self, usage: PolicyUsage, seed: int | None = None, format: Format | None = None) -> TokenPolicy:
         """Start a new conversation."""
         sampling = self.sampling
-        params: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        params |= {} if sampling.top_k is None else {"top_k": sampling.top_k}
-        params |= {} if seed is None else {"seed": seed}
-        params |= {"logprobs": True} if self.logprobs else {}
+        optional = {"top_k": sampling.top_k, "seed": seed, "logprobs": self.logprobs or None}
+        params = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        params |= {name: value for name, value in optional.items() if value is not None}
         return TokenPolicy(
             _Server(self, usage),
             self.builder,
@@ -102,10 +98,9 @@ class SGLangTokens(TokenSource):
 
     client: ChatClient
 
-    def __init__(self, url: str, chat: ChatTokenizer, sampling: Sampling, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, client: ChatClient, chat: ChatTokenizer, sampling: Sampling) -> None:
         super().__init__(chat, sampling)
-        self.url = url.rstrip("/").removesuffix("/v1")
-        self.client = open_client(self.url, "default", **options)
+        self.client, self.url = client, client.config.url.rstrip("/").removesuffix("/v1")
 
     async def check(self) -> None:
         """Check that the server answers and is SGLang.
@@ -142,11 +137,9 @@ class VLLMTokens(TokenSource):
 
     client: ChatClient
 
-    def __init__(
-        self, url: str, model: str, chat: ChatTokenizer, sampling: Sampling, **options: Unpack[ClientOptions]
-    ) -> None:
+    def __init__(self, client: ChatClient, chat: ChatTokenizer, sampling: Sampling) -> None:
         super().__init__(chat, sampling)
-        self.client = open_client(url, model, **options)
+        self.client = client
 
     async def sample(self, prompt_ids: list[int], params: dict[str, Any]) -> Sampled:
         """See `TokenSource.sample`."""

@@ -16,14 +16,12 @@ from agent_rl.agents.sessions.request import (
     function_call,
     function_tool,
     objects,
+    sampling_of,
     text_of,
 )
 
-__all__ = ["chat_answer", "chat_events", "chat_request", "sampling_differences"]
+__all__ = ["chat_answer", "chat_events", "chat_request"]
 
-SAMPLING = {"temperature": 1.0, "top_p": 1.0, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": None,
-            "top_k": None}  # fmt: skip
-"""Sampling parameters of a request, which the run's replace, with their defaults."""
 REFUSED = ("response_format", "grammar", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
 
 
@@ -48,13 +46,8 @@ def chat_request(body: Mapping[str, Any]) -> TurnRequest:
         stop=[stop] if isinstance(stop, str) else list(stop),
         without_tools=choice == "none",
         forced=choice not in ("auto", "none"),
-        ignored=sampling_differences(body),
+        sampling=sampling_of(body),
     )
-
-
-def sampling_differences(body: Mapping[str, Any]) -> list[str]:
-    """Return the names of sampling parameters that a request sets."""
-    return [name for name, default in SAMPLING.items() if body.get(name, default) not in (None, default)]
 
 
 def chat_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:

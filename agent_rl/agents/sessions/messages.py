@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.sessions.chat import sampling_differences
 from agent_rl.agents.sessions.request import (
     RequestError,
     TurnReply,
@@ -16,6 +15,7 @@ from agent_rl.agents.sessions.request import (
     function_call,
     function_tool,
     objects,
+    sampling_of,
     text_of,
 )
 
@@ -57,7 +57,7 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
         stop=[text for text in body.get("stop_sequences") or () if text],
         without_tools=choice == "none",
         forced=choice not in ("auto", "none"),
-        ignored=sampling_differences(body),
+        sampling=sampling_of(body),
     )
 
 

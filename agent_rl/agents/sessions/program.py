@@ -8,6 +8,7 @@ import functools
 import inspect
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -34,8 +35,11 @@ __all__ = ["ProgramEnd", "address_for", "function_worker", "run_program"]
 KEY = "agent_rl.gateway"
 PACKAGE = str(Path(__file__).parents[2])
 """Folder of agent_rl, whose stand-ins for packages that a CPU lacks are on Python's path in a run on a CPU."""
-TAIL = 2_000
-"""Characters of a program's output that are kept when it fails."""
+TAIL = 10_000
+"""Bytes at the end of a failed program's output that are read."""
+LIMITS = "ulimit -c 0 2>/dev/null; ulimit -f 8388608 2>/dev/null; "
+"""Start of a shell command: no core dumps, and files of at most 4 GiB."""
+FRAME = re.compile(r'File "(.+)", line (\d+)')
 DIED = {"problem": "its process died"}
 
 
@@ -45,7 +49,7 @@ class ProgramEnd:
 
     problem: str | None = None
     bug: str | None = None
-    """The last line of a traceback, by which equal failures are recognised."""
+    """The type and the place of an exception, by which equal failures are recognised."""
 
 
 @functools.cache
@@ -104,7 +108,7 @@ async def _run_command(
         environment = {**_environment(settings), **_addresses(base_url, key), "AGENT_RL_ROW_FILE": str(file)}
         with output.open("wb") as stream:
             process = await asyncio.create_subprocess_shell(
-                command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=stream, stderr=stream,
+                LIMITS + command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=stream, stderr=stream,
                 start_new_session=True,
             )  # fmt: skip
         try:
@@ -115,10 +119,22 @@ async def _run_command(
             await process.wait()
         if process.returncode == 0:
             return ProgramEnd()
-        text = output.read_text(encoding="utf-8", errors="replace").strip()[-TAIL:]
-        last = text.splitlines()[-1] if text else ""
-        problem = f"the program ended with exit code {process.returncode}: {last}"
-        return ProgramEnd(problem, last if "Traceback (most recent call last)" in text else None)
+        with output.open("rb") as written:
+            written.seek(max(0, output.stat().st_size - TAIL))
+            text = written.read().decode(errors="replace").strip()
+        last, bug = (text.splitlines() or [""])[-1], _bug(text)
+        problem = f"the program ended with exit code {process.returncode}: {last}" + (f" ({bug})" if bug else "")
+        return ProgramEnd(problem, bug)
+
+
+def _bug(text: str) -> str | None:
+    """Return the type of the exception in a program's output, and its last place outside of installed packages."""
+    trace = text.rpartition("Traceback (most recent call last):")[2]
+    if not (frames := FRAME.findall(trace)):
+        return None
+    own = [frame for frame in frames if "site-packages" not in frame[0] and "/lib/python" not in frame[0]]
+    kinds = (line.partition(":")[0] for line in trace.splitlines() if line[:1].strip())
+    return f"{next(kinds, 'an exception')} at {':'.join((own or frames)[-1])}"
 
 
 def _environment(settings: GatewaySettings) -> dict[str, str]:
@@ -156,8 +172,8 @@ class FunctionWorker:
         script = Path(__file__).with_name("worker.py")
         with theirs:
             self.process = subprocess.Popen(
-                [path, script, function, str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                env=environment, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True,
+                ["sh", "-c", f'{LIMITS}exec "$@"', "sh", path, script, function, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True,
             )  # fmt: skip
         self._control.settimeout(limit_s)
         try:

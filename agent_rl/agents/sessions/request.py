@@ -11,11 +11,19 @@ from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
+from agent_rl.tools.bounded_schema import canonical
 from agent_rl.trajectory import ToolCall
 
 __all__ = [
-    "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects", "text_of",
+    "SAMPLING", "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects",
+    "sampling_of", "text_of",
 ]  # fmt: skip
+
+SAMPLING: Mapping[str, Any] = {
+    "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
+    "presence_penalty": 0.0, "logit_bias": {},
+}  # fmt: skip
+"""Sampling parameters of a request, of which the run's apply, with the values that change nothing."""
 
 ROLES = {name: name for name in ("system", "user", "assistant", "tool")} | {"developer": "system", "function": "tool"}
 """Roles of the APIs, and their names in chat templates."""
@@ -51,7 +59,7 @@ class TurnRequest:
         stop: strings that end the turn.
         without_tools: whether the turn may not call tools (`tool_choice` none).
         forced: whether the client demands a call, which cannot be enforced.
-        ignored: names of sampling parameters that differ from the run's, which apply instead.
+        sampling: the sampling parameters that the client sets; the run's apply instead.
         continues: id of the reply whose conversation comes before the messages; empty: none.
         instructions: how many of the first messages belong to this request alone, not to those that continue its reply.
 
@@ -66,7 +74,7 @@ class TurnRequest:
     stop: Sequence[str] = ()
     without_tools: bool = False
     forced: bool = False
-    ignored: Sequence[str] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
     continues: str = ""
     instructions: int = 0
 
@@ -110,6 +118,11 @@ def objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise RequestError(f"{name} must be a list of objects")
     return value
+
+
+def sampling_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling parameters that a request sets."""
+    return {name: body[name] for name in SAMPLING if body.get(name) is not None}
 
 
 def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -176,7 +189,7 @@ def message_key(message: Mapping[str, Any], stop: Sequence[str] = ()) -> Hashabl
             text, calls = _written_calls(text)
         for end in stop:
             text = text.removesuffix(end).strip()
-    written = tuple((call["function"]["name"], _canonical(call["function"]["arguments"])) for call in calls)
+    written = tuple((call["function"]["name"], canonical(call["function"]["arguments"])) for call in calls)
     return message["role"], text, written
 
 
@@ -188,14 +201,3 @@ def _written_calls(text: str) -> tuple[str, Sequence[Any]]:
         return before.strip(), [call for call in calls if call["function"]["name"] != "python_interpreter"]
     except (ValueError, SyntaxError, TypeError, KeyError, MemoryError, RecursionError):  # not smolagents' list
         return text, ()
-
-
-def _canonical(arguments: Any) -> str:
-    """Return the same text for equal arguments: JavaScript writes 1.0 as 1."""
-    text = json.dumps(arguments, default=str)
-    return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    return int(number) if number.is_integer() else number

@@ -9,7 +9,6 @@ from typing import Any
 
 from agent_rl.agents.episode.format import spoken
 from agent_rl.agents.episode.policy import ChatMessage
-from agent_rl.agents.sessions.chat import sampling_differences
 from agent_rl.agents.sessions.request import (
     ROLES,
     RequestError,
@@ -18,6 +17,7 @@ from agent_rl.agents.sessions.request import (
     function_call,
     function_tool,
     objects,
+    sampling_of,
     text_of,
 )
 
@@ -32,6 +32,11 @@ ECHOED: Mapping[str, Any] = {
     "user": None,
 }  # fmt: skip
 """Parameters of a request that its answer repeats, with their defaults."""
+PARTS: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
+    "reasoning": ("summary", "reasoning_summary_part", "reasoning_summary_text", {}),
+    "message": ("content", "content_part", "output_text", {"logprobs": []}),
+}
+"""For each kind of item with text: the key of its only part, the events of the part and of its text, and fields."""
 
 
 def responses_request(body: Mapping[str, Any]) -> TurnRequest:
@@ -59,7 +64,7 @@ def responses_request(body: Mapping[str, Any]) -> TurnRequest:
         max_tokens=body.get("max_output_tokens"),
         without_tools=choice == "none",
         forced=choice not in ("auto", "none"),
-        ignored=sampling_differences(body),
+        sampling=sampling_of(body),
         continues=str(body.get("previous_response_id") or "").removeprefix(ID),
         instructions=len(system),
     )
@@ -135,22 +140,16 @@ def _item_events(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "response.function_call_arguments.delta", {**at, "delta": item["arguments"]}
         done = {**at, "name": item["name"], "arguments": item["arguments"]}
         yield "response.function_call_arguments.done", done
-    elif item["type"] == "reasoning":
-        yield "response.output_item.added", {"item": {**item, "summary": []}}
-        (part,) = item["summary"]
-        at["summary_index"] = 0
-        yield "response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}}
-        yield "response.reasoning_summary_text.delta", {**at, "delta": part["text"]}
-        yield "response.reasoning_summary_text.done", {**at, "text": part["text"]}
-        yield "response.reasoning_summary_part.done", {**at, "part": part}
     else:
-        yield "response.output_item.added", {"item": {**item, "content": [], "status": "in_progress"}}
-        (part,) = item["content"]
-        at["content_index"] = 0
-        yield "response.content_part.added", {**at, "part": {**part, "text": ""}}
-        yield "response.output_text.delta", {**at, "delta": part["text"], "logprobs": []}
-        yield "response.output_text.done", {**at, "text": part["text"], "logprobs": []}
-        yield "response.content_part.done", {**at, "part": part}
+        key, part_event, text_event, more = PARTS[item["type"]]
+        status = {"status": "in_progress"} if "status" in item else {}
+        yield "response.output_item.added", {"item": {**item, key: [], **status}}
+        (part,) = item[key]
+        at[f"{key}_index"] = 0
+        yield f"response.{part_event}.added", {**at, "part": {**part, "text": ""}}
+        yield f"response.{text_event}.delta", {**at, "delta": part["text"], **more}
+        yield f"response.{text_event}.done", {**at, "text": part["text"], **more}
+        yield f"response.{part_event}.done", {**at, "part": part}
     yield "response.output_item.done", {"item": item}
 
 

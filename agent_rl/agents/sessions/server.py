@@ -7,8 +7,9 @@ import hashlib
 import json
 import socket
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -66,14 +67,20 @@ APIS = {
 
 
 class PortServer:
-    """Serves an application on a port that the system chooses."""
+    """Serves an application on a port that the system chooses.
+
+    Attributes:
+        port: the port, after `start`.
+    """
+
+    port = 0
 
     def __init__(self, app: Starlette) -> None:
         self._app, self._starting = app, asyncio.Lock()
         self._server: uvicorn.Server | None = None
 
-    async def start(self, host: str = "127.0.0.1") -> int:
-        """Listen at this address, unless the server does already; return the port."""
+    async def start(self, host: str = "127.0.0.1") -> None:
+        """Listen at this address, unless the server does already."""
         async with self._starting:
             if self._server is None:
                 self._listener = socket.create_server((host, 0), backlog=2048)
@@ -87,7 +94,7 @@ class PortServer:
                 server.lifespan = config.lifespan_class(config)
                 await server.startup([self._listener])  # not `serve`, which would take the process's signals
                 self._server, self._task = server, asyncio.ensure_future(server.main_loop())
-            return int(self._listener.getsockname()[1])
+                self.port = int(self._listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Close the port."""
@@ -98,32 +105,22 @@ class PortServer:
             self._server = None
 
 
-class Gateway:
+class Gateway(PortServer):
     """Serves the sessions of this process on one port.
 
     Attributes:
         sessions: the open sessions by key.
-        port: the port, after `start`.
     """
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
-        self.port = 0
-        routes = [Route(path, self._handler(api), methods=["POST"]) for path, api in APIS.items()]
+        routes = [self._route(path, partial(_turn, api), api.error) for path, api in APIS.items()]
         routes += [
-            Route("/v1/models", self._models),
-            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
-            Route("/session/reward", self._reward, methods=["POST"]),
+            self._route("/v1/models", _models, _openai_error, "GET"),
+            self._route("/v1/messages/count_tokens", _count_tokens, messages_error),
+            self._route("/session/reward", _reward, _openai_error),
         ]
-        self._server = PortServer(Starlette(routes=routes))
-
-    async def start(self, host: str = "127.0.0.1") -> None:
-        """Listen at this address, unless the server does already."""
-        self.port = await self._server.start(host)
-
-    async def stop(self) -> None:
-        """Close the port."""
-        await self._server.stop()
+        super().__init__(Starlette(routes=routes))
 
     def _session(self, request: Request) -> Session:
         authorization = request.headers.get("authorization", "")
@@ -132,52 +129,56 @@ class Gateway:
             raise RequestError("the key names no open episode", 401, "invalid_api_key")
         return session
 
-    def _handler(self, api: Api) -> Callable[[Request], Any]:
+    def _route(
+        self, path: str, work: Callable[..., Awaitable[Response]], error: Callable[..., Any], method: str = "POST"
+    ) -> Route:
+        """Return a route of the open sessions; any failure of ours leaves the session unscored."""
+
         async def handle(request: Request) -> Response:
             try:
-                session, body = self._session(request), await _body(request)
-                task = session.reply(_read(api, body), *_retry(request, body))
-                if body.get("stream"):
-                    await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-                    if await request.is_disconnected():  # an event that is sent now would count as received
-                        raise ClientDisconnect
-                    if not task.done() or task.exception() is None:  # an early failure is answered with its status
-                        return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
-                reply = await asyncio.shield(task)
-                if not await request.is_disconnected():
-                    session.mark_fetched(reply)
-                return JSONResponse(api.answer(reply, body))
-            except RequestError as error:
-                return JSONResponse(api.error(error), error.status)
+                session = self._session(request)
+                return await work(session, request, await _body(request) if method == "POST" else {})
+            except RequestError as refusal:
+                wrong = refusal
             except ClientDisconnect:
                 return Response(status_code=499)
+            except Exception as fault:  # noqa: BLE001 - never the client's: see `Session.fail`
+                wrong = session.fail(fault)
+            return JSONResponse(error(wrong), wrong.status)
 
-        return handle
+        return Route(path, handle, methods=[method])
 
-    async def _models(self, request: Request) -> Response:
-        try:
-            self._session(request)
-        except RequestError as error:
-            return JSONResponse(_openai_error(error), error.status)
-        model = {"id": "policy", "object": "model", "created": 0, "owned_by": "agent_rl"}
-        return JSONResponse({"object": "list", "data": [model]})
 
-    async def _count_tokens(self, request: Request) -> Response:
-        try:
-            session, body = self._session(request), await _body(request)
-            count = await session.count_tokens(messages_request(body))
-            return JSONResponse({"input_tokens": count})
-        except RequestError as error:
-            return JSONResponse(messages_error(error), error.status)
+async def _turn(api: Api, session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    task = session.reply(_read(api, body), *_retry(request, body))
+    if body.get("stream"):
+        await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+        if await request.is_disconnected():  # an event that is sent now would count as received
+            raise ClientDisconnect
+        if not task.done() or task.exception() is None:  # an early failure is answered with its status
+            return StreamingResponse(_stream(session, task, api, body), media_type="text/event-stream")
+    reply = await asyncio.shield(task)
+    answer = JSONResponse(api.answer(reply, body))
+    if not await request.is_disconnected():
+        session.mark_fetched(reply)
+    return answer
 
-    async def _reward(self, request: Request) -> Response:
-        try:
-            session, body = self._session(request), await _body(request)
-            session.trajectory.verdict = plain_reward("reward", body.get("reward"))
-            return JSONResponse({"reward": session.trajectory.verdict})
-        except (RequestError, ValueError) as error:
-            wrong = error if isinstance(error, RequestError) else RequestError(str(error))
-            return JSONResponse(_openai_error(wrong), wrong.status)
+
+async def _models(session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    model = {"id": "policy", "object": "model", "created": 0, "owned_by": "agent_rl"}
+    return JSONResponse({"object": "list", "data": [model]})
+
+
+async def _count_tokens(session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    return JSONResponse({"input_tokens": await session.count_tokens(_read(APIS["/v1/messages"], body))})
+
+
+async def _reward(session: Session, request: Request, body: Mapping[str, Any]) -> Response:
+    try:
+        session.trajectory.verdict = plain_reward("reward", body.get("reward"))
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+    return JSONResponse({"reward": session.trajectory.verdict})
 
 
 _gateways: PerLoop[Gateway] = PerLoop(Gateway)
@@ -200,10 +201,11 @@ async def _stream(
             yield ": generating\n\n"
     try:
         reply = task.result()
-    except RequestError as error:  # the status has been sent already
-        yield f"event: error\ndata: {json.dumps(api.error(error))}\n\n"
+        events = list(api.events(reply, body))
+    except Exception as error:  # noqa: BLE001 - the status has been sent already
+        wrong = error if isinstance(error, RequestError) else session.fail(error)
+        yield f"event: error\ndata: {json.dumps(api.error(wrong))}\n\n"
         return
-    events = list(api.events(reply, body))
     for event in events[:-2]:
         yield event
     session.mark_fetched(reply)  # before the last events: a client may hang up as soon as it has the turn
@@ -217,7 +219,7 @@ async def _body(request: Request) -> dict[str, Any]:
         raise RequestError(f"the request has {len(raw)} bytes, more than {MAX_BYTES}", 413)
     try:
         body = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"the body is not JSON ({error})") from error
     if not isinstance(body, dict):
         raise RequestError("the body must be an object")

@@ -13,12 +13,13 @@ import logging
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from agent_rl.agents.episode.format import spoken, thoughts_of
 from agent_rl.agents.episode.policy import ChatMessage, Generation, Policy
-from agent_rl.agents.sessions.request import RequestError, TurnReply, TurnRequest, message_key
+from agent_rl.agents.sessions.request import SAMPLING, RequestError, TurnReply, TurnRequest, function_call, message_key
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.errors import ConfigError, MalformedActionError, UnscoredError
 from agent_rl.tools import ToolSpec
@@ -71,7 +72,7 @@ class Session:
         self.id = uuid4().hex
         self.trajectory = trajectory
         self.error: Exception | None = None
-        """The engine's failure, after which the episode cannot be scored."""
+        """The first failure of the engine or the gateway, after which the episode cannot be scored."""
         self.counts = {"requests": 0, "retries": 0, "side_requests": 0, "unenforced_tool_choices": 0, "too_long": 0}
         self._policy, self._format, self._max_turns, self._models = policy, format, max_turns, tuple(models)
         self._first_policy_is_free = True
@@ -85,7 +86,6 @@ class Session:
         self._written_ids: set[str] = set()
         """Ids of calls that the policy wrote, as Kimi K2 does; a template may show them with the results."""
         self._unfetched: set[str] = set()
-        self._overridden: set[str] = set()
         self.is_closed = False
 
     def reply(self, request: TurnRequest, key: str, is_retry: bool) -> asyncio.Task[TurnReply]:
@@ -106,9 +106,12 @@ class Session:
         if is_retry and key in self._replies:
             self.counts["retries"] += 1
             return self._replies[key]
-        for name in set(request.ignored) - self._overridden:
-            self._overridden.add(name)
-            logger.warning("a program sets %s: the run's sampling parameters apply", name)
+        for name, value in request.sampling.items():
+            run = self._policy.sampling.get(name, SAMPLING[name])
+            if value != run:
+                _say_once(f"a program sets {name}: the run's {run} applies")
+        if request.forced:
+            _say_once("a program requires a tool call (tool_choice), which counts as auto")
         task = asyncio.ensure_future(self._answer(request))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if nobody waits
         self._replies[key] = task
@@ -130,6 +133,11 @@ class Session:
         """Note that the client has received a whole turn; the others are not trained."""
         self._unfetched.discard(reply.id)
 
+    def fail(self, error: Exception) -> RequestError:
+        """Leave the episode unscored after an error that is not the client's; return the error for the client."""
+        self.error = self.error or error
+        return RequestError(str(error), 503)
+
     async def close(self) -> None:
         """End the episode: wait for open turns, and leave out of training what no client has received."""
         self.is_closed = True
@@ -141,12 +149,19 @@ class Session:
             turn.notes["unfetched"] = True
         self.trajectory.info["gateway"] = {
             **{name: count for name, count in self.counts.items() if count},
-            "conversations": sum(conversation.is_trained for conversation in self._conversations),
+            "conversations": len({each for key, (each, _) in self._turns.items() if key not in self._unfetched}),
             **({"unfetched": len(self._unfetched)} if self._unfetched else {}),
         }
 
     async def _answer(self, request: TurnRequest) -> TurnReply:
-        request = self._whole(request)
+        try:
+            return await self._turn(self._whole(request))
+        except RequestError:
+            raise
+        except Exception as error:  # of the engine, the chat template or the gateway
+            raise self.fail(error) from error
+
+    async def _turn(self, request: TurnRequest) -> TurnReply:
         if not request.messages:
             raise RequestError("the request has no messages")
         if self._max_turns is not None and len(self.trajectory.turns) >= self._max_turns:
@@ -164,18 +179,15 @@ class Session:
             prompt_tokens = conversation.policy.context_tokens
             conversation.policy.most = request.max_tokens
             generated = await conversation.policy.generate(request.stop)
-        except RequestError:
-            raise
-        except Exception as error:  # of the engine or the chat template: the episode cannot be scored
-            self.error = error
-            raise RequestError(str(error), 503) from error
-        turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
-        self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
-        turn.generation_seconds = time.monotonic() - started
-        if request.forced and not reply.calls:
-            self.counts["unenforced_tool_choices"] += 1
-        self._append(conversation, request, turn, reply)
-        return reply
+            turn, reply = read_turn(generated, self._format, specs, prompt_tokens)
+            self._written_ids.update(call.id for call in turn.calls if call.id and call.id in generated.text)
+            turn.generation_seconds = time.monotonic() - started
+            if request.forced and conversation.is_trained and not reply.calls:
+                self.counts["unenforced_tool_choices"] += 1
+            self._append(conversation, request, turn, reply)
+            return reply
+        finally:
+            conversation.is_busy = False
 
     @staticmethod
     def _tools(request: TurnRequest) -> Sequence[dict[str, Any]]:
@@ -238,8 +250,6 @@ class Session:
                 self._unfetched.discard(conversation.reply_id)
                 conversation.turns[-1].observation = "\n".join(str(message["content"]) for message in new)
                 conversation.turns[-1].results = _results(conversation.turns[-1].calls, new)
-            else:
-                conversation.is_busy = False
             return fits
         try:
             messages = conversation.policy.as_text(request.messages)
@@ -265,13 +275,13 @@ class Session:
         return answers
 
     def _append(self, conversation: _Conversation, request: TurnRequest, turn: Turn, reply: TurnReply) -> None:
-        calls = [as_message_call(call) for call in reply.calls]
+        calls = [function_call(call.id, call.name, call.arguments) for call in reply.calls]
         assistant = {"role": "assistant", "content": reply.text, "tool_calls": calls}
         conversation.messages = [*request.messages, assistant]
         conversation.keys = [message_key(message, request.stop) for message in conversation.messages]
         self._histories[reply.id] = conversation, len(conversation.messages), request.instructions
         conversation.turns.append(turn)
-        conversation.reply_id, conversation.is_busy = reply.id, False
+        conversation.reply_id = reply.id
         if not conversation.is_trained:
             return
         self._turns[reply.id] = conversation, turn
@@ -299,6 +309,12 @@ def read_turn(
     return turn, TurnReply(content.strip(), thoughts, turn.calls, finish, prompt, sampled, stop)  # type: ignore[arg-type]
 
 
+@cache
+def _say_once(text: str) -> None:
+    """Log a warning once a process: programs repeat their requests in each episode."""
+    logger.warning(text)
+
+
 def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
     try:
         return declared_functions([tool["function"] for tool in tools])
@@ -308,11 +324,6 @@ def _specs(tools: Sequence[dict[str, Any]]) -> list[ToolSpec]:
 
 def _key_of(tools: Sequence[dict[str, Any]]) -> str:
     return json.dumps(tools, sort_keys=True, default=str)
-
-
-def as_message_call(call: ToolCall) -> dict[str, Any]:
-    """Return a call as a part of a chat message."""
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _results(calls: Sequence[ToolCall], messages: Sequence[ChatMessage]) -> list[ToolResult]:

@@ -60,7 +60,7 @@ def serve(function: Callable[..., Any], connection: socket.socket) -> None:
     except BaseException as error:  # noqa: BLE001 - whose failure it is, the caller decides
         if not (isinstance(error, SystemExit) and not error.code):  # as for a command with exit code 0
             traceback.print_exc()
-            end = failure(error)
+            end = failure(error) | ({"bug": ""} if isinstance(error, SystemExit) else {})
     sys.stdout.flush()
     print(json.dumps(end), file=stream, flush=True)
 

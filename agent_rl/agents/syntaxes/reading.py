@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
+from agent_rl.tools.arguments import json_type, json_types
 from agent_rl.trajectory import ToolCall
 
 __all__ = ["call_from", "parameter_types", "read_call_json", "read_json", "typed", "unreadable", "without_ends"]
@@ -16,7 +17,7 @@ __all__ = ["call_from", "parameter_types", "read_call_json", "read_json", "typed
 _MAX_DEPTH = 64
 """Maximum nesting depth of arguments: a deeper value could not be stored as JSON again."""
 
-_END = re.compile(r"<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[")
+_END = re.compile(r"(?:<\|\w+\|>|</s>|<\uff5cend\u2581of\u2581sentence\uff5c>|<turn\|>|\[e~\[)\Z")
 _LONGEST_END = 40
 _LITERALS = {"true": True, "false": False, "null": None, "none": None}
 
@@ -42,11 +43,8 @@ def read_json(raw: str) -> Any:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    level, depth = [value], 0
-    while level := [child for item in level for child in _children(item)]:
-        depth += 1
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
+    if _is_deeper(value, _MAX_DEPTH):
+        raise ValueError(f"it is nested more than {_MAX_DEPTH} levels deep")
     return value
 
 
@@ -94,7 +92,7 @@ def parameter_types(name: str, tools: Sequence[ToolSpec]) -> dict[str, set[str]]
     properties: Mapping[str, Any] = next(
         (tool.parameters.get("properties", {}) for tool in tools if tool.name == name), {}
     )
-    return {key: _types(schema) for key, schema in properties.items()}
+    return {key: set(json_types(schema)) for key, schema in properties.items()}
 
 
 def typed(raw: str, types: set[str] | None) -> Any:
@@ -114,40 +112,17 @@ def typed(raw: str, types: set[str] | None) -> Any:
             value = read_json(stripped)
         except ValueError:
             return raw
-    return raw if types is not None and "string" in types and _type_of(value) not in types else value
+    return raw if types is not None and "string" in types and json_type(value) not in types else value
 
 
 def without_ends(text: str) -> str:
     """Return an answer without the special tokens that ended its turn."""
-    end = len(text)
-    while end:
-        if text[end - 1].isspace():
-            end -= 1
-            continue
-        near = max(0, end - _LONGEST_END)
-        start = max(text.rfind("<", near, end), text.rfind("[e", near, end))
-        if start < 0 or not _END.fullmatch(text, start, end):
-            break
-        end = start
-    return text[:end].strip()
+    text = text.rstrip()
+    while end := _END.search(text[-_LONGEST_END:]):
+        text = text[: -len(end[0])].rstrip()
+    return text.lstrip()
 
 
-def _types(schema: Any) -> set[str]:
-    if not isinstance(schema, Mapping):
-        return set()
-    declared = schema.get("type")
-    types = {declared} if isinstance(declared, str) else set(declared or ())
-    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        types |= _types(part)
-    return types
-
-
-def _type_of(value: Any) -> str:
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-    return kinds.get(type(value), "null")
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+def _is_deeper(value: Any, levels: int) -> bool:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels == 0 or _is_deeper(child, levels - 1) for child in children)

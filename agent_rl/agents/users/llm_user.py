@@ -17,6 +17,7 @@ trajectory is unscored; if it rejects the key or the model at the first request,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from functools import cache
 from typing import Any
 
@@ -75,7 +76,7 @@ class LLMUser(User):
         text = text.replace("{stop_word}", settings.stop_word).replace("{goal}", goal)
         self._messages = [{"role": "system", "content": text}, {"role": "user", "content": GREETING}]
         self._client = _client(settings)
-        self._connected = False
+        self._connection = AsyncExitStack()
 
     @classmethod
     def check_config(cls, config: Mapping[str, Any]) -> None:
@@ -84,8 +85,7 @@ class LLMUser(User):
 
     async def start(self, opening: str) -> str:
         """Return the first message, from the row or from the model."""
-        await self._client.__aenter__()
-        self._connected = True
+        await self._connection.enter_async_context(self._client)
         if not self.settings.opens:
             self._messages.append({"role": "assistant", "content": opening})
             return opening
@@ -99,8 +99,7 @@ class LLMUser(User):
 
     async def finish(self) -> None:
         """Release the connection."""
-        if self._connected:
-            await self._client.__aexit__()
+        await self._connection.aclose()
 
     async def _say(self) -> str:
         settings = self.settings

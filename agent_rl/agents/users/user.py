@@ -20,7 +20,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from agent_rl.errors import ConfigError
@@ -129,13 +128,7 @@ def load_user(name: str, config: Mapping[str, Any]) -> type[User]:
     Raises:
         ConfigError: there is no such class, or it rejects the config.
     """
-    cls = _find(name)
+    cls: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
     with Place("agent_rl.user_sim.config").around():
         cls.check_config(config)
-    return cls
-
-
-@cache
-def _find(name: str) -> type[User]:
-    cls: type[User] = find_class(SHORT_NAMES.get(name, name), User, Place(KEY), known=SHORT_NAMES)
     return cls

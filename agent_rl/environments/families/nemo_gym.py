@@ -100,9 +100,6 @@ class Session:
         output = [*self._output, *([] if answer is None else [_message(answer)])]
         return float(json.loads(self._post("verify", {**self._example, "response": _response(output)}))["reward"])
 
-    def close(self) -> None:
-        """The server keeps its sessions; it has no way to end one."""
-
     def _act(self, item: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = json.loads(self._post("step", {**self._example, "response": _response([item])}))
         self._total += result["reward"]

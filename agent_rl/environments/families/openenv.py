@@ -62,7 +62,9 @@ class Session:
     """An episode, in a session of the server."""
 
     def __init__(self, identifier: str, row: dict[str, Any]) -> None:
-        self._client = _client(_address(identifier))
+        from openenv.core.generic_client import GenericEnvClient
+
+        self._client: Any = GenericEnvClient(_address(identifier)).sync()
         self._uses_tools = bool(_mcp_tools(_address(identifier)))
         self._total = 0.0
         self.text = json.dumps(self._client.reset(seed=row["seed"]).observation)
@@ -84,12 +86,6 @@ class Session:
     def close(self) -> None:
         """End the session of the server."""
         self._client.close()
-
-
-def _client(address: str) -> Any:
-    from openenv.core.generic_client import GenericEnvClient
-
-    return GenericEnvClient(address).sync()
 
 
 @cache

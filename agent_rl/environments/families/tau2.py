@@ -115,9 +115,6 @@ class Session:
         calls = [(action.name, action.arguments) for action in criteria.actions or []]
         return calls, ", ".join(criteria.communicate_info or ["Done."])
 
-    def close(self) -> None:
-        """There is nothing to release."""
-
 
 def _parsed(identifier: str) -> tuple[str, bool]:
     """Return the domain, and whether a simulated user takes part."""

@@ -113,7 +113,9 @@ class ColdStart:
         except KeyboardInterrupt:
             summary = f"{len(losses)} of {len(stages)} stages are kept in {self.folder}" if losses else ""
             raise KeyboardInterrupt(summary) from None
-        self._write_record({**request, "losses": losses, "model_sha256": self.digest(), "versions": versions()})
+        self._write_record(
+            {**request, "losses": losses, "model_sha256": weights_digest(self.model), "versions": versions()}
+        )
         return True
 
     def chat(self, model: Path) -> ChatTokenizer:
@@ -121,10 +123,6 @@ class ColdStart:
         return load_chat_tokenizer(
             str(model), self._values["apply_chat_template_kwargs"], self._values["custom_chat_template"]
         )
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the model's weights, which differs between CPU types."""
-        return weights_digest(self.model)
 
     def has_rows(self) -> bool:
         """Whether the rows are available: generated rows always are, those of a data set if its files exist."""
@@ -240,8 +238,11 @@ class ColdStart:
         make_model(folder, make_tokenizer(CORPUS, folder), hidden=8, layers=1, heads=1)
         mix = self.settings.stages[-1].mix
         worked = self.run(mix, EPISODES, self.chat(folder), "words", SAMPLE)
-        texts = [text for trajectory in worked for text in _texts(trajectory)]
-        tokenizer = make_tokenizer(["user", "assistant", *texts], folder, shape.vocabulary)
+        texts = ["user", "assistant"]
+        for trajectory in worked:
+            texts += [str(message.content) for message in trajectory.prompt]
+            texts += [text for turn in trajectory.turns for text in (turn.text, turn.observation) if text]
+        tokenizer = make_tokenizer(texts, folder, shape.vocabulary)
         make_model(folder, tokenizer, seed=self.settings.seed, **shape.model_dump(exclude={"vocabulary"}))
         return folder
 
@@ -287,8 +288,3 @@ class ColdStart:
             "optim.weight_decay=0.0",
             f"engine.seed={self.settings.seed}",
         ]
-
-
-def _texts(trajectory: Trajectory) -> list[str]:
-    turns = [text for turn in trajectory.turns for text in (turn.text, turn.observation) if text]
-    return [*(str(message.content) for message in trajectory.prompt), *turns]

@@ -12,7 +12,6 @@ import json
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from agent_rl.launch.recipes import results_folder
 from agent_rl.launch.task import is_task
 from agent_rl.launch.training import train
 from agent_rl.trajectory.estimates import estimate_rate
+from agent_rl.verl_adapter.checkpoints import weights_digest
 
 __all__ = ["Experiment", "comparison"]
 
@@ -94,18 +94,20 @@ class Experiment:
             except AgentRLError as error:
                 self.failed[name] = str(error)
                 self._say(f"{name} failed: {error}")
+        folders = (self._run_folder(*each) for each in itertools.product(self.variants, self.seeds))
+        records = [file for folder in folders if (file := folder / "run.json").is_file()]
         target = self.recipe if is_task(self.recipe) else f"recipes/{self.name}"
         receipt: dict[str, Any] = {
             "command": shlex.join(["agent-rl", "experiment", target, "--seeds", str(len(self.seeds)), *self._words]),
             **({"overrides": self._fixed} if self._fixed else {}),
             "hashes": self._hashes,
-            "cold_start_model_sha256": start.digest(),
-            "versions": self._versions(),
+            "cold_start_model_sha256": weights_digest(start.model),  # differs between types of CPUs
+            "versions": json.loads(records[0].read_text())["versions"] if records else {},
             "machine": machine(start.model),
             "held_out_rows": start.settings.held_out,
             "runs": {name: run.plain() for name, run in runs.items()},
             "policies": {name: round(success.mean, 4) for name, success in policies.items()},
-            **({"judgements": {name: asdict(item) for name, item in judgements.items()}} if judgements else {}),
+            **({"judgements": judgements} if judgements else {}),
             "holds": verdicts(list(runs.values()), policies, judgements, baselines),
         }  # fmt: skip
         if self.failed:
@@ -131,15 +133,6 @@ class Experiment:
         if len(label) > LONGEST:
             label = f"{label[:LONGEST]}_{hashlib.sha256(label.encode()).hexdigest()[:8]}"
         return (self.folder / self._digest / label / f"seed_{seed}").absolute()
-
-    def _versions(self) -> dict[str, str]:
-        """Return the versions in the record of the first run that has one."""
-        for variant, seed in itertools.product(self.variants, self.seeds):
-            record = self._run_folder(variant, seed) / "run.json"
-            if record.is_file():
-                versions: dict[str, str] = json.loads(record.read_text())["versions"]
-                return versions
-        return {}
 
 
 def comparison(receipt: dict[str, Any]) -> Table:

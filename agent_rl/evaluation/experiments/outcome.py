@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,20 +19,17 @@ from agent_rl.rewards.judge.verdict import VerdictError
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
 from agent_rl.trajectory.symptoms import series
-from agent_rl.trajectory.viewer.report import Run, read_run
+from agent_rl.trajectory.viewer.report import read_run
 
 __all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "success"]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """How well a model's scores agree with the true scores, measured as by `agent-rl rm eval`."""
+Judgement = dict[str, float]
+"""How well a model's scores agree with the true scores, measured as by `agent-rl rm eval`.
 
-    spearman: float
-    """Rank correlation over the verdicts that can be read; 0 if it is undefined."""
-    unparsable: float
-
-
+`spearman` is the rank correlation over the verdicts that can be read, 0 if it is undefined; `unparsable` the share of
+the others.
+"""
 _Solved = Mapping[Any, Sequence[float]]
 _Samples = list[tuple[float, Judged | None]]
 """Success of each sample, 0 or 1, and its verdict if the sample judges an answer."""
@@ -65,7 +62,7 @@ class RunOutcome:
         data |= {"steps": len(self.curve), "training_seconds": round(self.seconds, 1),
                   "rollout_probs_diff_mean_max": self.probs_diff}  # fmt: skip
         if self.judgements:
-            data["judgement"] = dict(zip(("before", "after"), map(asdict, self.judgements), strict=True))
+            data["judgement"] = dict(zip(("before", "after"), self.judgements, strict=True))
         return data
 
 
@@ -78,7 +75,9 @@ def read_outcome(folder: Path) -> RunOutcome:
     run = read_run(str(folder))
     tested: dict[int, dict[str, dict[str, _Samples]]] = {}  # by step, row and evaluation
     trained: dict[int, deque[float]] = {}
-    size = _batch(run)
+    size = None  # trajectories per step
+    if (configuration := run.about.get("configuration")) is not None:
+        size = int(configuration["data"]["train_batch_size"] * configuration["actor_rollout_ref"]["rollout"]["n"])
     for trajectory in trace.read(folder / "trace.jsonl", torn="skip"):
         if trajectory.score is None:
             continue
@@ -99,9 +98,9 @@ def read_outcome(folder: Path) -> RunOutcome:
         seconds=sum(value for _, value in series(run.training, "timing_s/step")),
         probs_diff=max((v for _, v in series(run.training, "training/rollout_probs_diff_mean")), default=0.0),
         judgements=tuple(
-            _agreement(verdicts)
+            agreement
             for rows in (before, after)
-            if (verdicts := [verdict for samples in rows.values() for _, verdict in samples if verdict])
+            if (agreement := _agreement(verdict for samples in rows.values() for _, verdict in samples))
         ),
     )
 
@@ -113,8 +112,7 @@ def solved(trajectory: Trajectory) -> float:
 
 def judgement(trajectories: Iterable[Trajectory]) -> Judgement | None:
     """Return how well trajectories that score an answer agree with the ground truth; None if there are none."""
-    verdicts = [verdict for trajectory in trajectories if (verdict := _read_verdict(trajectory))]
-    return _agreement(verdicts) if verdicts else None
+    return _agreement(map(_read_verdict, trajectories))
 
 
 def success(before: _Solved, after: _Solved) -> tuple[Estimate, Estimate, Estimate]:
@@ -150,17 +148,11 @@ def _read_verdict(trajectory: Trajectory) -> Judged | None:
     return Judged(sample, [float(verdict.score)])
 
 
-def _agreement(judged: Iterable[Judged]) -> Judgement:
-    report = report_on(list(judged))
-    return Judgement(round(report.spearman or 0.0, 4), round(report.unparsable or 0.0, 4))
-
-
-def _batch(run: Run) -> int | None:
-    """Return the number of trajectories per step."""
-    configuration = run.about.get("configuration")
-    if configuration is None:
+def _agreement(verdicts: Iterable[Judged | None]) -> Judgement | None:
+    if not (judged := [verdict for verdict in verdicts if verdict]):
         return None
-    return int(configuration["data"]["train_batch_size"] * configuration["actor_rollout_ref"]["rollout"]["n"])
+    report = report_on(judged)
+    return {name: round(report[name] or 0.0, 4) for name in ("spearman", "unparsable")}
 
 
 def _row(trajectory: Trajectory) -> str:

@@ -21,7 +21,7 @@ from agent_rl.cpu import switch as cpu
 from agent_rl.cpu.profile import TRAINING_THREADS, profile_of
 from agent_rl.evaluation.experiments.cold_start import ColdStart
 from agent_rl.evaluation.experiments.outcome import Judgement, RunOutcome
-from agent_rl.launch import resolution
+from agent_rl.launch.composition import resolved
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.trajectory.estimates import Estimate
 from agent_rl.trajectory.viewer.charts import Chart
@@ -65,10 +65,10 @@ def verdicts(
         )
     if judgements:
         pairs = [outcome.judgements for outcome in outcomes]
-        best = max(judgements[name].spearman for name in baselines)
-        criteria["spearman_at_least_0.7"] = always(after.spearman >= SPEARMAN for _, after in pairs)
+        best = max(judgements[name]["spearman"] for name in baselines)
+        criteria["spearman_at_least_0.7"] = always(after["spearman"] >= SPEARMAN for _, after in pairs)
         criteria["spearman_0.15_above_start_and_baselines"] = always(
-            after.spearman >= max(before.spearman, best) + SPEARMAN_GAIN for before, after in pairs
+            after["spearman"] >= max(before["spearman"], best) + SPEARMAN_GAIN for before, after in pairs
         )
     return criteria
 
@@ -81,7 +81,7 @@ def hashes(recipe: str, overrides: Sequence[str] = ()) -> dict[str, str]:
     """
     start = ColdStart(recipe, overrides)
     tools = Path(str(start.config.actor_rollout_ref.rollout.multi_turn.tool_config_path))
-    configuration, settings = resolution.resolved(start.config), AgentRLSettings.from_config(start.config)
+    configuration, settings = resolved(start.config), AgentRLSettings.from_config(start.config)
     configuration.get(SECTION, {}).pop("reward", None)
     parts = {"configuration": configuration, "reward": effective(settings.reward.model_dump(mode="json"))}
     texts = {name: _portable(json.dumps(part, sort_keys=True, default=str)) for name, part in parts.items()}

@@ -22,7 +22,7 @@ from agent_rl.launch.composition import compose
 from agent_rl.launch.doctor import checks
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.machine import Machine
-from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, ok, reason, refusal
+from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, reason, refusal
 from agent_rl.verl_adapter import inspection
 
 __all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
@@ -127,7 +127,7 @@ def _composed(
         left, more = _composed(recipe, [each for each in overrides if each not in wrong], [*removed, *wrong])
         return left, [finding, *more]
     without = f"; the checks below ignore {' '.join(removed)}" if removed else ""
-    return config, [replace(ok(f"{recipe} composes{without}", "recipe"), group="configuration")]
+    return config, [Finding("recipe", Status.OK, f"{recipe} composes{without}", group="configuration")]
 
 
 def _with_verl(pickled: bytes, environ: Mapping[str, str]) -> list[Finding]:

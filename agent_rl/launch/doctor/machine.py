@@ -14,6 +14,9 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,10 +31,9 @@ from packaging.utils import canonicalize_name
 from agent_rl.errors import ConfigError
 from agent_rl.launch.cluster import Nodes, interfaces
 from agent_rl.launch.command import has_accelerator
-from agent_rl.launch.doctor.compiling import try_compilers
 from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
-__all__ = ["FACTS", "Gpu", "Machine", "read_gpus"]
+__all__ = ["FACTS", "Gpu", "Machine", "read_gpus", "try_compilers"]
 
 HUB_S = 3.0
 """Seconds within which the Hub must answer."""
@@ -39,6 +41,15 @@ ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"
 LIBRARIES = ("libnuma.so.1", RUNTIME)
 """Libraries that are missing from the stack's wheels, or that the loader does not find without help."""
 NVIDIA_SMI_S = 10.0
+COMPILERS_S = 20.0
+KERNEL = """#include <cuda_runtime.h>
+#include <nv/target>
+__global__ void kernel() {} int run() { kernel<<<1, 1>>>(); return cudaGetLastError(); }
+"""
+EXTENSION = """#include <Python.h>
+#include <stddef.h>
+const char *version(void) { return Py_GetVersion(); }
+"""
 QUERY = "index,uuid,name,memory.total,memory.used,driver_version,compute_cap"
 
 
@@ -108,17 +119,15 @@ class Machine:
         """Load the machine that a file describes, with the environment stored there.
 
         Raises:
-            ConfigError: the file is not valid, or a fact is missing or unknown.
+            ConfigError: the file is not valid, or a fact is missing.
         """
-        remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
         try:
             facts = json.loads(file.read_text(encoding="utf-8"))
-            wrong = sorted(facts.keys() ^ {"environ", *FACTS})
-        except (OSError, ValueError, AttributeError) as error:
-            raise ConfigError(str(file), f"it does not have the facts about a machine: {error}", remedy) from error
-        if wrong:
-            raise ConfigError(str(file), f"facts are missing or unknown: {', '.join(wrong)}", remedy)
-        return cls(facts["environ"], facts)
+            return cls(facts["environ"], {name: facts[name] for name in FACTS})
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            problem = f"it does not have the facts about a machine: {error!r}"
+            remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
+            raise ConfigError(str(file), problem, remedy) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return all facts and the relevant variables, with the head's address from SLURM, as JSON data."""
@@ -234,3 +243,39 @@ def _installed() -> dict[str, str]:
     for each in metadata.distributions():
         versions.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
     return dict(sorted(versions.items()))
+
+
+def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Compile and link a few lines in the way that the engine builds its kernels and Triton builds its launcher.
+
+    Returns:
+        Why "ninja", "Python.h" and, with a toolkit, "CUDA" fail, or ""; takes at most `COMPILERS_S` seconds.
+    """
+    ends, variables = time.monotonic() + COMPILERS_S, {**environ, **gpu_environment(environ)}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kernel.cu").write_text(KERNEL)
+        (Path(folder) / "extension.c").write_text(EXTENSION)
+        nvcc = [f"{home}/bin/nvcc", "-std=c++17", "-Xcompiler", "-fPIC", "-c", "kernel.cu", "-o", "kernel.o"]
+        link = ["c++", "-shared", "kernel.o", f"-L{home}/lib64", "-lcudart", "-o", "kernel.so"]
+        compiler = environ.get("CC") or shutil.which("gcc", path=environ.get("PATH")) or "clang"  # Triton's choice
+        include = f"-I{sysconfig.get_path('include')}"
+        extension = [compiler, "-shared", "-fPIC", include, "extension.c", "-o", "extension.so"]
+        commands = {"Python.h": [extension], **({"CUDA": [nvcc, link]} if home else {})}
+        path = os.pathsep.join([str(Path(sys.executable).parent), environ.get("PATH", "")])
+        ninja = "" if shutil.which("ninja", path=path) else "it is not installed (pip install ninja)"
+        return {"ninja": ninja} | {name: _failure(each, folder, variables, ends) for name, each in commands.items()}
+
+
+def _failure(commands: list[list[str]], folder: str, environ: Mapping[str, str], ends: float) -> str:
+    for command in commands:
+        try:
+            left = max(0.1, ends - time.monotonic())
+            done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=left)
+        except subprocess.TimeoutExpired:
+            return f"{os.path.basename(command[0])} was stopped after {COMPILERS_S:.0f} s"
+        except OSError as error:
+            return f"{command[0]}: {error.strerror}"
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"{command[0]} exited with status {done.returncode}"]
+            return next((line for line in lines if "error" in line or "cannot find" in line), lines[-1]).strip()
+    return ""

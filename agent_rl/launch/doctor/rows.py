@@ -15,10 +15,10 @@ from agent_rl.agents.registry import agent_names
 from agent_rl.agents.users.user import gives_verdict, load_user
 from agent_rl.data.check import Numbered, RowFinding, Rows
 from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.preflight.own_code import answered
 from agent_rl.rewards import Reward, route
 from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.scorers import SCORERS, score_now
-from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 from agent_rl.work.store import Pieces
 
 __all__ = ["known_rows"]
@@ -148,12 +148,12 @@ class _Checks:
         if answers is None or own is None or self._unreadable(row) is not None:
             return None
         try:
-            value = (await answers.measure(_answered(row, own), None)).value
+            value = (await answers.measure(answered(row, own, row["agent_name"]), None)).value
             if value < 1:
                 text = f"its own ground truth, given as the answer, scores {value:g}: {_short(own)}"
                 return RowFinding("ground truth", text, "Correct it, or choose another scorer")
             for other in dict.fromkeys(others):
-                if other != own and (await answers.measure(_answered(row, other), None)).value >= 1:
+                if other != own and (await answers.measure(answered(row, other, row["agent_name"]), None)).value >= 1:
                     text = f"{_short(other)} scores 1 where the ground truth is {_short(own)}"
                     remedy = "Check whether both mean the same; if not, choose a stricter scorer"
                     return RowFinding("another's ground truth", text, remedy, is_error=False)
@@ -168,15 +168,6 @@ def _answer(row: Mapping[str, Any]) -> str | None:
     if not isinstance(truth, str | int | float) or isinstance(truth, bool) or str(truth).lstrip()[:1] in ("{", "["):
         return None
     return str(truth)
-
-
-def _answered(row: Mapping[str, Any], answer: str) -> Trajectory:
-    prompt = [Message(message["role"], message["content"]) for message in row["prompt"]]
-    return Trajectory(
-        prompt, StopReason.ANSWERED, data_source=str(row["data_source"]),
-        ground_truth=row["reward_model"].get("ground_truth"), answer=answer, row=row_data(row),
-        info={"index": row["extra_info"].get("index")},
-    )  # fmt: skip
 
 
 def _short(text: str) -> str:

@@ -30,14 +30,13 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.judge.kinds import scale_of
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
-from agent_rl.rewards.judge.prompt import ClassTemplate, PromptTemplate, Question, load_template
+from agent_rl.rewards.judge.prompt import ClassTemplate, PromptTemplate, Question
 from agent_rl.rewards.judge.verdict import rubric_form, score_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
 __all__ = ["Criterion", "Judge", "JudgeConfig", "aggregated", "load_rubric", "read_rubric"]
 
-PLACEHOLDERS = ("question", "answer", "transcript", "reference", "rubric")
 LOGS = ("votes", "failures", "disagreement", "calls", "tokens", "cache_hits")
 
 
@@ -87,14 +86,9 @@ class Judge(Component, kind="judge"):
     def __init__(self, name: str, config: JudgeConfig) -> None:
         super().__init__(name, config)
         key = f"agent_rl.reward.components.{name}.config"
-        needed = [("answer", "transcript"), *([] if config.mode == "pointwise" else [(config.mode,)])]
-        field = "scores" if config.mode == "rubric" else "score"
-        template = load_template(
-            config.template, config.mode, f"{key}.template", PLACEHOLDERS, needed, field, config.body
-        )
-        self._scale = _scale(config, template, key)
+        self.panel = Panel(config, key, config.mode)
+        self._scale = _scale(config, self.panel.template, key)
         self._criteria = load_rubric(config.rubric, f"{key}.rubric")
-        self.panel = Panel(config, key, template)
         self.logs = (*LOGS, *(f"criterion_{criterion.name}" for criterion in self._criteria))
 
     async def reach(self) -> None:
@@ -155,9 +149,7 @@ def _scale(config: JudgeConfig, template: PromptTemplate, key: str) -> tuple[flo
 
 def aggregated(values: Sequence[float], how: str) -> float:
     """Combine several votes into one value."""
-    if how == "majority":
-        return mean(multimode(values))
-    return median(values) if how == "median" else mean(values)
+    return median(values) if how == "median" else mean(multimode(values) if how == "majority" else values)
 
 
 def read_rubric(data: Any) -> list[Criterion]:

@@ -27,7 +27,7 @@ from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import GroupComponent, Value
 from agent_rl.rewards.judge.fence import Fence
 from agent_rl.rewards.judge.panel import Ballot, Panel, PanelConfig
-from agent_rl.rewards.judge.prompt import Question, load_template
+from agent_rl.rewards.judge.prompt import Question
 from agent_rl.rewards.judge.tournament import Pair, Scheme, bradley_terry, pairs_of
 from agent_rl.rewards.judge.verdict import POINTS, pair_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
@@ -36,8 +36,6 @@ from agent_rl.work.concurrency import together
 
 __all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
 
-PLACEHOLDERS = ("question", "reference", "answer_a", "answer_b", "transcript_a", "transcript_b")
-NEEDED = (("answer_a", "transcript_a"), ("answer_b", "transcript_b"))
 LOGS = ("pairs", "failures", "disagreement", "calls", "tokens", "cache_hits")
 FORM = pair_form()
 
@@ -79,11 +77,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
 
     def __init__(self, name: str, config: PairwiseJudgeConfig) -> None:
         super().__init__(name, config)
-        key = f"agent_rl.reward.components.{name}.config"
-        self._template = load_template(
-            config.template, "pairwise", f"{key}.template", PLACEHOLDERS, NEEDED, "preference", config.body
-        )
-        self.panel = Panel(config, key, self._template)
+        self.panel = Panel(config, f"agent_rl.reward.components.{name}.config", "pairwise")
 
     async def reach(self) -> None:
         """Request the endpoint's list of models."""
@@ -131,7 +125,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
 
     def _texts(self, trajectory: Trajectory) -> dict[str, str]:
         """Return the texts of a trajectory that the judge would see if it were both A and B."""
-        return self._template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
+        return self.panel.template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 
 def _value(matches: Sequence[_Match], at: int, value: float | None) -> Value | Exception:

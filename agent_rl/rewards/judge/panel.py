@@ -16,7 +16,7 @@ from agent_rl.errors import UnscoredError
 from agent_rl.remote.breaker import BreakerConfig
 from agent_rl.remote.chat_client import JSON_MODES, ChatClient, EndpointConfig, JsonMode, UnusableReplyError
 from agent_rl.rewards.judge.fence import Fence
-from agent_rl.rewards.judge.prompt import PromptTemplate, Question
+from agent_rl.rewards.judge.prompt import Question, load_template
 from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError
 from agent_rl.work.store import Cache, reply_key
 
@@ -88,14 +88,15 @@ class Panel:
     Args:
         config: see `PanelConfig`.
         key: the configuration key of `config`, for errors.
-        template: writes the prompts and reads the verdicts.
+        mode: see `load_template`.
 
     Raises:
-        ConfigError: the API key is missing, or the cache file cannot be used.
+        ConfigError: the API key is missing, or the template or the cache file cannot be used.
     """
 
-    def __init__(self, config: PanelConfig, key: str, template: PromptTemplate) -> None:
-        self.config, self._template = config, template
+    def __init__(self, config: PanelConfig, key: str, mode: str) -> None:
+        self.config = config
+        self.template = load_template(config.template, mode, f"{key}.template", config.body)
         modes = JSON_MODES if config.json_mode == "auto" else (config.json_mode,)
         self.client = ChatClient(config, key, json_modes=modes)
         self._cache = Cache(config.cache_path if config.cache else None, f"{key}.cache_path", "verdicts")
@@ -135,7 +136,7 @@ class Panel:
         config, kept = self.config, False
         if config.cache:
             sampling = (config.model, config.temperature, config.max_tokens, config.seed, config.body)
-            key = reply_key(self._template.render(question, Fence("")), sampling, number)
+            key = reply_key(self.template.render(question, Fence("")), sampling, number)
             verdict, kept, _ = await self._cache.get(key, lambda: self._requested(question, number, ballot))
         else:
             verdict = await self._requested(question, number, ballot)
@@ -147,16 +148,16 @@ class Panel:
         config = self.config
         problem: Exception | None = None
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
-        schema = question.form.schema(config.max_reason) if self._template.in_json else None
+        schema = question.form.schema(config.max_reason) if self.template.in_json else None
         for attempt in range(config.verdict_attempts):
             seed = config.seed + number + attempt * config.votes
             fence = Fence()
-            body = {"messages": self._template.render(question, fence), **sampling, "seed": seed, **config.body}
+            body = {"messages": self.template.render(question, fence), **sampling, "seed": seed, **config.body}
             try:
                 ballot.calls += 1
                 completion = await self.client.chat(body, schema)
                 ballot.tokens += completion.tokens
-                return str(self._template.parse(completion.text, question, fence).model_dump_json())
+                return str(self.template.parse(completion.text, question, fence).model_dump_json())
             except (VerdictError, UnusableReplyError) as error:
                 ballot.failures += 1
                 problem = error

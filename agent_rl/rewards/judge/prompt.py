@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -131,35 +131,37 @@ PromptTemplate = FileTemplate | ClassTemplate
 """Writes the request to a judge (`render`), and reads the verdict in its reply (`parse`)."""
 
 
-def load_template(
-    name: str | None,
-    default: str,
-    key: str,
-    known: Collection[str],
-    needed: Collection[Collection[str]],
-    verdict_field: str,
-    body: Mapping[str, Any],
-) -> PromptTemplate:
+_SINGLE = ("question", "answer", "transcript", "reference", "rubric")
+_PAIR = ("question", "reference", "answer_a", "answer_b", "transcript_a", "transcript_b")
+_MODES: dict[str, tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = {
+    "pointwise": ("score", _SINGLE, [("answer", "transcript")]),
+    "reference": ("score", _SINGLE, [("answer", "transcript"), ("reference",)]),
+    "rubric": ("scores", _SINGLE, [("answer", "transcript"), ("rubric",)]),
+    "pairwise": ("preference", _PAIR, [("answer_a", "transcript_a"), ("answer_b", "transcript_b")]),
+}
+"""For each mode: the field that the verdict of a class must have, the placeholders that a file may have, and groups of
+placeholders, of each of which a file must have at least one."""
+
+
+def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]) -> PromptTemplate:
     """Load a configuration's template.
 
     Args:
-        name: the user's file or class; None: the built-in file.
-        default: the name of the built-in file, without its extension.
+        name: the user's file or class; None: the built-in file of the mode.
+        mode: a mode of `JudgeConfig`, or `pairwise`.
         key: the configuration key of the name, for errors.
-        known: the placeholders that a file may have.
-        needed: groups of placeholders; a file must have at least one placeholder from each group.
-        verdict_field: the field that the verdict of a class must have.
         body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
         ConfigError: the file cannot be read, or has an unknown placeholder, or lacks one that it needs; or the class
             cannot be found, or its verdict lacks the field.
     """
+    verdict_field, known, needed = _MODES[mode]
     if names_a_class(name):
         return ClassTemplate(find_template(name, key, verdict_field), chat_thinks(body))
-    file, text = read_file(name, default, key)
+    file, text = read_file(name, mode, key)
     names = frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if match[2])
-    for unknown in sorted(names - set(known)):
+    for unknown in sorted(names.difference(known)):
         remedy = f"{did_you_mean(unknown, known)} For literal text in braces, double the braces"
         raise ConfigError(key, f"{file} has an unknown placeholder, {{{unknown}}}", remedy)
     for group in needed:

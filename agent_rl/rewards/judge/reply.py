@@ -86,7 +86,7 @@ def read_fields(body: str, names: Collection[str], judged: str = "") -> dict[str
     if (strict := is_strict(body, names)) is not None:
         return strict
     body = FENCED.sub(r"\1", body[-SCANNED:].strip())
-    if (whole := json_object(body)) and (fields := {name: whole[0][name] for name in names if name in whole[0]}):
+    if (whole := json_object(body)) and (fields := {name: whole[name] for name in names if name in whole}):
         return {name: escaped(value) if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
     texts: dict[str, str] = {}
     quotable = _SPACE.sub("", judged)

@@ -126,7 +126,7 @@ class VerdictForm:
         """
         body = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
         whole = json_object(reply) or json_object(FENCED.sub(r"\1", body))
-        objects = [whole] if whole is not None else list(_objects(body[-SCANNED:]))
+        objects = [(whole, reply)] if whole is not None else list(_objects(body[-SCANNED:]))
         candidates = [(value, text) for value, text in objects if self.name in value]
         if not candidates:
             raise VerdictError(f"there is no verdict in the reply ({len(reply)} characters)")
@@ -215,13 +215,13 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def json_object(text: str) -> tuple[dict[str, Any], str] | None:
-    """Parse text that is one JSON object, and return the object and the text; None for any other text."""
+def json_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text consists of; None for any other text."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    return (value, text) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:

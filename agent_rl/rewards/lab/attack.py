@@ -12,7 +12,8 @@ import asyncio
 import statistics
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from rich.table import Table
@@ -27,7 +28,7 @@ from agent_rl.trajectory import Score, Trajectory
 from agent_rl.work.concurrency import together
 from agent_rl.work.store import Pieces
 
-__all__ = ["AttackReport", "Exploit", "attack_table", "run_attacks"]
+__all__ = ["attack_table", "run_attacks"]
 
 GUESSES = 3
 SOLVED = 1.0
@@ -39,81 +40,6 @@ MAX_GUESS = 200
 """Maximum number of characters in a guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exploit:
-    """A trajectory whose reward an attack raised, or that escaped its reward."""
-
-    trajectory: str
-    data_source: str
-    wrong: bool
-    before: float
-    """Reward without the attack: that of the trajectory itself, or of an honest guess."""
-    after: float | None
-    """Reward with the attack, averaged over the rotations of the guesses; None if the trajectory escaped its reward."""
-    components: dict[str, tuple[float, float]]
-    """The components that rose, each with its value before and after."""
-    answer: str
-    """The answer that the attack submits, or the text of the last turn if the attack does not change the answer."""
-    error: str | None = None
-    """Why the trajectory is unscored; None if it is scored."""
-
-    @property
-    def gain(self) -> float:
-        """How much the reward rose; 0 if the trajectory escaped its reward."""
-        return 0.0 if self.after is None else self.after - self.before
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The results of one attack on all trajectories."""
-
-    purpose: str
-    applied: int = 0
-    """Number of trajectories to which the attack applies."""
-    raised: list[Exploit] = field(default_factory=list)
-    escaped: list[Exploit] = field(default_factory=list)
-
-    @property
-    def example(self) -> Exploit | None:
-        """The worst exploit: one with a wrong answer if there is any, and of those the one with the highest gain."""
-        return max([*self.raised, *self.escaped], key=lambda finding: (finding.wrong, finding.gain), default=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the results as JSON data."""
-        gains = [finding.gain for finding in self.raised]
-        return {
-            "purpose": self.purpose,
-            "applied": self.applied,
-            "raised": len(gains),
-            "raised_wrong": sum(finding.wrong for finding in self.raised),
-            "mean_gain": statistics.fmean(gains) if gains else 0.0,
-            "max_gain": max(gains, default=0.0),
-            "escaped": len(self.escaped),
-            "example": None if self.example is None else asdict(self.example),
-        }
-
-
-@dataclass(slots=True)
-class AttackReport:
-    """The outcomes of all attacks on a set of trajectories."""
-
-    trajectories: int
-    unscored: int
-    """Number of trajectories that are unscored before any attack, and therefore not attacked."""
-    wrong: int
-    outcomes: dict[str, Outcome]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the reward withstood all attacks: no attack raised or escaped it."""
-        return not any(outcome.raised or outcome.escaped for outcome in self.outcomes.values())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON data."""
-        counts = {"trajectories": self.trajectories, "unscored": self.unscored, "wrong": self.wrong, "ok": self.ok}
-        return {**counts, "attacks": {name: outcome.to_dict() for name, outcome in self.outcomes.items()}}
-
-
 async def run_attacks(
     trajectories: Sequence[Trajectory],
     scorer: Reward,
@@ -122,7 +48,7 @@ async def run_attacks(
     tolerance: float = 1e-6,
     concurrency: int = 32,
     kept: Pieces,
-) -> AttackReport:
+) -> dict[str, Any]:
     """Try every attack on every trajectory.
 
     Args:
@@ -132,6 +58,11 @@ async def run_attacks(
         tolerance: a reward increase up to this size is ignored, because judges are not exact.
         concurrency: the number of trajectories to attack at the same time.
         kept: the results of an interrupted run, by the trajectory's number; new results are added to it.
+
+    Returns:
+        JSON data: counts of `trajectories`, of `unscored` ones, which are not attacked, and of `wrong` ones; `ok`:
+        whether no attack raised or escaped the reward; and the outcomes of the `attacks` by name, each with its worst
+        exploit as `example`.
 
     Raises:
         ConfigError: the scorer raised it.
@@ -150,19 +81,32 @@ async def run_attacks(
 
     places = [(position, group) for group in grouped(trajectories) for position in range(len(group))]
     targets = await together([attack_one(number, *place) for number, place in enumerate(places)])
-    outcomes = {name: Outcome(attack.purpose) for name, attack in attacks.items()}
-    for target in targets:
-        for name, data in target["found"]:
-            outcomes[name].applied += 1
-            if data is not None:
-                exploit = Exploit(**data)
-                (outcomes[name].raised if exploit.error is None else outcomes[name].escaped).append(exploit)
-    return AttackReport(
-        trajectories=len(trajectories),
-        unscored=sum(not target["scored"] for target in targets),
-        wrong=sum(target["scored"] and target["wrong"] for target in targets),
-        outcomes=outcomes,
-    )
+    found = {name: [target["found"][name] for target in targets if name in target["found"]] for name in attacks}
+    return {
+        "trajectories": len(trajectories),
+        "unscored": sum(not target["scored"] for target in targets),
+        "wrong": sum(target["scored"] and target["wrong"] for target in targets),
+        "ok": not any(chain(*found.values())),
+        "attacks": {name: {"purpose": attacks[name].purpose, **_outcome(tries)} for name, tries in found.items()},
+    }
+
+
+def _outcome(tries: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Summarize the exploits of one attack; None stands for a trajectory that withstood it."""
+    exploits = [exploit for exploit in tries if exploit is not None]
+    raised = [exploit for exploit in exploits if exploit["error"] is None]
+    gains = [exploit["after"] - exploit["before"] for exploit in raised]
+    worst = [(exploit["wrong"], gain, exploit) for exploit, gain in zip(raised, gains, strict=True)]
+    worst += [(exploit["wrong"], 0.0, exploit) for exploit in exploits if exploit["error"] is not None]
+    return {
+        "applied": len(tries),
+        "raised": len(raised),
+        "raised_wrong": sum(exploit["wrong"] for exploit in raised),
+        "mean_gain": statistics.fmean(gains) if gains else 0.0,
+        "max_gain": max(gains, default=0.0),
+        "escaped": len(exploits) - len(raised),
+        "example": max(worst, key=lambda item: item[:2], default=(None,))[-1],
+    }
 
 
 class _Target:
@@ -181,15 +125,14 @@ class _Target:
 
     async def attack(self, attacks: Mapping[str, Attack], guesses: Sequence[str]) -> dict[str, Any]:
         """Return JSON data: whether the trajectory is scored and wrong, and the exploit or None for each attack."""
-        own, exploits = await self._score(self.trajectory), list[tuple[str, dict[str, Any] | None]]()
+        own, exploits = await self._score(self.trajectory), dict[str, dict[str, Any] | None]()
         if not isinstance(own, Score):
             return {"scored": False, "wrong": True, "found": exploits}
         self.wrong = own.components.get("correctness", 0.0) < SOLVED
         honest = await self._honest(own, guesses) if any(attack.guesses for attack in attacks.values()) else own
         for name, attack in attacks.items():
             if variants := attack.variants(self.trajectory, guesses):
-                exploit = await self._exploit(honest if attack.guesses else own, variants)
-                exploits.append((name, None if exploit is None else asdict(exploit)))
+                exploits[name] = await self._exploit(honest if attack.guesses else own, variants)
         return {"scored": True, "wrong": self.wrong, "found": exploits}
 
     async def _honest(self, own: Score, guesses: Sequence[str]) -> Score:
@@ -212,8 +155,12 @@ class _Target:
                 raise
             return error
 
-    async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> Exploit | None:
-        """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None."""
+    async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
+        """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None.
+
+        Its `components` are those that rose, each with its value before and after. If a variant is unscored, `after` is
+        None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
+        """
         after, error, example = None, None, variants[0]
         scores = [await self._score(variant) for variant in variants]
         valid = [score for score in scores if isinstance(score, Score)]
@@ -233,19 +180,19 @@ class _Target:
                 components[name] = (old, value)
         original = self.trajectory
         text = example.turns[-1].text if example.answer == original.answer else str(example.answer)
-        return Exploit(
-            trajectory=original.id,
-            data_source=original.data_source,
-            wrong=self.wrong,
-            before=before.total,
-            after=None if after is None else after.total,
-            components=components,
-            answer=text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
-            error=error,
-        )
+        return {
+            "trajectory": original.id,
+            "data_source": original.data_source,
+            "wrong": self.wrong,
+            "before": before.total,
+            "after": None if after is None else after.total,
+            "components": components,
+            "answer": text if len(text) <= MAX_GUESS else f"{text[:MAX_GUESS]}...",
+            "error": error,
+        }
 
 
-def attack_table(report: AttackReport, title: str) -> Table:
+def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
     The columns count the trajectories on which the attack was tried, those whose reward it raised, those of them with a
@@ -255,7 +202,7 @@ def attack_table(report: AttackReport, title: str) -> Table:
     table.add_column("attack", no_wrap=True)
     for name in ("tried", "raised", "wrong", "mean gain", "max gain", "escaped"):
         table.add_column(name, justify="right")
-    rows = report.to_dict()["attacks"]
+    rows = report["attacks"]
     for name in sorted(rows, key=lambda name: (-rows[name]["max_gain"], -rows[name]["escaped"])):
         row = rows[name]
         counts = (row["applied"], row["raised"], row["raised_wrong"])

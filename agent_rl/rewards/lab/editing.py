@@ -44,13 +44,13 @@ def with_thought(trajectory: Trajectory, thought: str) -> Trajectory:
 
 
 def with_turns(trajectory: Trajectory, turns: list[Turn]) -> Trajectory:
-    """Return a copy with other turns, which must include all existing ones."""
+    """Return a copy with other turns."""
     after = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in turns)
     before = sum(turn.tokens + _tokens(trajectory, turn.observation or "") for turn in trajectory.turns)
     return replace(
         trajectory,
         turns=turns,
-        response_tokens=trajectory.response_tokens + max(0, after - before),
+        response_tokens=max(0, trajectory.response_tokens + after - before),
         seconds=trajectory.seconds + _seconds(turns) - _seconds(trajectory.turns),
     )
 
@@ -58,11 +58,7 @@ def with_turns(trajectory: Trajectory, turns: list[Turn]) -> Trajectory:
 def _with_last(trajectory: Trajectory, last: Turn) -> Trajectory:
     longer = len(last.text) - len(trajectory.turns[-1].text)
     tokens = max(-last.tokens, round(longer * _rate(trajectory)))
-    return replace(
-        trajectory,
-        turns=[*trajectory.turns[:-1], replace(last, tokens=last.tokens + tokens)],
-        response_tokens=max(0, trajectory.response_tokens + tokens),
-    )
+    return with_turns(trajectory, [*trajectory.turns[:-1], replace(last, tokens=last.tokens + tokens)])
 
 
 def _with_argument(call: ToolCall, old: str, new: str) -> ToolCall:

@@ -13,13 +13,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from agent_rl.errors import ConfigError
-from agent_rl.rewards.judge.prompt import read_file
 from agent_rl.rewards.judge.reply import THOUGHTS_END
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ChatMessage", "Keep", "Shown", "fill_in", "fit", "load_template", "messages", "read_score", "text_of"]
+__all__ = ["ChatMessage", "Keep", "Shown", "fill_in", "fit", "messages", "read_score", "text_of"]
 
 ChatMessage = dict[str, str]
 Shown = Literal["conversation", "answer"]
@@ -75,18 +73,6 @@ _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
 _TAIL = 2_000
 """Number of characters at the end of a reply in which the score is searched for."""
-
-
-def load_template(path: str | None, default: str, key: str) -> str:
-    """Return the template in the text file `path`, or the built-in template `default` if `path` is None.
-
-    Raises:
-        ConfigError: the file cannot be read, or has no placeholder for the response.
-    """
-    file, text = read_file(path, default, f"{key}.template")
-    if "{response}" not in text:
-        raise ConfigError(f"{key}.template", f"{file} does not contain {{response}}", "Add this placeholder")
-    return text
 
 
 def fill_in(template: str, prompt: str, response: str) -> str:

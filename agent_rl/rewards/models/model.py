@@ -31,7 +31,7 @@ from pydantic import Field, model_validator
 from agent_rl.errors import ConfigError, FatalError, UnscoredError
 from agent_rl.remote import ChatClient, EndpointConfig
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class, scale_of
-from agent_rl.rewards.judge.prompt import question_and_context
+from agent_rl.rewards.judge.prompt import question_and_context, read_file
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.models.conversation import (
     ChatMessage,
@@ -39,7 +39,6 @@ from agent_rl.rewards.models.conversation import (
     Shown,
     fill_in,
     fit,
-    load_template,
     messages,
     read_score,
     text_of,
@@ -126,7 +125,9 @@ class Model:
         if names_a_class(config.template):
             self._template = find_template(config.template, f"{key}.template", "score")
         else:
-            self._template = load_template(config.template, "score", key)
+            file, self._template = read_file(config.template, "score", f"{key}.template")
+            if "{response}" not in self._template:
+                raise ConfigError(f"{key}.template", f"{file} does not contain {{response}}", "Add this placeholder")
         scale = None if isinstance(self._template, str) else scale_of(self._template)
         self._one_at_a_time = threading.Lock()  # tokenizers are not thread-safe
         generative = config.kind == "generative"

@@ -49,8 +49,8 @@ def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, 
     calls = extract_calls(solution)
     if not expected or not calls:
         return float(not expected and not calls and bool(solution.strip()))
-    fits = _fits if short is None else _fits_short
-    share = _matched([[fits(call, other) for call in calls] for other in expected]) / max(len(expected), len(calls))
+    fits = [[_fits(call, other, short is not None) for call in calls] for other in expected]
+    share = _matched(fits) / max(len(expected), len(calls))
     return float(share == 1.0) if exact else share
 
 
@@ -127,10 +127,12 @@ def _as_json(value: Any) -> Any:
         return None
 
 
-def _fits(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def _fits(made: Mapping[str, Any], wanted: Mapping[str, Any], short: bool) -> bool:
     arguments, expected = made.get("arguments"), wanted["arguments"]
     if made.get("name") != wanted["name"] or not isinstance(arguments, Mapping):
         return False
+    if short:
+        return _is_accepted(arguments, expected)
     if not expected.keys() - set(wanted["optional"]) <= arguments.keys() <= expected.keys():
         return False
     return all(_equal(value, expected[key]) for key, value in arguments.items())
@@ -152,10 +154,6 @@ def _equal(made: Any, wanted: Any) -> bool:
     if not isinstance(made, int | float) or not isinstance(wanted, int | float):
         return False
     return made == wanted or (isinstance(made, float) and math.isclose(made, wanted, rel_tol=1e-9))
-
-
-def _fits_short(made: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return made.get("name") == wanted["name"] and _is_accepted(made.get("arguments"), wanted["arguments"])
 
 
 def _is_accepted(made: Any, wanted: Any) -> bool:

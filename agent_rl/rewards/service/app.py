@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 import agent_rl
 from agent_rl.rewards.service import wire
 from agent_rl.rewards.service.endpoint import RewardEndpoint
-from agent_rl.rewards.service.gate import ENDPOINTS, Gate, Metrics
+from agent_rl.rewards.service.gate import ENDPOINTS, Gate, GatedRoute, Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
 
 __all__ = ["create_app"]
@@ -25,17 +25,17 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or wrong"},
     413: {"description": "The request is too large"},
     422: {"description": "The request is invalid; `field` names the field"},
-    503: {"description": "Too many open requests, or the service is shutting down; retry after Retry-After seconds"},
+    503: {"description": "Too many open requests; retry after Retry-After seconds"},
 }
 
 
-def create_app(settings: ServiceSettings) -> Gate:
-    """Create the service as an ASGI application.
+def create_app(settings: ServiceSettings) -> FastAPI:
+    """Create the service.
 
     Raises:
         ConfigError: a setting cannot be used.
     """
-    token, metrics = settings.token(), Metrics()
+    gate = Gate(token=settings.token(), max_requests=settings.max_requests, max_bytes=settings.max_bytes)
     scorers = {
         path: RewardEndpoint(section, settings)
         for path, section in ENDPOINTS.items()
@@ -51,11 +51,13 @@ def create_app(settings: ServiceSettings) -> Gate:
     app = FastAPI(
         title="agent_rl rewards", version=agent_rl.__version__, description=wire.__doc__ or "", lifespan=lifespan
     )
+    app.state.gate, router = gate, APIRouter(route_class=GatedRoute)
     for path, scorer in scorers.items():
-        post = app.post(path, response_model=wire.Answer | wire.Answers, responses=_RESPONSES, name=path[1:])
-        post(_handler(path, scorer, metrics))
+        post = router.post(path, response_model=wire.Answer | wire.Answers, responses=_RESPONSES, name=path[1:])
+        post(_handler(path, scorer, gate.metrics))
     for path in ENDPOINTS.keys() - scorers.keys():
-        app.post(path, include_in_schema=False)(_no_section)
+        router.post(path, include_in_schema=False)(_no_section)
+    app.include_router(router)
     app.exception_handler(RequestValidationError)(_invalid_request)
     app.exception_handler(HTTPException)(_http_error)
 
@@ -64,12 +66,12 @@ def create_app(settings: ServiceSettings) -> Gate:
         """Report that the service accepts requests, and list its endpoints."""
         return {"status": "ok", "endpoints": sorted(scorers)}
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @app.get("/metrics", response_class=PlainTextResponse, dependencies=[Depends(gate.check_token)])
     async def counts() -> str:
         """Return counts and latencies for Prometheus."""
-        return metrics.text()
+        return gate.metrics.text()
 
-    return Gate(app, metrics, token=token, max_requests=settings.max_requests, max_bytes=settings.max_bytes)
+    return app
 
 
 def _handler(path: str, scorer: RewardEndpoint, metrics: Metrics) -> Handler:

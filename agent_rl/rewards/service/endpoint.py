@@ -99,7 +99,7 @@ def _function(rules_file: str, max_concurrent: int) -> Custom:
     """
     place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
     function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
-    return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads)
+    return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads=threads)
 
 
 def _reward(section: str, settings: ServiceSettings, custom: Custom | None) -> Reward:

@@ -1,24 +1,26 @@
-"""`Gate`: ASGI middleware that checks the token, size and number of requests, and counts the requests in `Metrics`.
+"""`Gate`: checks the token, size and number of requests to the endpoints, and counts the requests in `Metrics`.
 
-The gate rejects a request before reading the body if possible, and forwards only complete bodies to the application.
-The gate reads bodies only at the endpoints; at other paths, a client that never finishes its body still gets an answer.
+The gate rejects a request before reading its body if possible. Only the endpoints read bodies; at other paths, a client
+that never finishes its body still gets an answer.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import anyio
+from fastapi import HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
 from agent_rl.rewards.service.wire import Answer, Unscored
 
-__all__ = ["ENDPOINTS", "Gate", "Metrics"]
+__all__ = ["ENDPOINTS", "Gate", "GatedRoute", "Metrics"]
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -49,128 +51,112 @@ class Metrics:
         return generate_latest(self._registry).decode()
 
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
 """The paths of the endpoints, and the section of the configuration that each one uses."""
-PROTECTED = (*ENDPOINTS, "/metrics")
-"""Paths that require the token; `/health` and the documentation do not."""
 CLIENT_LEFT = 499
-"""The status to count if the client disconnects before the answer."""
-RETRY_AFTER_S = 1
+"""The status to count if the client disconnects before its body is complete."""
+RETRY_AFTER_S = "1"
 READ_S = 60.0
 """Time limit for receiving a body, in seconds."""
+_CLOSE = {"connection": "close"}
+
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class Refused(Exception):
-    """The gate answers the request with this error, and does not forward it."""
+class GatedRoute(APIRoute):
+    """A route whose requests pass through the `Gate` of its application, `app.state.gate`."""
 
-    def __init__(self, status: int, error: str, **headers: str) -> None:
-        super().__init__(error)
-        self.status = status
-        self.headers = headers
+    def get_route_handler(self) -> Handle:
+        """Return the function that answers a request."""
+        handle = super().get_route_handler()
+
+        async def gated(request: Request) -> Response:
+            gate: Gate = request.app.state.gate
+            return await gate.answer(handle, request)
+
+        return gated
 
 
 class Gate:
-    """Forwards allowed requests to the application, and rejects the others.
+    """Forwards allowed requests to an endpoint, and rejects the others.
 
     Args:
-        app: the wrapped application.
-        metrics: counts every request to the endpoints.
         token: the token required in `Authorization: Bearer`; None: no token is required.
         max_requests: maximum number of open requests to the endpoints.
         max_bytes: maximum size of a body.
     """
 
-    def __init__(self, app: App, metrics: Metrics, *, token: str | None, max_requests: int, max_bytes: int) -> None:
-        self._app = app
-        self._metrics = metrics
+    def __init__(self, *, token: str | None, max_requests: int, max_bytes: int) -> None:
+        self.metrics = Metrics()
         self._token = None if token is None else f"Bearer {token}".encode()
-        self._max_requests = max_requests
-        self._max_bytes = max_bytes
+        self._max_requests, self._max_bytes = max_requests, max_bytes
         self._open = 0
-        self.closing = False
-        """Whether the service is shutting down and rejects new requests."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if scope["path"] not in ENDPOINTS:
-            await self._forward(scope, receive, send)
-            return
-        path, metrics, status = scope["path"], self._metrics, CLIENT_LEFT
+    def check_token(self, request: Request) -> None:
+        """Check the request's token.
 
-        async def send_and_record(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
+        Raises:
+            HTTPException: the token is missing or wrong.
+        """
+        authorization = request.headers.get("authorization", "").encode("latin-1")
+        if self._token is not None and not hmac.compare_digest(authorization, self._token):
+            raise HTTPException(401, "the token is missing or wrong", {"www-authenticate": "Bearer"})
 
+    async def answer(self, handle: Handle, request: Request) -> Response:
+        """Check a request, let `handle` answer it, and count it by the status of the answer."""
+        path, metrics, status = request.url.path, self.metrics, 500
         self._open += 1
         try:
             with metrics.in_flight.labels(path).track_inprogress(), metrics.seconds.labels(path).time():
-                await self._forward(scope, receive, send_and_record)
+                self._check(request)
+                response = await handle(_Limited(request, self._max_bytes))
+                status = response.status_code
+                return response
+        except HTTPException as error:
+            status = error.status_code
+            raise
+        except RequestValidationError:
+            status = 422
+            raise
         finally:
             self._open -= 1
             metrics.requests.labels(path, str(status)).inc()
 
-    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            self._check(scope)
-            if scope["path"] in ENDPOINTS:
-                receive = _replay(await _read(receive, self._max_bytes), receive)
-        except Refused as refused:
-            response = JSONResponse({"error": str(refused)}, refused.status, refused.headers)
-            await response(scope, receive, send)
-            return
-        except ClientDisconnect:
-            return
-        await self._app(scope, receive, send)
-
-    def _check(self, scope: Scope) -> None:
-        headers, token = dict(scope["headers"]), self._token
-        authorization = headers.get(b"authorization", b"")
-        if token is not None and scope["path"] in PROTECTED and not hmac.compare_digest(authorization, token):
-            raise Refused(401, "the token is missing or wrong", **{"www-authenticate": "Bearer"})
-        is_endpoint = scope["path"] in ENDPOINTS
-        if self.closing or (is_endpoint and self._open > self._max_requests):
-            problem = "the service is shutting down" if self.closing else f"{self._max_requests} requests are open"
-            raise Refused(503, problem, **{"retry-after": str(RETRY_AFTER_S), "connection": "close"})
-        if not is_endpoint:
-            return
-        length = headers.get(b"content-length", b"0")
+    def _check(self, request: Request) -> None:
+        self.check_token(request)
+        if self._open > self._max_requests:
+            headers = {**_CLOSE, "retry-after": RETRY_AFTER_S}
+            raise HTTPException(503, f"{self._max_requests} requests are open", headers)
+        length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._max_bytes:
-            raise Refused(413, _too_large(self._max_bytes), connection="close")
-        if not headers.get(b"content-type", b"").startswith(b"application/json"):
-            raise Refused(415, "the body must be JSON: send it with Content-Type: application/json", connection="close")
+            raise _too_large(self._max_bytes)
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            raise HTTPException(415, "the body must be JSON: send it with Content-Type: application/json", _CLOSE)
 
 
-async def _read(receive: Receive, limit: int) -> bytes:
-    body = bytearray()
-    try:
-        with anyio.fail_after(READ_S):
-            async for chunk in Request({"type": "http"}, receive).stream():
-                body += chunk
-                if len(body) > limit:
-                    raise Refused(413, _too_large(limit), connection="close")
-    except TimeoutError:
-        raise Refused(408, f"the body did not arrive within {READ_S:g} s", connection="close") from None
-    return bytes(body)
+class _Limited(Request):
+    """A request whose body has a limited size, and must arrive in time."""
+
+    def __init__(self, request: Request, limit: int) -> None:
+        super().__init__(request.scope, request.receive)
+        self._limit = limit
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            body = bytearray()
+            try:
+                with anyio.fail_after(READ_S):
+                    async for chunk in self.stream():
+                        body += chunk
+                        if len(body) > self._limit:
+                            raise _too_large(self._limit)
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not arrive within {READ_S:g} s", _CLOSE) from None
+            except ClientDisconnect:
+                raise HTTPException(CLIENT_LEFT, "the client left") from None
+            self._body = bytes(body)
+        return self._body
 
 
-def _too_large(limit: int) -> str:
-    return f"the body has more than {limit} bytes: send fewer items per request"
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Create a `receive` that returns the body first, and then calls the original one."""
-    first = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> MutableMapping[str, Any]:
-        return first.pop() if first else await receive()
-
-    return replay
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the body has more than {limit} bytes: send fewer items per request", _CLOSE)

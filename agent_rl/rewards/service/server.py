@@ -7,7 +7,6 @@ import contextlib
 import resource
 import socket
 from collections.abc import Callable
-from types import FrameType
 from typing import ClassVar
 
 import uvicorn
@@ -15,7 +14,6 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.service.app import create_app
-from agent_rl.rewards.service.gate import Gate
 from agent_rl.rewards.service.settings import ServiceSettings
 
 __all__ = ["serve"]
@@ -77,18 +75,6 @@ class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # depends 
             self._timer = None
 
 
-class _Server(uvicorn.Server):
-    """Closes the gate when the first stop signal arrives."""
-
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
-        super().__init__(config)
-        self._gate = gate
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._gate.closing = True
-        super().handle_exit(sig, frame)
-
-
 def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT, and then wait up to `shutdown_s` seconds for open requests to finish.
 
@@ -106,10 +92,9 @@ def serve(settings: ServiceSettings, ready: Callable[[str], None]) -> None:
         server.run(sockets=[listener])
 
 
-def _server(settings: ServiceSettings) -> _Server:
-    gate = create_app(settings)
+def _server(settings: ServiceSettings) -> uvicorn.Server:
     config = uvicorn.Config(
-        gate,
+        create_app(settings),
         http=_Protocol,
         ws="none",
         log_level="warning",
@@ -118,7 +103,7 @@ def _server(settings: ServiceSettings) -> _Server:
         backlog=min(BACKLOG, most_connections() // 4),
         timeout_graceful_shutdown=settings.shutdown_s,
     )
-    return _Server(config, gate)
+    return uvicorn.Server(config)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -73,10 +73,7 @@ def _form(value: Any) -> str:
 FORMS = ("arguments", "a trajectory", "a batch")
 """Tags for the forms of a body. Pydantic adds these tags to the location of an error, in addition to the fields."""
 
-Item = Annotated[
-    Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")],
-    Discriminator(_form),
-]
+_Item = Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")]
 
 
 class Batch(BaseModel):
@@ -84,13 +81,10 @@ class Batch(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    items: list[Item] = Field(min_length=1, max_length=MAX_ITEMS)
+    items: list[Annotated[_Item, Discriminator(_form)]] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-Body = Annotated[
-    Annotated[Arguments, Tag("arguments")] | Annotated[Whole, Tag("a trajectory")] | Annotated[Batch, Tag("a batch")],
-    Discriminator(_form),
-]
+Body = Annotated[_Item | Annotated[Batch, Tag("a batch")], Discriminator(_form)]
 
 
 class Scored(BaseModel):

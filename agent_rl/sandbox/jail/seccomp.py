@@ -12,7 +12,7 @@ import errno
 import struct
 from ctypes import addressof, c_uint32, create_string_buffer
 
-from .syscalls import AUDIT_ARCHES, MACHINE, call, numbers_of
+from .syscalls import AUDIT_ARCHES, MACHINE, UNRESTRICTED, call, numbers_of
 
 __all__ = ["Filter", "program"]
 
@@ -21,20 +21,6 @@ _EPERM, _ENOSYS, _ENOTTY = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS, _ERRNO |
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 _LAST_KNOWN = 462  # mseal, Linux 6.10
 _OWN_PID = 0x7FFF_0001  # placeholder for the child's pid until `Filter.install`; no pid is that large
-
-_ALLOWED = """
-access alarm brk chdir clock_getres clock_gettime clock_nanosleep close copy_file_range creat dup dup2 dup3
-epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 exit exit_group
-faccessat faccessat2 fadvise64 fchdir fdatasync fstat fstatfs fsync ftruncate futex getcpu getcwd getdents
-getdents64 getegid geteuid getgid getgroups getitimer getpeername getpgid getpgrp getpid getppid getrandom
-getresgid getresuid getrlimit getrusage getsid getsockname gettid gettimeofday getuid lseek lstat
-madvise mincore mkdir mkdirat mmap mprotect mremap msync munmap nanosleep newfstatat pause pipe pipe2
-poll ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev pwritev2 read readlink readlinkat readv recvfrom rename
-renameat restart_syscall rmdir rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend
-rt_sigtimedwait sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getparam sched_getscheduler
-sched_yield select sendfile set_robust_list set_tid_address setitimer setrlimit shutdown sigaltstack stat statfs
-statx sysinfo time times umask uname unlink unlinkat wait4 waitid write writev
-""".split()  # noqa: SIM905
 _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
@@ -64,7 +50,7 @@ _NO: _Code = [(_RETURN, 0, 0, _EPERM)]
 def program(machine: str) -> bytes:
     """Return the filter for `machine` ("x86_64" or "aarch64"), with a placeholder for the process's pid."""
     numbers = numbers_of(machine)
-    leaves = {numbers[name]: _YES for name in _ALLOWED if name in numbers}
+    leaves = {numbers[name]: _YES for name in UNRESTRICTED if name in numbers}
     leaves |= {numbers[name]: [(_RETURN, 0, 0, _ENOSYS)] for name in _ABSENT}
     leaves |= {numbers[name]: code for name, code in _conditional_calls().items() if name in numbers}
     starts: list[tuple[int, _Code]] = []

@@ -83,15 +83,6 @@ class _Forked:
             return 0.0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A fork that failed and will be tried again."""
-
-    order: bytes
-    descriptors: list[int]
-    until: float
-
-
 def main(descriptor: int) -> None:
     """Serve the control socket `descriptor` until its other end is closed; in a child, run its program instead."""
     job = _serve(descriptor)
@@ -171,7 +162,8 @@ class _Zygote:
         self._for_children = ChildSettings(confinement, settings.file_bytes, seeds, failing, inherited)
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, tuple[bytes, list[int], float]] = {}
+        """Forks that failed, with the arguments of `_fork`, which is tried again."""
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
@@ -232,7 +224,7 @@ class _Zygote:
         child = self._by_number.get(number)
         if child is None:  # already ended, or not yet forked
             if waiting := self._waiting.pop(number, None):
-                _close(waiting.descriptors)
+                _close(waiting[1])
                 self._send(RECORD.pack(number, Reason.KILLED, signal.SIGKILL, 0.0, 0.0))
             return
         if op == Op.RESUME:
@@ -262,15 +254,15 @@ class _Zygote:
                 self._root.give_back(scratch)
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
-                self._waiting[number] = _Waiting(order, descriptors, until)
+                self._waiting[number] = order, descriptors, until
                 for child in self._by_pid.values():  # one of them may be using up what is missing
                     child.look = min(child.look, started)
                 return None
             pid = -1
             self._send(RECORD.pack(number, Reason.NOT_FORKED, error.errno or 0, 0.0, 0.0))
         if pid == 0:
-            for waiting in self._waiting.values():
-                _close(waiting.descriptors)
+            for _, waiting, _ in self._waiting.values():
+                _close(waiting)
             return self._for_children, number, tuple(descriptors), scratch, flags, code_bytes, limit_s, memory_bytes
         _close(descriptors)
         if pid > 0:
@@ -281,8 +273,7 @@ class _Zygote:
 
     def _fork_again(self) -> Job | None:
         for number in list(self._waiting):
-            waiting = self._waiting.pop(number)
-            if job := self._fork(waiting.order, waiting.descriptors, waiting.until):
+            if job := self._fork(*self._waiting.pop(number)):
                 return job
         return None
 

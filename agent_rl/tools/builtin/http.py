@@ -114,12 +114,18 @@ class Http(Toolset):
     def tools(cls, config: Mapping[str, Any]) -> list[ToolSpec]:
         """Return one tool per endpoint."""
         parsed = validated(_HttpConfig, config)
-        connect(parsed)
+        taken = connect(parsed).taken
+        limit_s = 2 * parsed.total_s  # allows for waiting behind another request that fails
         connection = {key: value for key, value in config.items() if key != "endpoints"}
         specs = []
         for index, endpoint in enumerate(parsed.endpoints):
             with Place(f"endpoints[{index}] ({endpoint.name})").around():
-                specs.append(_spec(endpoint, parsed, connection))
+                request = endpoint.request(taken)
+            kind = IdempotentHttpTool if request.repeatable else HttpTool
+            parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
+            own = {**connection, "request": request.model_dump(exclude_unset=True)}
+            texts = endpoint.name, endpoint.description
+            specs.append(ToolSpec(*texts, parameters, kind, own, limit_s, reusable=endpoint.reusable))
         return specs
 
 
@@ -173,14 +179,3 @@ def _status(response: Response) -> str:
         return f"HTTP {response.status} {HTTPStatus(response.status).phrase}"
     except ValueError:  # an unregistered status code
         return f"HTTP {response.status}"
-
-
-def _spec(endpoint: HttpEndpoint, parsed: HttpConnection, connection: Mapping[str, Any]) -> ToolSpec:
-    """Return the tool of an endpoint, whose time limit allows for waiting behind another request that fails."""
-    request = endpoint.request(connect(parsed).taken)
-    cls = IdempotentHttpTool if request.repeatable else HttpTool
-    parameters = {"properties": {}, "additionalProperties": False, **endpoint.parameters}
-    config = {**connection, "request": request.model_dump(exclude_unset=True)}
-    return ToolSpec(
-        endpoint.name, endpoint.description, parameters, cls, config, 2 * parsed.total_s, reusable=endpoint.reusable
-    )

@@ -41,18 +41,23 @@ _REMARK = "sandbox: "
 _LOST = f"{_REMARK}the previous state was lost: "
 
 
-class PythonConfig(ToolConfig):
+class SandboxConfig(ToolConfig):
+    """The part of the entry's `config` that sets how the policy's code runs."""
+
+    memory_mb: int = Field(default=512, ge=16)
+    """Memory limit of one process, in MiB: of a trajectory's interpreter, or of one test."""
+    packages: tuple[str, ...] = ("numpy", "sympy")
+    """Installed packages that the code may import, in addition to the standard library."""
+    unsafe: bool = False
+    """Whether to run code even if the machine offers no isolation."""
+
+
+class PythonConfig(SandboxConfig):
     """The entry's `config`."""
 
     mode: Literal["session", "stateless"] = "session"
     timeout_s: float = Field(default=10.0, gt=0, le=300)
     """Time limit for the code of one call, in seconds, excluding time spent waiting for a core."""
-    memory_mb: int = Field(default=512, ge=16)
-    """Memory limit of one trajectory's process, in MiB."""
-    packages: tuple[str, ...] = ("numpy", "sympy")
-    """Installed packages that the code may import, in addition to the standard library."""
-    unsafe: bool = False
-    """Whether to run code even if the machine offers no isolation."""
 
 
 class Python(Tool):

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from agent_rl.sandbox import TOOL_CONCURRENCY, Case, CaseResult, FunctionCase, grade, read_cases, shared_sandbox
 from agent_rl.settings.errors import Place
-from agent_rl.tools.base import Tool, ToolConfig
-from agent_rl.tools.builtin.python import unfenced
+from agent_rl.tools.base import Tool
+from agent_rl.tools.builtin.python import SandboxConfig, unfenced
 from agent_rl.tools.truncation import shortened
 
 __all__ = ["RunTests", "RunTestsConfig"]
@@ -27,21 +27,15 @@ __all__ = ["RunTests", "RunTestsConfig"]
 _MAX_CHARS = 300  # maximum characters of an input, and of an expected value
 
 
-class RunTestsConfig(ToolConfig):
+class RunTestsConfig(SandboxConfig):
     """The entry's `config`."""
 
     timeout_s: float = Field(default=5.0, gt=0, le=300)
     """Time limit of one test, in seconds, excluding time spent waiting for a core."""
     total_timeout_s: float = Field(default=30.0, gt=0)
     """Time limit of all tests of a call, in seconds, computed as if no other program were using the sandbox."""
-    memory_mb: int = Field(default=512, ge=16)
-    """Memory limit of one test, in MiB."""
     max_failures: int = Field(default=3, ge=1)
     """Maximum number of failed tests that the policy sees."""
-    packages: tuple[str, ...] = ("numpy", "sympy")
-    """Installed packages that the program may import, in addition to the standard library."""
-    unsafe: bool = False
-    """Whether to run programs even if the machine offers no isolation."""
 
 
 class RunTests(Tool):

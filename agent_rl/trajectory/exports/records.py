@@ -1,51 +1,73 @@
-"""Converts each trajectory to one flat record, for tables (pandas, DuckDB, a spreadsheet)."""
+"""Selects trajectories of a trace, and converts each to one flat record for tables (pandas, DuckDB, a spreadsheet)."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from agent_rl.trajectory import Trajectory
-from agent_rl.trajectory.trace import TrainedRow, image_names
-from agent_rl.trajectory.trace.tables import split_of
+from agent_rl.errors import ConfigError
+from agent_rl.trajectory import Trajectory, trace
+from agent_rl.trajectory.trace.tables import split_of, trajectory_row
 
-__all__ = ["flat_record", "write_csv", "write_jsonl"]
+__all__ = ["flat_record", "select", "write_csv", "write_jsonl"]
 
+_FIRST = ("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "reward")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet evaluate a cell as a formula."""
 
 
-def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict[str, Any]:
+def select(
+    path: Path,
+    *,
+    split: str | None = None,
+    step: int | None = None,
+    min_reward: float | None = None,
+    limit: int | None = None,
+) -> Iterator[Trajectory]:
+    """Yield the matching trajectories of a trace, without the incomplete lines of a killed run.
+
+    Args:
+        path: the trace.
+        split: the split of the row; None: any split.
+        step: the training step; None: any step.
+        min_reward: minimum reward, which excludes trajectories without a score; None: any.
+        limit: maximum number of trajectories; None: all.
+
+    Raises:
+        ConfigError: the file is not a trace; the error names the line.
+    """
+
+    def matches(trajectory: Trajectory) -> bool:
+        if split not in (None, split_of(trajectory)) or step not in (None, trajectory.info.get("step")):
+            return False
+        return min_reward is None or (trajectory.score is not None and trajectory.score.total >= min_reward)
+
+    try:
+        yield from islice(filter(matches, trace.read(path, torn="skip")), limit)
+    except ValueError as error:
+        raise ConfigError(str(path), str(error), "Pass the trace of a run or an evaluation") from error
+
+
+def flat_record(trajectory: Trajectory, trained: Sequence[trace.TrainedRow] = ()) -> dict[str, Any]:
     """Return the columns of a trajectory; components are `reward.<name>`, images are names in the image folder.
 
     Args:
         trajectory: a trajectory of a trace.
-        rows: the trajectory's rows in training batches.
+        trained: the trajectory's rows in training batches.
     """
-    info, score, trained = trajectory.info, trajectory.score, list(rows)
-    advantages = [row.advantage for row in trained]
-    means = [fmean(value) if isinstance(value, list) else value for value in advantages]
+    row = trajectory_row(trajectory, trained)
     questions = [message.content for message in trajectory.prompt if message.role == "user"]
     return {
-        "id": trajectory.id,
-        "group": trajectory.id.rpartition("_")[0],
-        "step": info.get("step"),
-        "split": split_of(trajectory),
-        "index": info.get("index", info.get("row")),
-        "data_source": trajectory.data_source,
-        "agent": trajectory.agent,
-        "stop_reason": trajectory.stop_reason.value,
-        "error": trajectory.error,
-        "reward": None if score is None else score.total,
-        **{f"reward.{name}": value for name, value in (score.components if score else {}).items()},
+        **{name: row[name] for name in _FIRST},
+        **{name: value for name, value in row.items() if name.startswith("reward.")},
         "trained_in_step": trained[-1].step if trained else None,
-        "advantage": fmean(means) if means else None,
-        "turns": len(trajectory.turns),
-        "tool_calls": trajectory.tool_calls,
+        "advantage": row["advantage"],
+        "turns": row["turns"],
+        "tool_calls": row["calls"],
         "tool_errors": trajectory.tool_errors,
         "malformed_turns": trajectory.malformed_turns,
         "prompt_tokens": trajectory.prompt_tokens,
@@ -55,7 +77,7 @@ def flat_record(trajectory: Trajectory, rows: Iterable[TrainedRow] = ()) -> dict
         "generation_seconds": trajectory.generation_seconds,
         "tool_seconds": trajectory.tool_seconds,
         "ended": trajectory.ended or None,
-        "images": " ".join(image_names(trajectory)) or None,
+        "images": " ".join(trace.image_names(trajectory)) or None,
         "question": questions[-1] if questions else None,
         "response": "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation) if text),
         "answer": trajectory.answer,

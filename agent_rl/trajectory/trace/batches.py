@@ -13,11 +13,13 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
 
 from agent_rl.trajectory.trace.tokens import LEVEL, pack, unpack
-from agent_rl.work.parts import append_lines, parts, sibling
+from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
-__all__ = ["TrainedBatch", "TrainedRow", "append_batch", "read_batches", "read_trained_rows"]
+__all__ = ["TrainedBatch", "TrainedRow", "append_batch", "mean_advantage", "read_batches", "read_trained_rows"]
 
 Advantage = float | list[float]
 
@@ -67,18 +69,15 @@ def read_batches(trace: str | os.PathLike[str]) -> Iterator[TrainedBatch]:
 
     A run that resumes from a checkpoint repeats the steps after it: if a batch occurs again, the last one counts.
     """
-    for part in parts(sibling(trace, "batches")):
-        if not part.exists():
-            return
-        with open(part, "rb") as file:
-            for line in file:
-                try:
-                    record = json.loads(line)
-                except ValueError:  # torn by a killed run
-                    continue
-                rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
-                advantages = [unpack(item) if isinstance(item, str) else item for item in rows["advantages"]]
-                yield TrainedBatch(record["step"], record["update"], rows["names"], advantages)
+    for part in filter(Path.exists, parts(sibling(trace, "batches"))):
+        for _, line in whole_lines(part, 0):
+            try:
+                record = json.loads(line)
+            except ValueError:  # torn by a killed run
+                continue
+            rows = json.loads(zlib.decompress(base64.b64decode(record["rows"])))
+            advantages = [unpack(item) if isinstance(item, str) else item for item in rows["advantages"]]
+            yield TrainedBatch(record["step"], record["update"], rows["names"], advantages)
 
 
 def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None = None) -> dict[str, list[TrainedRow]]:
@@ -91,3 +90,9 @@ def read_trained_rows(trace: str | os.PathLike[str], ids: Iterable[str] | None =
             if selected is None or id in selected:
                 trained.setdefault(id, []).append(TrainedRow(batch.step, batch.update, row, int(sequence), advantage))
     return trained
+
+
+def mean_advantage(rows: Iterable[TrainedRow]) -> float | None:
+    """Return the mean advantage of a trajectory over its training sequences and their tokens; None without any."""
+    values = [row.advantage for row in rows if row.advantage != []]
+    return fmean(fmean(value) if isinstance(value, list) else value for value in values) if values else None

@@ -7,10 +7,10 @@ intact: Lustre does, NFS mounted with `nolock` does not.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Literal
 
@@ -73,7 +73,7 @@ def read(
                 try:
                     trajectory = Trajectory.from_json(line)
                 except ValueError as error:
-                    if torn == "skip" and not _is_json(line):
+                    if torn == "skip" and isinstance(error, (JSONDecodeError, UnicodeDecodeError)):
                         continue
                     raise ValueError(f"{part}, line {number}: {error}") from error
                 if reader is not None and (stored := reader.read(trajectory.id)):
@@ -93,11 +93,3 @@ def trace_of(place: str | os.PathLike[str]) -> Path:
             return candidate
     problem = f"the folder has no {' or '.join(NAMES)}" if path.is_dir() else "there is no such file or folder"
     raise ConfigError(str(place), problem, "Pass the folder of a run or an evaluation, or a trace")
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_rl.trajectory import Trajectory
-from agent_rl.trajectory.trace.batches import TrainedRow, read_trained_rows
+from agent_rl.trajectory.trace.batches import TrainedRow, mean_advantage, read_trained_rows
 from agent_rl.trajectory.trace.files import read, trace_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TraceTables", "read_trace", "split_of"]
+__all__ = ["TraceTables", "read_trace", "split_of", "trajectory_row"]
 
 TRAJECTORY = (
     *("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "answer"),
@@ -68,7 +68,7 @@ def read_trace(run: str | os.PathLike[str]) -> TraceTables:
     turns: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for trajectory in read(path, torn="skip"):
-        trajectories.append(_trajectory(trajectory, trained.get(trajectory.id, ())))
+        trajectories.append(trajectory_row(trajectory, trained.get(trajectory.id, ())))
         for number, turn in enumerate(trajectory.turns):
             place = {"id": trajectory.id, "turn": number}
             columns = {name: getattr(turn, name) for name in TURN if hasattr(turn, name)}
@@ -93,9 +93,8 @@ def split_of(trajectory: Trajectory) -> str | None:
     return trajectory.info.get("split") or trajectory.extra_info.get("split")
 
 
-def _trajectory(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[str, Any]:
-    import numpy as np
-
+def trajectory_row(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[str, Any]:
+    """Return the columns of a trajectory in `TraceTables.trajectories`; `trained` has its rows in training batches."""
     info, score = trajectory.info, trajectory.score
     return {
         **{name: getattr(trajectory, name) for name in TRAJECTORY if hasattr(trajectory, name)},
@@ -105,7 +104,7 @@ def _trajectory(trajectory: Trajectory, trained: Sequence[TrainedRow]) -> dict[s
         "index": info.get("index", info.get("row")),
         "stop_reason": trajectory.stop_reason.value,
         "reward": score.total if score else None,
-        "advantage": np.mean([np.mean(row.advantage) for row in trained]) if trained else None,
+        "advantage": mean_advantage(trained),
         "turns": len(trajectory.turns),
         "calls": trajectory.tool_calls,
         **{f"reward.{name}": value for name, value in (score.components if score else {}).items()},

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -21,8 +20,13 @@ from agent_rl.trajectory.trace.batches import TrainedBatch, append_batch
 from agent_rl.trajectory.trace.files import append
 from agent_rl.trajectory.trace.images import has_images, store_images
 from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
+from agent_rl.work.concurrency import OneThread
 
 __all__ = ["TraceWriter"]
+
+
+PATIENCE_S = 5.0
+"""Maximum number of seconds to wait for a record; after that, records are lost until it is written."""
 
 
 class TraceWriter:
@@ -32,22 +36,16 @@ class TraceWriter:
         path: the trace.
         part_bytes: size at which a file continues in another part; None: never.
         image_bytes: maximum size of all images; None: no limit.
-        patience_s: maximum number of seconds to wait for a record; after that, records are lost until it is written.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        part_bytes: int | None = None,
-        image_bytes: int | None = None,
-        patience_s: float = 5.0,
+        self, path: str | os.PathLike[str], part_bytes: int | None = None, image_bytes: int | None = None
     ) -> None:
         self.path = Path(path)
         self.lost = 0
         """Number of records that were not written."""
         self._part_bytes, self._image_bytes = part_bytes, image_bytes
-        self._patience_s = patience_s
-        self._work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]] | None = None
+        self._thread = OneThread("agent_rl-trace")
         self._overdue: Future[Exception | None] | None = None
         self._failing = False
         self._judging = threading.Lock()
@@ -79,13 +77,13 @@ class TraceWriter:
     def batch(self, make: Callable[[], TrainedBatch]) -> None:
         """Write the batch that `make` returns."""
         if future := self._start(lambda: append_batch(self.path, make(), part_bytes=self._part_bytes)):
-            wait((future,), timeout=self._patience_s)
+            wait((future,), timeout=PATIENCE_S)
             self._judge(future)
 
     async def _write(self, write: Callable[[], None]) -> None:
-        """Queue a write, and wait for it up to `patience_s` seconds."""
+        """Queue a write, and wait for it up to `PATIENCE_S` seconds."""
         if future := self._start(write):
-            await asyncio.wait((asyncio.wrap_future(future),), timeout=self._patience_s)
+            await asyncio.wait((asyncio.wrap_future(future),), timeout=PATIENCE_S)
             self._judge(future)
 
     def _start(self, write: Callable[[], None]) -> Future[Exception | None] | None:
@@ -93,21 +91,7 @@ class TraceWriter:
         if self._overdue is not None and not self._overdue.done():
             self.lost += 1
             return None
-        if self._work is None:
-            self._work = queue.SimpleQueue()
-            threading.Thread(target=self._run, args=(self._work,), name="agent_rl-trace", daemon=True).start()
-        future: Future[Exception | None] = Future()
-        self._work.put((future, write))
-        return future
-
-    def _run(self, work: queue.SimpleQueue[tuple[Future[Exception | None], Callable[[], None]]]) -> None:
-        while True:
-            future, write = work.get()
-            try:
-                write()
-                future.set_result(None)
-            except Exception as error:  # noqa: BLE001 - the run continues after any failure: `_judge` reports it
-                future.set_result(error)
+        return self._thread.submit(_failure, write)
 
     def _judge(self, future: Future[Exception | None]) -> None:
         """Report the first failure, and when writing works again."""
@@ -117,7 +101,7 @@ class TraceWriter:
                 failure = future.result()
                 self.lost += failure is not None
             else:
-                failure, self._overdue = f"no answer for {self._patience_s:g} s", future
+                failure, self._overdue = f"no answer for {PATIENCE_S:g} s", future
             if failure and not self._failing:
                 problem = f"the trace {self.path} cannot be written ({failure})"
                 print(f"agent_rl: {problem}: new records are lost, and training continues", flush=True)
@@ -125,3 +109,11 @@ class TraceWriter:
                 text = f"the trace {self.path} can be written again; {self.lost} records were lost"
                 print(f"agent_rl: {text}", flush=True)
             self._failing = failure is not None
+
+
+def _failure(write: Callable[[], None]) -> Exception | None:
+    try:
+        write()
+    except Exception as error:  # noqa: BLE001 - the run continues after any failure: `_judge` reports it
+        return error
+    return None

@@ -1,5 +1,7 @@
 """`create_app` builds the viewer's web app, which checks who may see its pages and what browsers may do with them.
 
+`serve` runs it from the terminal: it reads the files with a progress bar, then serves until Ctrl-C.
+
 A trajectory's text never runs as code on a page: templates escape it, the content security policy allows only the
 viewer's own scripts and styles, and characters that control a terminal or the order of text are shown by name.
 """
@@ -11,19 +13,24 @@ import contextlib
 import hmac
 import logging
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
+import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 
+from agent_rl.errors import ConfigError
 from agent_rl.trajectory.viewer.index import TraceIndex
 from agent_rl.trajectory.viewer.pages import Pages
+from agent_rl.trajectory.viewer.records import Source
 from agent_rl.trajectory.viewer.rendering import visible
+from agent_rl.work.progress import progress
 
-__all__ = ["LOOPBACK", "create_app"]
+__all__ = ["create_app", "serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +113,39 @@ def _refusal(request: Request, hosts: Sequence[str], token: str | None) -> Respo
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
         return response
     return Response("open the address with ?token= that the command printed", status_code=401, media_type="text/plain")
+
+
+def serve(
+    sources: Sequence[Source], host: str, port: int, token: str | None, announce: Callable[[str, int], None]
+) -> None:
+    """Serve the viewer until the process receives a signal to end.
+
+    Args:
+        sources: the files.
+        host: the address to listen on.
+        port: the port to listen on; 0: any free port.
+        token: the token that browsers must send; None: no token.
+        announce: is called with the URL and the number of trajectories once the files are read.
+
+    Raises:
+        ConfigError: the port cannot be used.
+    """
+    shown, family = (f"[{host}]", socket.AF_INET6) if ":" in host else (host, socket.AF_INET)
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            "--port", f"{host}:{port} cannot be used ({error.strerror})", "Choose another port"
+        ) from error
+    names = LOOPBACK if token is None else (*LOOPBACK, shown, socket.gethostname())
+    with listening, contextlib.closing(TraceIndex(sources)) as index:
+        total = sum(source.path.stat().st_size for source in sources if source.path.exists())
+        with progress("bytes of trajectories", total) as advance:
+            index.refresh(advance)
+        place = f"http://{shown}:{listening.getsockname()[1]}/{f'?token={token}' if token else ''}"
+        announce(place, index.count())
+        config = uvicorn.Config(create_app(index, hosts=names, token=token), log_level="warning")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 async def _keep_fresh(index: TraceIndex) -> None:

@@ -15,12 +15,13 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from markupsafe import Markup
 
 from agent_rl.trajectory.trace import image_folder, read_trained_rows
+from agent_rl.trajectory.trace.batches import mean_advantage
 from agent_rl.trajectory.viewer.images import image_type, names_of
 from agent_rl.trajectory.viewer.index import PAGE, TraceIndex
 from agent_rl.trajectory.viewer.query import FACETS, NUMBERS, Query, read_int
 from agent_rl.trajectory.viewer.rendering import environment, visible
 from agent_rl.trajectory.viewer.report import read_run, run_charts, run_facts
-from agent_rl.trajectory.viewer.rewards import components, mean_advantage, read_breakdown, read_group
+from agent_rl.trajectory.viewer.rewards import components, read_breakdown, read_group
 from agent_rl.trajectory.viewer.tokens import find_tokenizer, shaded
 
 __all__ = ["Pages"]
@@ -52,7 +53,7 @@ class Pages:
 
     def table(self, request: Request) -> HTMLResponse:
         """Show the trajectories that match a query."""
-        query, given = Query(request.query_params), _given(request)
+        query, given = Query(request.query_params), dict(request.query_params)
         count, rows = self.index.count(query), self.index.find(query)
         total, values = self._choices()
         return self._page(
@@ -111,13 +112,13 @@ class Pages:
             for sample in group.samples:
                 self._show_images(sample.row, sample.record)
             sides.append({"columns": side, "group": group})
-        back = _back(_given(request))
+        back = _back(request.query_params)
         up = f"/t/{number}?{back}" if other is None else f"/compare?{back}#row-c{number}"
         return self._page("group.html", sides=sides, full=False, up=up)
 
     def compare(self, request: Request) -> HTMLResponse:
         """Compare two files or two steps on the prompts they share."""
-        given, (_, choices) = _given(request), self._choices()
+        given, (_, choices) = dict(request.query_params), self._choices()
         files = [name for name, _ in choices["file"]]
         sides = [(given.get(f"{side}_file", ""), read_int(given.get(f"{side}_step"))) for side in "ab"]
         if not given and files:
@@ -170,9 +171,8 @@ class Pages:
 
     def _around(self, request: Request, number: int) -> dict[str, Any]:
         """Return the trajectories before and after this one in the table, and the table's query parameters."""
-        given = _given(request)
-        before, after = self.index.neighbours(number, Query(given))
-        return {"before": before, "after": after, "back": _back(given)}
+        before, after = self.index.neighbours(number, Query(request.query_params))
+        return {"before": before, "after": after, "back": _back(request.query_params)}
 
     def _show_images(self, columns: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Replace the names of images with their URLs, or with the reason why an image is not shown."""
@@ -199,10 +199,6 @@ class Pages:
     def _page(self, name: str, **values: Any) -> HTMLResponse:
         html = self._environment.get_template(name).render(**values)
         return HTMLResponse(html.encode(errors="replace"))
-
-
-def _given(request: Request) -> dict[str, str]:
-    return dict(request.query_params)
 
 
 def _back(given: Mapping[str, str]) -> str:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
 from agent_rl.errors import ConfigError
-from agent_rl.trajectory.estimates import estimate_mean, estimate_rate
+from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
 from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, run_state
 from agent_rl.trajectory.symptoms import SymptomWarning, components, end_warnings, run_warnings, series
 from agent_rl.trajectory.trace import image_folder
@@ -81,14 +81,8 @@ MOST_IMAGES = 12
 _MOST_DIFFERENCES = 100
 
 
-class Success(NamedTuple):
-    """The mean correctness in a step, with its 95% interval."""
-
-    step: int
-    prompts: int
-    value: float
-    low: float | None
-    high: float | None
+Success = tuple[int, Estimate]
+"""A step, and the mean correctness over its prompts."""
 
 
 @dataclass(frozen=True)
@@ -186,19 +180,14 @@ def _command(run: Run) -> str:
     return " ".join([Path(program).name, *words]).strip()
 
 
-def report(runs: Sequence[Run], cache: Path | None = None) -> str:
-    """Return the HTML page of one or more runs; several runs are also compared.
-
-    Args:
-        runs: the runs.
-        cache: the folder for the index of trajectories; None: the user's cache folder.
-    """
+def report(runs: Sequence[Run]) -> str:
+    """Return the HTML page of one or more runs; several runs are also compared."""
     style = Path(__file__).with_name("static").joinpath("viewer.css").read_text(encoding="utf-8")
     return str(
         environment()
         .get_template("report.html")
         .render(
-            runs=[_shown(run, cache) for run in runs],
+            runs=[_shown(run) for run in runs],
             comparison=_comparison(runs) if len(runs) > 1 else {},
             style=Markup(style),
             ends=ENDS,
@@ -206,14 +195,9 @@ def report(runs: Sequence[Run], cache: Path | None = None) -> str:
     )
 
 
-def charts(runs: Sequence[Run], cache: Path | None = None) -> list[Chart]:
-    """Return the charts of one run, or the charts that compare several runs.
-
-    Args:
-        runs: the runs.
-        cache: the folder for the index of trajectories; None: the user's cache folder.
-    """
-    return _compared(runs) if len(runs) > 1 else _charts_of(runs[0], _trajectories(runs[0], cache))
+def charts(runs: Sequence[Run]) -> list[Chart]:
+    """Return the charts of one run, or the charts that compare several runs."""
+    return _compared(runs) if len(runs) > 1 else _charts_of(runs[0], _trajectories(runs[0]))
 
 
 def run_charts(run: Run) -> list[Chart]:
@@ -237,9 +221,9 @@ def _charts_of(run: Run, trajectories: Trajectories) -> list[Chart]:
     figures.insert(1, Chart("Components of the reward", _lines(run.training, parts)))
     figures.insert(4, Chart("Stop reasons", _lines(run.training, stops)))
     if success := trajectories.success:
-        points = [(each.step, each.value) for each in success]
-        band = [(each.step, each.low, each.high) for each in success if each.low is not None and each.high is not None]
-        marks = [(each.step, each.value, each.low, each.high) for each in trajectories.held_out]
+        points = [(step, each.mean) for step, each in success]
+        band = [(step, each.low, each.high) for step, each in success if each.low is not None and each.high is not None]
+        marks = [(step, each.mean, each.low, each.high) for step, each in trajectories.held_out]
         held_out = {"held-out rows": marks} if marks else {}
         figures[2] = Chart("Success, with its 95% interval", {"training": points}, {"training": band}, held_out)
     return [chart for chart in figures if chart]
@@ -256,8 +240,8 @@ def _svg(figures: Iterable[Chart]) -> Markup:
     return Markup("".join(chart.svg() for chart in figures))
 
 
-def _shown(run: Run, cache: Path | None) -> dict[str, Any]:
-    configuration, trajectories = run.about.get("configuration") or {}, _trajectories(run, cache)
+def _shown(run: Run) -> dict[str, Any]:
+    configuration, trajectories = run.about.get("configuration") or {}, _trajectories(run)
     ends = max(1, min(ENDS, len(run.training) // 2))
     return {
         "name": run.name,
@@ -325,13 +309,13 @@ def _validation(run: Run) -> list[tuple[str, list[tuple[int, float]]]]:
     return [(key.partition("/")[2], series(run.steps, key)) for key in shown]
 
 
-def _trajectories(run: Run, cache: Path | None) -> Trajectories:
+def _trajectories(run: Run) -> Trajectories:
     """Read the success by step, and the trajectories to show, from the trace of a run."""
     file = run.path / "trace.jsonl"
     if not file.is_file() or not run.training:
         return Trajectories()
     (source,) = find_sources([str(file)])
-    with closing(TraceIndex([source], cache)) as index:
+    with closing(TraceIndex([source])) as index:
         index.refresh()
         if not index.count():
             return Trajectories()
@@ -345,7 +329,7 @@ def _trajectories(run: Run, cache: Path | None) -> Trajectories:
         held_out = list(_successes(index, run.steps, {"split": "test"}))
         # compare two validations if possible: they have the same prompts, which training steps rarely do
         training_steps = [int(metrics["step"]) for metrics in run.training]
-        steps = [success.step for success in held_out] if len(held_out) > 1 else training_steps
+        steps = [step for step, _ in held_out] if len(held_out) > 1 else training_steps
         between = steps[0], steps[-1]
         one, other = ((source.name, step) for step in between)
         changed = index.compare(one, other)[0][:5] if one != other else []
@@ -364,8 +348,7 @@ def _successes(index: TraceIndex, steps: Sequence[Mapping[str, Any]], facets: Ma
     for step in (int(metrics["step"]) for metrics in steps):
         if rows := index.correctness(step, facets):
             is_rate = all(0 <= value <= 1 for row in rows for value in row)
-            estimate = estimate_rate(rows) if is_rate else estimate_mean(rows)
-            yield Success(step, len(rows), estimate.mean, estimate.low, estimate.high)
+            yield step, estimate_rate(rows) if is_rate else estimate_mean(rows)
 
 
 def _with_thumbnails(record: dict[str, Any], place: Path) -> dict[str, Any]:

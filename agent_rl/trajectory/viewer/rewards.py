@@ -12,17 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from agent_rl.trajectory.trace import TrainedRow, read_trained_rows
+from agent_rl.trajectory.trace import read_trained_rows
+from agent_rl.trajectory.trace.batches import mean_advantage
 from agent_rl.trajectory.viewer.index import TraceIndex
 
-__all__ = [
-    "Sample",
-    "SampleGroup",
-    "components",
-    "mean_advantage",
-    "read_breakdown",
-    "read_group",
-]
+__all__ = ["Sample", "SampleGroup", "components", "read_breakdown", "read_group"]
 
 TRAINED = "as used in training"
 COMPUTED = "computed from the group's rewards as in GRPO, because the trace has no advantages"
@@ -63,15 +57,8 @@ def _verdicts(record: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, A
     notes = ((record.get("info") or {}).get("reward") or {}).get("notes") or {}
     for name, note in notes.items():
         lists = [note.get(key) for key in ("verdicts", "pairs")] if isinstance(note, dict) else []
-        verdicts = [item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)]
-        if verdicts:
-            yield (
-                name,
-                [
-                    {"reason": verdict.get("reason"), "values": [(k, v) for k, v in verdict.items() if k != "reason"]}
-                    for verdict in verdicts
-                ],
-            )
+        if verdicts := [item for items in lists if isinstance(items, list) for item in items if isinstance(item, dict)]:
+            yield name, verdicts
 
 
 @dataclass(frozen=True)
@@ -130,16 +117,6 @@ def read_group(index: TraceIndex, columns: Mapping[str, Any]) -> SampleGroup:
         values = _grpo_advantages([row["reward"] for row, _ in members])
     samples = [Sample(row, record, value) for (row, record), value in zip(members, values, strict=True)]
     return SampleGroup(samples, TRAINED if trained else COMPUTED)
-
-
-def mean_advantage(rows: Sequence[TrainedRow]) -> float | None:
-    """Return the mean advantage of a trajectory over its training sequences and their tokens."""
-    values = [row.advantage if isinstance(row.advantage, float) else _mean(row.advantage) for row in rows]
-    return _mean([value for value in values if value is not None])
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
 
 
 def _grpo_advantages(rewards: Sequence[float | None]) -> list[float | None]:

@@ -12,7 +12,7 @@ from agent_rl.agents.episode.episode import EpisodeBudget, run_episode
 from agent_rl.agents.episode.policy import ScriptedPolicy
 from agent_rl.agents.policies import Sampling
 from agent_rl.agents.policies.chat import ChatEndpoint
-from agent_rl.agents.policies.source import PolicyUsage
+from agent_rl.agents.policies.source import PolicyUsage, open_client
 from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import ConfigError, EngineError, UnscoredError
 from agent_rl.tools import ToolSession, ToolSpec
@@ -29,7 +29,7 @@ SPECS = [ToolSpec.from_class(Calculator)]
 
 
 def endpoint(server, model=MODEL, api_key_env=None, **sampling):
-    return ChatEndpoint(server.url, model, Sampling(**sampling), api_key_env=api_key_env, timeout_s=5)
+    return ChatEndpoint(open_client(server.url, model, api_key_env=api_key_env, timeout_s=5), Sampling(**sampling))
 
 
 def said(content=None, finish="stop", usage=None, **message):
@@ -311,4 +311,4 @@ def test_check_accepts_a_known_model_and_refuses_a_missing_one():
     ("given", "path"), [("", "/v1"), ("/", "/v1"), ("/v1", "/v1"), ("/v1/", "/v1"), ("/openai/deep", "/openai/deep")]
 )
 def test_an_address_with_a_path_is_left_as_it_is(given, path):
-    assert ChatEndpoint(f"http://host:1{given}", "m", Sampling()).client.url == f"http://host:1{path}"
+    assert open_client(f"http://host:1{given}", "m").url == f"http://host:1{path}"

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from agent_rl.agents.policies import Sampling
+from agent_rl.agents.policies.source import open_client
 from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled, SGLangTokens
 from agent_rl.errors import ConfigError, EngineError
 from tests.support.http_faults import FaultyServer, answer
@@ -24,9 +25,8 @@ FINE = {
 
 def ask(server, params, **options):
     async def one():
-        async with SGLangTokens(
-            f"{server.url}/v1", ChatTokenizer(None, None), Sampling(), timeout_s=5, **options
-        ) as source:
+        client = open_client(f"{server.url}/v1", "m", timeout_s=5, **options)
+        async with SGLangTokens(client, ChatTokenizer(None, None), Sampling()) as source:
             await source.check()
             return await source.sample([1, 2, 3], params)
 

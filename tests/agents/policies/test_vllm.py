@@ -6,6 +6,7 @@ import json
 import pytest
 
 from agent_rl.agents.policies import Sampling
+from agent_rl.agents.policies.source import open_client
 from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled, VLLMTokens
 from agent_rl.errors import EngineError
 from tests.support.http_faults import FaultyServer, answer
@@ -22,7 +23,8 @@ MODELS = {"data": [{"id": "m"}]}
 
 def ask(server, params):
     async def one():
-        async with VLLMTokens(server.url, "m", ChatTokenizer(None, None), Sampling(), timeout_s=5) as source:
+        client = open_client(server.url, "m", timeout_s=5)
+        async with VLLMTokens(client, ChatTokenizer(None, None), Sampling()) as source:
             await source.check()
             return await source.sample([1, 2, 3], params)
 

@@ -20,11 +20,16 @@ def serve(tokenizer: Any, builder: Any) -> Callable[..., Any]:
     from tests.agents.server import Server
 
     def run(
-        client: Callable[..., Any], *turns: Any, prompt_length: int = 512, response_length: int = 512, **options: Any
+        client: Callable[..., Any],
+        *turns: Any,
+        prompt_length: int = 512,
+        response_length: int = 512,
+        sampling: dict[str, Any] | None = None,
+        **options: Any,
     ) -> Any:
         async def main() -> Session:
             format = ToolCallFormat()
-            server, params = Server(tokenizer, *turns), {"temperature": 1.0, "logprobs": True}
+            server, params = Server(tokenizer, *turns), {"temperature": 1.0, "logprobs": True, **(sampling or {})}
             limits = {"prompt_length": prompt_length, "response_length": response_length, "engine_stops": False}
             policy = TokenPolicy(server, builder, tokenizer, params, format=format, **limits)
             session = Session(policy, format, Trajectory([], StopReason.ERROR), **options)

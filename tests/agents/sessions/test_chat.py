@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.agents.sessions.chat import chat_answer, chat_events, chat_request, sampling_differences
+from agent_rl.agents.sessions.chat import chat_answer, chat_events, chat_request
 from agent_rl.agents.sessions.request import RequestError, TurnReply
 from agent_rl.trajectory import ToolCall
 
@@ -38,9 +38,7 @@ def test_forms_of_a_request_are_read_alike() -> None:
 
 
 def test_what_the_run_decides_is_named() -> None:
-    assert sampling_differences({"temperature": 0.3, "top_p": 1.0, "logit_bias": {"5": 1}, "top_k": None}) == [
-        "temperature",
-        "logit_bias",
-    ]
+    set_by_client = {"temperature": 0.0, "top_p": 1.0, "logit_bias": {"5": 1}, "min_p": 0.1}
+    assert chat_request({"messages": [USER], "top_k": None, **set_by_client}).sampling == set_by_client
     with pytest.raises(RequestError, match="'owner', not one of"):
         chat_request({"messages": [{"role": "owner", "content": "x"}]})

@@ -90,6 +90,12 @@ def test_a_failure_names_the_line_of_the_users_file(settings: Callable[..., Gate
     assert end.bug == f"JSONDecodeError at {tmp_path}/my_agent.py:{line}"
 
 
+def test_an_exit_code_is_a_failure_and_no_bug(settings: Callable[..., GatewaySettings]) -> None:
+    for end in run_all(settings(), "sys.exit('unknown tool')", "sys.exit(3)"):
+        assert "SystemExit" in str(end.problem)
+        assert not end.bug
+
+
 def test_a_fork_that_dies_is_the_programs_crash_and_a_worker_that_died_is_replaced(
     settings: Callable[..., GatewaySettings],
 ) -> None:
@@ -139,6 +145,23 @@ def test_the_worker_ends_with_its_parent(settings: Callable[..., GatewaySettings
     worker = program.function_worker(settings())
     worker._control.close()  # as when the process exits
     assert worker.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("is_command", [True, False])
+def test_programs_run_with_limits_and_so_many_at_once(
+    settings: Callable[..., GatewaySettings], tmp_path: Path, is_command: bool
+) -> None:
+    code = (
+        "import json, os, resource, time; start = time.time(); time.sleep(0.3); "
+        "limits = [resource.getrlimit(which)[1] for which in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE)]; "
+        f"json.dump([start, time.time(), *limits], open(r'{tmp_path}/' + str(os.getpid()) + '.ran', 'w'))"
+    )
+    command = {"command": f'{PYTHON} -c "{code}"', "function": None, "python": None}
+    given = settings(programs=2, **(command if is_command else {}))
+    assert run_all(given, *[code] * 5) == [ProgramEnd()] * 5
+    runs = [json.loads(file.read_text()) for file in tmp_path.glob("*.ran")]
+    assert [limits for _, _, *limits in runs] == [[0, 2**32]] * 5
+    assert max(sum(start <= other < end for start, end, *_ in runs) for other, *_ in runs) == 2
 
 
 def test_python_needs_a_function() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 pytest.importorskip("verl")
 
+import httpx
 from openai import AsyncOpenAI, AuthenticationError, BadRequestError
 
+from agent_rl.agents.sessions import session as session_module
 from agent_rl.agents.sessions.request import RequestError, TurnRequest
 from agent_rl.trajectory import StopReason
 
@@ -157,13 +159,23 @@ def test_another_model_is_answered_and_not_trained(play: Callable[..., Any]) -> 
 
 
 def test_the_runs_sampling_applies(play: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    async def client(openai: AsyncOpenAI) -> None:
-        await ask(openai, temperature=0.1)
-        await ask(openai, temperature=0.1)
+    """A difference from the run's parameters is said once a process; what equals them is not said."""
+    session_module._say_once.cache_clear()
 
-    session = play(client, "One.", "Two.")
-    assert {request["params"]["temperature"] for request in session.engine.requests} == {1.0}
-    assert sum("a program sets temperature" in record.message for record in caplog.records) == 1
+    async def client(openai: AsyncOpenAI) -> None:
+        await ask(openai, temperature=0.7, top_p=1, extra_body={"top_k": -1})
+        await ask(openai, temperature=1.0, tools=TOOLS, tool_choice="required", extra_body={"min_p": 0.1})
+        await ask(openai, temperature=0.1, extra_body={"repetition_penalty": 1.2})
+
+    for _ in range(2):
+        session = play(client, "One.", "Two.", "Three.", sampling={"temperature": 0.7, "top_k": -1})
+        assert {request["params"]["temperature"] for request in session.engine.requests} == {0.7}
+    assert [record.message for record in caplog.records if "a program" in record.message] == [
+        "a program sets temperature: the run's 0.7 applies",
+        "a program sets min_p: the run's 0.0 applies",
+        "a program requires a tool call (tool_choice), which counts as auto",
+        "a program sets repetition_penalty: the run's 1.0 applies",
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"n": 2}, {"response_format": {"type": "json_object"}}])
@@ -211,3 +223,75 @@ def test_a_key_opens_its_own_open_session(play: Callable[..., Any]) -> None:
     session = play(client)
     with pytest.raises(RequestError, match="is over"):
         session.reply(TurnRequest([USER]), "key", is_retry=False)
+
+
+def test_a_stream_is_kept_alive_while_the_engine_waits(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_rl.agents.sessions.server.KEEP_ALIVE_S", 0.02)
+    lines: list[str] = []
+
+    async def slow() -> str:
+        await asyncio.sleep(0.3)
+        return "Late."
+
+    async def client(url: str, key: str) -> None:
+        body = {"model": "policy", "messages": [USER], "stream": True}
+        async with (
+            httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http,
+            http.stream("POST", f"{url}/v1/chat/completions", json=body) as answer,
+        ):
+            lines.extend([line async for line in answer.aiter_lines() if line])
+
+    assert serve(client, slow).trajectory.answer == "Late."
+    comments = lines.count(": generating")
+    assert comments > 2
+    assert lines[:comments] == [": generating"] * comments
+    assert "Late." in "".join(lines[comments:])
+
+
+@pytest.mark.parametrize(
+    ("place", "stream"),
+    [
+        ("session.read_turn", False),
+        ("session.message_key", False),
+        ("server._retry", False),
+        ("chat._head", False),
+        ("chat._head", True),
+    ],
+)
+def test_a_fault_of_ours_leaves_the_session_unscored(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, place: str, stream: bool
+) -> None:
+    """The client gets an error, and the conversation is free again."""
+    module, name = place.split(".", 1)
+    answers = []
+
+    def broken(*_: Any, **__: Any) -> None:
+        monkeypatch.undo()
+        raise KeyError("ours")
+
+    async def client(url: str, key: str) -> None:
+        monkeypatch.setattr(f"agent_rl.agents.sessions.{module}.{name}", broken)
+        body = {"model": "policy", "messages": [USER], "stream": stream}
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http:
+            answers.append(await http.post(f"{url}/v1/chat/completions", json=body))
+
+    session = serve(client, "One.")
+    assert repr(session.error) == "KeyError('ours')"
+    assert answers[0].status_code == (200 if stream else 503)
+    assert "ours" in answers[0].text
+    assert not any(conversation.is_busy for conversation in session._conversations)
+
+
+def test_a_body_that_cannot_be_read_is_the_clients(serve: Callable[..., Any]) -> None:
+    statuses = []
+
+    async def client(url: str, key: str) -> None:
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http:
+            for path in ("chat/completions", "messages/count_tokens"):
+                for body in ("[" * 200_000, '{"messages": [{"role": 5, "content": 5}], "tool_choice": "any"}'):
+                    statuses.append((await http.post(f"{url}/v1/{path}", content=body)).status_code)
+
+    assert serve(client).error is None
+    assert statuses == [400] * 4

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_rl.environments import EnvironmentSession, load_environment
-from agent_rl.environments.rows import environment_rows
-from agent_rl.environments.session import row_values
+from agent_rl.environments.kind import environment_rows, row_values
 from agent_rl.trajectory import StopReason, Trajectory
 
 __all__ = ["Action", "Played", "Rollouts", "episode", "play", "session", "values"]

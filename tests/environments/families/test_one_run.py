@@ -22,7 +22,7 @@ from agent_rl.agents.react import ReactFormat
 from agent_rl.data import read_parquet, write_parquet
 from agent_rl.environments import load_environment
 from agent_rl.environments.install import FOLDER, PACKAGES, python_of
-from agent_rl.environments.session import row_values
+from agent_rl.environments.kind import row_values
 from agent_rl.errors import ConfigError
 from agent_rl.launch.task import load_task, task_recipe
 from agent_rl.trajectory.run_files import read_metrics

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_rl.evaluation.experiments.experiment import Experiment
-from agent_rl.evaluation.experiments.outcome import Judgement, RunOutcome, success
+from agent_rl.evaluation.experiments.outcome import RunOutcome, success
 from agent_rl.evaluation.experiments.receipt import RECEIPT, check, hashes, machine, verdicts, write_curve
 from agent_rl.settings import EfficiencySettings
 from agent_rl.trajectory.estimates import estimate_rate
@@ -46,7 +46,7 @@ def test_what_is_asked_of_a_cpu_version(after, oracle, no_tool, holds):
 )  # fmt: skip
 def test_what_is_asked_of_a_judge(before, after, alone, holds):
     rate = estimate_rate([[1.0], [0.0]])
-    start, end, feature = (Judgement(spearman, 0.0) for spearman in (before, after, alone))
+    start, end, feature = ({"spearman": spearman, "unparsable": 0.0} for spearman in (before, after, alone))
     policies = {"oracle": rate, "by_tone": rate}
     found = verdicts(
         [RunOutcome(rate, rate, rate, judgements=(start, end))], policies, {"by_tone": feature}, ["by_tone"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent_rl.launch import environment
-from agent_rl.launch.doctor import compiling
-from agent_rl.launch.doctor.compiling import try_compilers
+from agent_rl.launch.doctor import machine
+from agent_rl.launch.doctor.machine import try_compilers
 from agent_rl.launch.environment import cuda_home
 from tests.launch.doctor.conftest import program
 
@@ -53,7 +53,7 @@ def test_python_h_is_compiled_by_the_compiler_that_triton_takes(programs: Path) 
 
 
 def test_a_compiler_that_hangs_is_stopped(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "LIMIT_S", 0.3)
+    monkeypatch.setattr(machine, "COMPILERS_S", 0.3)
     program(programs / "home/bin/nvcc", "exec sleep 30")
     assert tried(programs)["CUDA"].startswith("nvcc was stopped after")
 

@@ -9,7 +9,7 @@ import pytest
 from agent_rl.launch.doctor import diagnosis
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.diagnosis import diagnose, run_check
-from agent_rl.preflight.check import Check, Finding, Status, ok
+from agent_rl.preflight.check import Check, Finding, Status
 
 from .conftest import RECIPE, ROOT, only
 
@@ -22,14 +22,14 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def broken(case: Case) -> Iterator[Finding]:
     """Finds one thing, then fails."""
-    yield ok("found", "first")
+    yield Finding("first", Status.OK, "found")
     raise ZeroDivisionError("oops")
 
 
 def hangs(case: Case) -> Iterator[Finding]:
     """Takes its time."""
     time.sleep(3)
-    yield ok("found", "late")
+    yield Finding("late", Status.OK, "found")
 
 
 def test_a_check_that_fails_hides_nothing() -> None:
@@ -58,7 +58,7 @@ def test_wrong_overrides_are_all_reported_and_the_rest_is_checked(parquet: Path,
     assert groups == sorted(groups, key=list(dict.fromkeys(groups)).index)  # those of the child stand with the others
     texts = " ".join(finding.text for finding in found)
     assert "real_train_batch_size" not in texts
-    assert "verl has loaded agent_rl" in texts
+    assert "Verl has loaded agent_rl's plugin" in texts
 
 
 def test_a_recipe_that_does_not_compose_hides_only_what_needs_it(tmp_path: Path) -> None:

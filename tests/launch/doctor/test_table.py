@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from agent_rl.launch.doctor.table import show, to_dict
-from agent_rl.preflight.check import Finding, Status, ok, skipped, warning
+from agent_rl.preflight.check import Finding, Status, skipped, warning
 
 LONG = "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=1024"
 FINDINGS = [
@@ -34,7 +34,7 @@ def test_nothing_is_lost_at_any_width(width: int) -> None:
 
 def test_the_last_line_sums_up() -> None:
     assert rendered(80).splitlines()[-1] == "1 problem, 1 warning, 1 ok, 1 skipped: not ready."
-    fine = [ok("b"), warning("b", "c"), warning("b", "c"), skipped("b")]
+    fine = [Finding("", Status.OK, "b"), warning("b", "c"), warning("b", "c"), skipped("b")]
     last = rendered(80, findings=fine).splitlines()[-1]
     assert last == "0 problems, 2 warnings, 1 ok, 1 skipped: ready."
 

@@ -16,8 +16,9 @@ from tests.support.http_faults import FaultyServer, answer
 
 
 def panel(server: FaultyServer, **config: Any) -> Panel:
-    template = FileTemplate("Be fair.", "{answer}", frozenset({"answer"}))
-    return Panel(PanelConfig.model_validate({"url": server.url, "model": "m", **config}), "k", template)
+    made = Panel(PanelConfig.model_validate({"url": server.url, "model": "m", **config}), "k", "pointwise")
+    made.template = FileTemplate("Be fair.", "{answer}", frozenset({"answer"}))
+    return made
 
 
 def question(text: str = "x") -> Question:

@@ -1,22 +1,18 @@
 """Templates are checked when they are loaded and filled in once, with what the judge shall see of a trajectory."""
 
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.rewards.judge.fence import Fence
-from agent_rl.rewards.judge.judge import PLACEHOLDERS
 from agent_rl.rewards.judge.prompt import NO_ANSWER, FileTemplate, load_template, shown
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, ToolStatus, Trajectory, Turn
 from tests.rewards.judge.server import trajectory
 
 
-def loaded(
-    name: str | None, known: Collection[str] = ("question", "answer", "rubric"), default: str = "pointwise"
-) -> FileTemplate:
-    template = load_template(name, default, "a.template", known, [("answer",)], "score", {})
+def loaded(name: str | None, mode: str = "pointwise") -> FileTemplate:
+    template = load_template(name, mode, "a.template", {})
     assert isinstance(template, FileTemplate)
     return template
 
@@ -29,7 +25,7 @@ def load(folder: Path, text: str) -> FileTemplate:
 
 @pytest.mark.parametrize("name", ["pointwise", "reference", "rubric"])
 def test_built_in_templates_have_their_placeholders(name: str) -> None:
-    template = loaded(None, PLACEHOLDERS, name)
+    template = loaded(None, name)
     assert template.system
     assert {"question", "answer"} <= template.names
     assert (name in template.names) == (name != "pointwise")
@@ -51,7 +47,7 @@ def test_other_braces_stay_as_they_are(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{answr}", r"a\.template: .*own\.txt has an unknown placeholder, \{answr\}\. Did you mean 'answer'"),
-        ("{question}", r"a\.template: .*own\.txt has no \{answer\}"),
+        ("{question}", r"a\.template: .*own\.txt has no \{answer\} or \{transcript\}"),
     ],
 )
 def test_an_unknown_or_missing_placeholder_is_refused(tmp_path: Path, text: str, message: str) -> None:

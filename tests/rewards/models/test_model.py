@@ -207,3 +207,13 @@ def test_a_file_without_hooks(tmp_path: Path) -> None:
 def test_settings_that_do_not_go_together_are_refused(config: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ModelConfig(**config)
+
+
+def test_a_template_must_be_readable_and_complete(tmp_path: Path) -> None:
+    path = tmp_path / "template.txt"
+    path.write_text("Is {response} an answer to {prompt}?")
+    Model("m", "k", ModelConfig(template=str(path)))
+    path.write_text("Is it good?")
+    for bad in (str(path), str(tmp_path / "absent")):
+        with pytest.raises(ConfigError, match=r"k\.template"):
+            Model("m", "k", ModelConfig(template=bad))

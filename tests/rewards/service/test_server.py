@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 from agent_rl.errors import ConfigError
 from agent_rl.rewards.service import server
@@ -91,7 +92,7 @@ def wait_until_open(service: Service, count: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: ServiceSettings) -> AsyncIterator[tuple[int, server._Server]]:
+async def serving(settings: ServiceSettings) -> AsyncIterator[tuple[int, uvicorn.Server]]:
     """A service in this process, with its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = server._server(settings)

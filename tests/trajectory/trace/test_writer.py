@@ -61,9 +61,10 @@ def test_a_full_disk_is_reported_once_and_what_follows_is_written_again(tmp_path
     ]
 
 
-def test_a_file_system_that_hangs_delays_a_run_once(tmp_path, capsys):
+def test_a_file_system_that_hangs_delays_a_run_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("agent_rl.trajectory.trace.writer.PATIENCE_S", 0.2)
     path = tmp_path / "trace.jsonl"
-    writer = trace.TraceWriter(path, patience_s=0.2)
+    writer = trace.TraceWriter(path)
 
     async def write(*names):
         start = time.monotonic()

@@ -37,8 +37,13 @@ def with_metrics(folder: Path, steps: int = 2, **more: Any) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def shown(*folders: Path) -> str:
-    return report([read_run(str(folder)) for folder in folders], folders[0].parent / "cache")
+    return report([read_run(str(folder)) for folder in folders])
 
 
 def test_of_one_validation_no_change_is_shown(tmp_path: Path) -> None:
@@ -141,7 +146,6 @@ def test_the_page_needs_and_runs_nothing(tmp_path: Path) -> None:
 def test_the_command_writes_page_and_charts_and_refuses_a_folder_without_metrics(
     run: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     words = [str(with_metrics(run)), "--png", str(tmp_path / "charts")]
     found = CliRunner().invoke(app, words, catch_exceptions=False)
     page, *charts = found.stdout.split()

@@ -17,8 +17,8 @@ import pytest
 
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import trace
+from agent_rl.trajectory.viewer.app import serve
 from agent_rl.trajectory.viewer.records import find_sources, newest_run
-from agent_rl.trajectory.viewer.serve import serve
 from tests.trajectory.viewer.browser import served
 from tests.trajectory.viewer.conftest import trajectory
 

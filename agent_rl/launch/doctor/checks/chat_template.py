@@ -20,7 +20,7 @@ from agent_rl.agents.policies.turn_writer import TurnWriter
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.agents.tool_call import AUTO, FORMAT_KEY, ToolCallFormat
 from agent_rl.launch.doctor.case import Case
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, reason, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, check, problem, reason, skipped, warning
 from agent_rl.trajectory import ToolCall
 from agent_rl.verl_adapter import inspection
 
@@ -134,11 +134,8 @@ def examine(template: UsedTemplate) -> Iterator[Finding]:
             remedy += ", or agent_rl.react.observation_role=user"
         yield problem(text, remedy, "chat template")
         return
-    if template.native:
-        yield _tools(template)
-        yield _calls(template)
-    yield _end(template)
-    yield _stability(template, rewritten)
+    findings = [_tools(template), _calls(template)] if template.native else []
+    yield from filter(None, [*findings, _end(template), _stability(template, rewritten)])
 
 
 def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
@@ -154,20 +151,18 @@ def _rewritten(template: UsedTemplate, messages: Sequence[Message]) -> str:
     return ""
 
 
-def _tools(template: UsedTemplate) -> Finding:
+def _tools(template: UsedTemplate) -> Finding | None:
     """The template shows the tools that are passed to it."""
     subject, remedy = "tools shown", f"Use react_agent, which describes them itself, or set {TEMPLATE_KEY}"
     if not template.chat.names_tools:
         text = "it has no place for tools: they appear in the first message here, and nowhere on a server"
         return warning(text, f"{remedy} for the server as well", subject)
-    if NAME in template.text(template.conversation()[:2]):
-        return ok("it shows the tools it is given", subject)
-    if template.taught:
-        return ok("none: the model knows them from its cold start", subject)
+    if template.taught or NAME in template.text(template.conversation()[:2]):
+        return None
     return problem("it ignores the tools it is given: the policy never sees them", remedy, subject)
 
 
-def _calls(template: UsedTemplate) -> Finding:
+def _calls(template: UsedTemplate) -> Finding | None:
     """The template writes calls in the syntax in which the run reads them."""
     subject, syntax = "calls", template.chat.syntax
     if syntax is None:
@@ -175,12 +170,12 @@ def _calls(template: UsedTemplate) -> Finding:
         remedy = f"Set {FORMAT_KEY} to what the model was trained to write, or use react_agent"
         return warning(text, remedy, subject)
     if template.syntax in (syntax, AUTO):
-        return ok(f"it writes calls as {syntax}, which is how they are read", subject)
+        return None
     text = f"it writes calls as {syntax}, but they are read as {template.syntax}"
     return problem(text, f"Set {FORMAT_KEY}={syntax}, or {AUTO}", subject)
 
 
-def _end(template: UsedTemplate) -> Finding:
+def _end(template: UsedTemplate) -> Finding | None:
     """The engine stops at the token that ends a turn."""
     subject, chat = "end of a turn", template.chat
     ends = [chat.end_id] if chat.end_id is not None else sorted(chat.start_ids)
@@ -189,23 +184,22 @@ def _end(template: UsedTemplate) -> Finding:
         remedy = f"Set {TEMPLATE_KEY} to one that writes the eos token after each assistant turn"
         return problem("nothing marks the end of the policy's turn", remedy, subject)
     if template.ends.issuperset(ends) or template.ends & chat.end_ids:
-        return ok(f"{names}, which the engine stops at", subject)
+        return None
     stops = ", ".join(repr(chat.decode([end])) for end in sorted(template.ends)) or "none"
     remedy = f"Add {', '.join(map(str, ends))} to eos_token_id in the model's generation_config.json, or use the "
     return warning(f"it ends turns with {names}, but the engine stops at {stops}", f"{remedy}-Instruct model", subject)
 
 
-def _stability(template: UsedTemplate, rewritten: str) -> Finding:
+def _stability(template: UsedTemplate, rewritten: str) -> Finding | None:
     """Earlier turns stay as they were generated."""
     subject = "earlier turns"
-    if IN_WHITE_SPACE in rewritten:
-        return ok(rewritten, subject)
-    if rewritten:
+    if rewritten and IN_WHITE_SPACE not in rewritten:
         remedy = f"Set {TEMPLATE_KEY} (and the server's) to one that writes earlier turns as they were generated"
         return warning(f"{rewritten}. A server shows the policy different prompts than training does", remedy, subject)
-    rewritten = _rewritten(template, template.conversation(THOUGHT))
+    if not rewritten:
+        rewritten = _rewritten(template, template.conversation(THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
-        return ok("they stay as they were generated, thinking included", subject)
+        return None
     remedy = f"Remove what drops <think> from earlier turns in the template, set {TEMPLATE_KEY} to its text, and "
     remedy += "serve the model with it; a policy that does not think is not affected"
     if not template.native and template.observation_role != "tool":

@@ -11,12 +11,12 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agent_rl.errors import ConfigError
-from agent_rl.launch import resolution
+from agent_rl.launch.composition import problems
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.model_files import ModelFiles
 from agent_rl.launch.run_folder import RunFolder
 from agent_rl.launch.training import TINY_CLASSIFIER, TINY_MODEL
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, reason, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, check, problem, reason, skipped, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.checkpoints import names_a_folder, settings_folder
 
@@ -30,7 +30,7 @@ MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 @check("configuration")
 def values(case: Case) -> list[ConfigError]:
     """No mandatory value is missing, and every interpolation can be resolved."""
-    return resolution.problems(case.config)
+    return problems(case.config)
 
 
 @check("configuration", needs=Needs.VERL)
@@ -48,8 +48,6 @@ def validation(case: Case) -> Iterator[Finding]:
             complaints.setdefault(reason(error), section)
     for complaint, section in complaints.items():
         yield problem(f"{section}: {complaint}".removeprefix(": "), "Change the values it mentions")
-    if not complaints:
-        yield ok("verl's own checks have passed")
 
 
 @check("configuration", "batches")
@@ -75,7 +73,6 @@ def mini_batches(case: Case) -> Iterator[Finding]:
     yield from _micro_batches(case, f"{own}.actor", "ppo_{}_per_gpu", "use_dynamic_bsz", mini * n // shards)
     dynamic, trajectories = "log_prob_use_dynamic_bsz", updates * mini * n // shards
     yield from _micro_batches(case, f"{own}.rollout", "log_prob_{}_per_gpu", dynamic, trajectories)
-    yield ok(f"{batch} prompts x {n} trajectories, {updates} update(s) of {mini * n} on {shards} process(es)")
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
@@ -93,13 +90,11 @@ def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectori
 @check("configuration")
 def model(case: Case) -> Finding | None:
     """The model is on this machine, with all its files complete."""
-    if case.checkpoint is not None:
-        return ok(f"{case.shown(case.checkpoint)}: a checkpoint of training, which is merged when the run starts")
-    return complete(case, case.model, case.model.config.get("model_type", "of unknown type"))
+    return complete(case, case.model) if case.checkpoint is None else None
 
 
-def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
-    """Return a finding about a model's files; None for a missing folder, which the launcher's check reports."""
+def complete(case: Case, found: ModelFiles) -> Finding | None:
+    """Return a problem with a model's files; the launcher's check reports a missing folder."""
     if found.folder is None:
         return _absent(case, found.name)
     path, missing = case.shown(found.folder), [] if found.config else ["config.json"]
@@ -111,7 +106,7 @@ def complete(case: Case, found: ModelFiles, kind: str) -> Finding | None:
         return problem(f"{path} lacks {', '.join(missing)}", AGAIN)
     if found.broken:
         return problem(f"{path}: {', '.join(found.broken[:3])} incomplete or absent", AGAIN)
-    return ok(f"{path}: {kind}, {found.parameters or 0:,} parameters")
+    return None
 
 
 def _absent(case: Case, name: str) -> Finding | None:
@@ -134,7 +129,7 @@ def _absent(case: Case, name: str) -> Finding | None:
 
 
 @check("configuration")
-def context(case: Case) -> Finding:
+def context(case: Case) -> Finding | None:
     """A whole trajectory fits into the model's context."""
     prompt, response = case.number("data.max_prompt_length", 0), case.number("data.max_response_length", 0)
     longest = case.model.config.get("max_position_embeddings")
@@ -147,7 +142,7 @@ def context(case: Case) -> Finding:
     if prompt + response > longest - ENGINE_RESERVE:
         text = f"{lengths}: the engine does not use the last {ENGINE_RESERVE} of the model's {longest} positions"
         return warning(text, f"Set data.max_response_length={longest - ENGINE_RESERVE - prompt} or less")
-    return ok(f"{prompt} + {response} of {longest} tokens")
+    return None
 
 
 @check("configuration", "run folder")

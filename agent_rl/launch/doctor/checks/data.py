@@ -20,7 +20,7 @@ from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.chat_template import load_template
 from agent_rl.launch.doctor.checks.tools import tool_specs
 from agent_rl.launch.doctor.rows import known_rows
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, warning
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.yaml_files import read_yaml
 
@@ -41,9 +41,6 @@ def files(case: Case) -> Iterator[Finding]:
             elif file.changes:
                 text = f"{path}: rows are read in another shape: {'; '.join(file.changes)}"
                 yield warning(text, "Check the result, or convert the file with agent-rl data convert", key)
-            else:
-                some = "" if len(file.rows) == file.count else f", the first {len(file.rows)} checked"
-                yield ok(f"{path}: {file.count} rows{some}", key)
         for file in existing[1:]:
             if differing := differences(existing[0], file):
                 text = f"{existing[0].path} and {file.path} differ in {', '.join(differing)}: verl cannot join them"
@@ -62,10 +59,6 @@ def row_count(case: Case) -> Iterator[Finding]:
     if rows < batch:
         text = f"{rows} rows are fewer than data.train_batch_size={batch}: the run cannot take a single step"
         yield problem(text, f"Set data.train_batch_size to {rows} or less, or add rows")
-    else:
-        counted = f"{rows} rows // {batch} in a batch * {case.number('trainer.total_epochs', 1)} epochs"
-        why = "trainer.total_training_steps" if case.get("trainer.total_training_steps") else counted
-        yield ok(f"{total_steps(case)} ({why})")
     if case.val and not sum(file.count for file in case.val):
         yield problem("there are no rows to validate on", "Add rows", "data.val_files")
 
@@ -82,13 +75,12 @@ def rows_of_files(case: Case) -> Iterator[Finding]:
         sample=SAMPLE if scored else 0,
     )
     files = {case.shown(file.path): _numbered(case, file) for file in (*case.train, *case.val) if file.rows}
-    report = check_files(files, known)
+    report, drawn = check_files(files, known)
+    report.grade(drawn, known)
     for kind, count in report.counts.items():
         place, first = report.shown[kind][0]
         make = problem if kind in report.errors else warning
         yield make(f"{kind}, {count} of {sum(report.rows)} rows: {place}: {first.text}", first.remedy)
-    if files and not report.counts:
-        yield ok(f"{sum(report.rows)}, and {report.graded} of their ground truths were scored")
     agents = {str(row.get("agent_name") or case.default_agent) for row in case.rows}
     if "single_turn_agent" in agents and case.get("actor_rollout_ref.rollout.multi_turn.tool_config_path"):
         text = "the agent is single_turn_agent, which never calls the configured tools"
@@ -119,7 +111,7 @@ def lengths(case: Case) -> Finding | None:
     counts = [known.length({"agent_name": case.default_agent, **row}) for row in rows]
     over, longest = sum(count > most for count in counts), max(counts)
     if not over:
-        return ok(f"at most {longest} of {most} tokens, including instructions and tools")
+        return None
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
         f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",

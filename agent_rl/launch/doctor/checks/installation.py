@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-import agent_rl
 from agent_rl.launch.doctor.case import Case
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, warning
+from agent_rl.preflight.check import Finding, Needs, check, problem, warning
 from agent_rl.verl_adapter import inspection
 from agent_rl.verl_adapter.patches import VERL_VERSION
 
@@ -39,14 +37,12 @@ def packages(case: Case) -> Iterator[Finding]:
     if unmet:
         requirements = " ".join(f"'{name}{versions}'" for name, (_, versions) in sorted(unmet.items()))
         yield problem(_listed(unmet), f"Run pip install {requirements}" if len(unmet) <= MANY else everything)
-    else:
-        yield ok(", ".join(f"{name} {version}" for name, version in versions.items()))
     if "sglang" in versions and case.gpus and not case.on_cpu and (unmet := _unmet(case, "agent-rl", {"sglang"})):
         yield warning(_listed(unmet), f"{GPU_HELP} in a fresh environment", "sglang set")
 
 
 @check("installation", "verl plugin", Needs.MACHINE)
-def plugin(case: Case) -> Finding:
+def plugin(case: Case) -> Finding | None:
     """agent_rl is installed, so that verl finds its entry point in every Ray worker."""
     points = [each for each in metadata.entry_points(group="verl.plugins") if each.value == PLUGIN]
     policy, version = case.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip(), case.machine.version("agent-rl")
@@ -56,14 +52,14 @@ def plugin(case: Case) -> Finding:
     if policy.lower() != "auto" and "agent_rl" not in [name.strip().lower() for name in policy.split(",")]:
         text = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading agent_rl"
         return problem(text, "Unset it, or add agent_rl")
-    return ok(f"agent_rl {version}, from {Path(agent_rl.__file__).parent}")
+    return None
 
 
 @check("installation", needs=Needs.VERL)
-def registration(case: Case) -> Finding:
+def registration(case: Case) -> Finding | None:
     """Verl has loaded agent_rl's plugin; verl silently ignores a plugin that fails."""
     if inspection.is_registered():
-        return ok("verl has loaded agent_rl")
+        return None
     return problem("verl imports, but agent_rl could not register with it", "python -c 'import verl' shows why")
 
 

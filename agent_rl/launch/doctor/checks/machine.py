@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from agent_rl.cpu.profile import profile_of
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.environment import CUDA, RUNTIME, require_home, temporary_files
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, warning
 
 __all__ = ["STACK", "NodeRequirement"]
 
@@ -193,28 +193,24 @@ STACK = (
 
 @check("machine", needs=Needs.MACHINE)
 def node(case: Case) -> Iterator[Finding]:
-    """The node meets the requirements of torch, SGLang and verl."""
+    """A node with NVIDIA GPUs meets the requirements of torch, SGLang and verl."""
     if case.on_cpu or not case.gpus:
         return
     for row in STACK:
-        if (looked := row.look(case)) is not None:
-            description, fits = looked
-            text = f"{description}; wanted: {row.wanted}. Otherwise {row.otherwise}"
-            yield ok(description, row.subject) if fits else problem(text, row.remedy, row.subject)
+        description, fits = row.look(case) or ("", True)
+        if not fits:
+            yield problem(f"{description}; wanted: {row.wanted}. Otherwise {row.otherwise}", row.remedy, row.subject)
 
 
 @check("machine", needs=Needs.MACHINE)
-def accelerator(case: Case) -> Finding:
+def accelerator(case: Case) -> Finding | None:
     """There is an accelerator, or the CPU was chosen, in agreement with the configuration."""
     device, visible = case.get("trainer.device"), case.environ.get("CUDA_VISIBLE_DEVICES")
     if case.on_cpu and device not in (None, "cpu"):
         remedy = "Add pkg://agent_rl.config to the search path in the recipe's config.yaml, or set trainer.device=cpu"
         return problem(f"VERL_PLATFORM=cpu, but trainer.device is {device}", remedy)
-    if case.on_cpu:
-        unused = f"; {_listed(case)} not used" if case.gpus else ""
-        return ok(f"none: the CPU was chosen (VERL_PLATFORM=cpu){unused}")
-    if case.gpus:
-        return ok(f"{_listed(case)}, driver {case.gpus[0].driver}")
+    if case.on_cpu or case.gpus:
+        return None
     if case.machine.device_file and visible is not None:
         return problem(f"CUDA_VISIBLE_DEVICES={visible!r} leaves no GPU", "Unset it, or list GPUs that exist")
     if case.machine.device_file:
@@ -237,7 +233,7 @@ def gpus_in_use(case: Case) -> Finding | None:
 
 
 @check("machine", "GPUs per node")
-def gpus_per_node(case: Case) -> Finding:
+def gpus_per_node(case: Case) -> Finding | None:
     """The machine has the number of GPUs that the recipe needs on each node."""
     needed, here = case.gpus_wanted, len(case.gpus)
     if case.on_cpu:
@@ -245,13 +241,13 @@ def gpus_per_node(case: Case) -> Finding:
         if needed > logical and not case.joins:
             text = f"{needed} needed, but Ray gets {logical}: the run would hang"
             return problem(text, f"Set ray_kwargs.ray_init.num_gpus={needed}")
-        return ok(f"{needed}, a logical resource on a CPU")
+        return None
     if case.joins or not here:
         return skipped(f"{needed}; the run's GPUs cannot be counted here")
     if needed > here:
         remedy = f"Set trainer.n_gpus_per_node to {here} or less (half of that if the engines have their own GPUs)"
         return problem(f"{needed} needed, but only {here} here: the run would hang", remedy)
-    return ok(f"{needed} of the {here} here" if needed < here else f"{needed}, all that are here")
+    return None
 
 
 @check("machine")
@@ -284,10 +280,3 @@ def profile(case: Case) -> Iterator[Finding]:
     if threads not in (None, "", str(chosen.threads)):
         text = f"{threads}: processes that share {count} cores were measured up to 15 times slower than with 1"
         yield warning(text, f"Unset it; agent_rl sets {chosen.threads}", "OMP_NUM_THREADS")
-    yield ok(f"{chosen.dtype}, {chosen.threads} thread(s) in each of the processes on {count} core(s): {chosen.reason}")
-
-
-def _listed(case: Case) -> str:
-    first = case.gpus[0]
-    more = "" if all(gpu.name == first.name for gpu in case.gpus) else " and others"
-    return f"{len(case.gpus)} x {first.name}{more}, {first.memory_mib / 1024:.0f} GiB each"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.data import total_steps
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, Status, check, problem, skipped, warning
 
 GIB = 1 << 30
 STATE = 4
@@ -178,18 +178,18 @@ def shared_memory(case: Case) -> Finding | None:
     if free < store:
         remedy = "Enlarge it, or set +ray_kwargs.ray_init.object_store_memory to fewer bytes"
         return warning(f"{_gib(free)} free, Ray's object store takes {_gib(store)}: Ray falls back to the disk", remedy)
-    return ok(f"{_gib(free)} free, Ray's object store takes at most {_gib(store)}")
+    return None
 
 
 @check("machine")
-def disk(case: Case) -> Finding:
+def disk(case: Case) -> Finding | None:
     """The disk has room for all of the run's checkpoints."""
     every, parameters = case.number("trainer.save_freq", -1), case.model.parameters
     target = case.folder / Path(str(case.get("trainer.default_local_dir", "checkpoints"))).expanduser()
     folder = next(parent for parent in (target, *target.parents) if parent.exists())
     free = case.machine.free_disk(folder)
     if every <= 0:
-        return ok(f"none are written (trainer.save_freq={every}); {_gib(free)} free in {case.shown(folder)}")
+        return None
     if not parameters:
         return skipped(f"{_gib(free)} free in {case.shown(folder)}; the number of parameters is not known here")
     one = parameters * CHECKPOINT_BYTES * (2.0 if _has_critic(case) else 1.0)
@@ -205,7 +205,7 @@ def _fits(need: float, there: float, detail: str, remedy: str, subject: str = ""
     text = f"about {_gib(need)} of {_gib(there)}: {detail}"
     if need > there:
         return problem(text, remedy, subject)
-    return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else ok(text, subject)
+    return warning(f"tight, {text}", remedy, subject) if need > TIGHT * there else Finding(subject, Status.OK, text)
 
 
 def _is_lora(case: Case) -> bool:

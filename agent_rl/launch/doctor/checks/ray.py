@@ -10,7 +10,7 @@ from agent_rl.launch.cluster import Nodes, unclear_interface
 from agent_rl.launch.command import SIZES
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.environment import ray_folder
-from agent_rl.preflight.check import Finding, Needs, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, warning
 
 TIMEOUT_S = 2.0
 CPUS_PER_GPU = 3
@@ -23,21 +23,19 @@ scheduled."""
 
 
 @check("Ray", "Ray", Needs.MACHINE)
-def ray_cluster(case: Case) -> Finding:
+def ray_cluster(case: Case) -> Finding | None:
     """The run's Ray cluster answers: the one at RAY_ADDRESS, one already running here, or the run's own."""
-    configured, several = case.environ.get("RAY_ADDRESS", ""), case.nodes
+    configured = case.environ.get("RAY_ADDRESS", "")
     if case.joins and configured != "auto" and not answers(configured):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
         return problem(f"RAY_ADDRESS={configured}: nothing answers", remedy)
-    if several and not case.joins:
-        return ok(f"the launcher starts it on {several.count} nodes, with its head at {several.address}")
-    if case.joins or configured == "local":
-        return ok(f"RAY_ADDRESS={configured}")
+    if case.joins or case.nodes or configured == "local":
+        return None
     # Ray's record of the cluster that was started last: `ray start` writes it, `ray.init` reads it.
     file = Path(ray_folder(case.environ)) / "ray/ray_current_cluster"
     address = file.read_text(errors="replace").strip() if case.machine.is_this_one and file.is_file() else ""
     if not address:
-        return ok("no Ray cluster is running here; the run starts one")
+        return None
     if not answers(address):
         text = f"{file} names {address}, where nothing answers (its Ray has ended): the run would hang"
         return problem(text, f"Delete {file}, or set RAY_ADDRESS=local")
@@ -50,7 +48,7 @@ def ray_cluster(case: Case) -> Finding:
 
 
 @check("Ray")
-def nodes(case: Case) -> Finding:
+def nodes(case: Case) -> Finding | None:
     """The number of nodes matches the environment, which gives this machine its rank."""
     count, several = case.number("trainer.nnodes", 1), Nodes.from_environment(case.environ)
     started = several.count if several else count if case.joins else 1
@@ -63,11 +61,11 @@ def nodes(case: Case) -> Finding:
     if count > 1 and (unclear := unclear_interface(case.machine.interfaces, case.environ)):
         sentence, _, remedy = unclear.rpartition(": ")
         return warning(f"{count}; {sentence}", remedy[0].upper() + remedy[1:])
-    return ok(f"{count}, this one is {several.rank}" if several else str(count))
+    return None
 
 
 @check("Ray", "logical CPUs")
-def logical_cpus(case: Case) -> Finding:
+def logical_cpus(case: Case) -> Finding | None:
     """Ray has a logical CPU for every actor that needs one; otherwise the run hangs without a message."""
     storage = case.get("transfer_queue.backend.SimpleStorage.num_data_storage_units", 8)
     units = int(storage) if case.get("transfer_queue.backend.storage_backend") == "SimpleStorage" else 0
@@ -91,7 +89,7 @@ def logical_cpus(case: Case) -> Finding:
             f"{available} ({source}), {need} needed ({detail}): the run would hang",
             f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, there may be fewer cores",
         )
-    return ok(f"{available} ({source}), {need} needed")
+    return None
 
 
 def answers(address: str) -> bool:

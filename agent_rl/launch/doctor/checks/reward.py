@@ -1,26 +1,34 @@
-"""Checks of the reward: settings, manager, custom function, scorers for the rows, and the reward models of the run."""
+"""Checks of the reward: settings, manager, custom function, scorers, reward models, and biases of `algo=turn`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agent_rl.errors import ConfigError
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.doctor.checks.configuration import complete
+from agent_rl.launch.doctor.checks.memory import has_reference
 from agent_rl.launch.doctor.model_files import find_model
-from agent_rl.preflight.check import Finding, Status, check, ok, problem, warning
+from agent_rl.preflight.check import Finding, check, problem, warning
+from agent_rl.preflight.values import ESTIMATOR
 from agent_rl.rewards.component import Component, GroupComponent
 from agent_rl.rewards.formula import GIVING_UP, HONEST_WORK, payments
 from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, TERMS
 from agent_rl.verl_adapter import early_checks  # noqa: F401 - its checks register themselves
+from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR as TURN
+from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 MODELS = f"{SECTION}.reward.models"
 CLASSIFIERS = ("SequenceClassification", "Reward")
 """Parts of the names of architectures that return a score."""
 TIGHT = 0.9
+ACTOR = "actor_rollout_ref.actor"
+CONSTANT = ("token-sum", *TOKEN_SUMS)
+"""Losses that are divided by a constant."""
 REACH_S = 10.0
 """Seconds within which a judge or a service must answer the first request."""
 
@@ -29,15 +37,11 @@ REACH_S = 10.0
 def weights(case: Case) -> Finding | None:
     """The reward's settings are valid, its components can be constructed, and some weight is not 0."""
     settings = case.settings.reward
-    if not case.scored_by_ours:
-        return None
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
-    parts = {name: weight for name, term in terms.items() if (weight := term.weight_at(None))}
-    case.reward  # noqa: B018 - raises if a component cannot be constructed
-    if not parts:
-        text = "every weight is 0: there is nothing to learn from"
-        return problem(text, "Set agent_rl.reward.correctness.weight")
-    return ok(", ".join(f"{name} {weight:g}" for name, weight in parts.items()))
+    # `case.reward` raises if a component cannot be constructed
+    if case.scored_by_ours and case.reward and not any(term.weight_at(None) for term in terms.values()):
+        return problem("every weight is 0: there is nothing to learn from", "Set agent_rl.reward.correctness.weight")
+    return None
 
 
 @check("reward", "giving up")
@@ -52,7 +56,7 @@ def giving_up(case: Case) -> Finding | None:
             where = "" if pattern == "*" else f" (data sources {pattern})"
             text = f"giving up at once pays {given_up:.4g}, a wrong answer after honest work {worked:.4g}{where}"
             return warning(text, f"Set {SECTION}.reward.efficiency: {{gate: correctness >= 1}}")
-    return ok("giving up at once pays no more than honest work")
+    return None
 
 
 @check("reward", "endpoints")
@@ -90,14 +94,14 @@ def shares(case: Case) -> Finding | None:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
         return warning(f"{text}: little is left for the trainer", remedy)
-    return ok(f"{text}, while they score")
+    return None
 
 
 async def _reached(components: Sequence[Component | GroupComponent]) -> list[Finding]:
-    return await asyncio.gather(*map(_reach, components))
+    return list(filter(None, await asyncio.gather(*map(_reach, components))))
 
 
-async def _reach(component: Component | GroupComponent) -> Finding:
+async def _reach(component: Component | GroupComponent) -> Finding | None:
     subject = f"endpoint of {component.name}"
     try:
         await asyncio.wait_for(component.reach(), REACH_S)
@@ -108,15 +112,61 @@ async def _reach(component: Component | GroupComponent) -> Finding:
         return problem(f"{error.key}: {error.problem}", error.remedy, subject)
     finally:
         await component.close()
-    return ok("it answers", subject)
+    return None
 
 
 def _model(case: Case, name: str, path: str, kind: str) -> Finding | None:
     files = find_model(case.path(path))
     architecture = str((files.config.get("architectures") or ["an unnamed architecture"])[0])
-    finding = complete(case, files, architecture)
+    finding = complete(case, files)
     scores = kind != "discriminative" or any(word in architecture for word in CLASSIFIERS)
-    if not scores and finding is not None and finding.status is Status.OK:
+    if not scores and finding is None and files.folder is not None:
         text = f"{path} is a {architecture}, which returns a hidden state instead of a score"
         finding = warning(text, f"Use a classifier, or set {MODELS}.{name}.kind=generative")
     return finding and replace(finding, subject=f"reward model {name}".rstrip())
+
+
+@check("reward", "turn credit")
+def turn_credit(case: Case) -> Iterator[Finding]:
+    """With `algo=turn`, the gradient is exact in the mean while `actor/grad_norm` stays below the clipping limit."""
+    if case.get(ESTIMATOR) != TURN:
+        return
+    for bias, remedy in _biases(case):
+        yield warning(f"algo=turn is biased: {bias}", remedy)
+
+
+def _biases(case: Case) -> Iterator[tuple[str, str]]:
+    """Yield each condition that does not hold, and its remedy."""
+    terms = [term for source in case.reward.sources.values() for term in source.terms if term.needs_groups]
+    for name in dict.fromkeys(term.name for term in terms):
+        bias = f"the component {name!r} compares the samples of a prompt, which are then not independent"
+        yield bias, "Remove its normalize: group, or choose a component that scores one trajectory"
+    if case.get("algorithm.filter_groups.enable"):
+        yield "groups are chosen by their outcome", "Set algorithm.filter_groups.enable=false"
+    if case.get("trainer.v1.sampler.sync_refill_failed_groups"):
+        yield "groups that failed are replaced", "Set trainer.v1.sampler.sync_refill_failed_groups=false"
+    if case.get("algorithm.gamma", 1.0) != 1.0:
+        yield (
+            "later rewards are discounted, but the loss does not weight a turn by its discount",
+            "Set algorithm.gamma=1",
+        )
+    if case.get("trainer.v1.trainer_mode") != "sync":
+        yield "samples may come from older weights, and stale ones are left out", "Set mode=sync"
+    prompts, mini = case.number("data.train_batch_size", 1), case.number(f"{ACTOR}.ppo_mini_batch_size", 1)
+    updates = math.ceil(prompts / mini) * case.number(f"{ACTOR}.ppo_epochs", 1)
+    if updates > 1:
+        remedy = f"Set {ACTOR}.ppo_mini_batch_size={prompts} and {ACTOR}.ppo_epochs=1"
+        yield f"a batch makes {updates} updates, and after the first one the policy has moved", remedy
+    if (mode := case.get(f"{ACTOR}.loss_agg_mode")) not in CONSTANT:
+        yield f"{mode} divides the loss by a number of tokens that was sampled", f"Remove {ACTOR}.loss_agg_mode"
+    elif mode == "seq-mean-token-sum-norm" and case.get(f"{ACTOR}.loss_scale_factor") is None:
+        key = f"{ACTOR}.loss_scale_factor"
+        yield "the loss is divided by the longest response of each micro-batch", f"Set {key} to a number"
+    for key in ("rollout_is", "rollout_rs"):
+        if (value := case.get(f"algorithm.rollout_correction.{key}")) is not None:
+            yield f"{key}={value} truncates weights or leaves sampled tokens out", "Set correction=none"
+    if has_reference(case):
+        yield "a KL term is added to the expected reward", "Set kl=none"
+    for key in ("mask_void", "mask_overlong"):
+        if (value := getattr(case.settings, key)) not in (False, "none"):
+            yield f"agent_rl.{key}={value} leaves sampled tokens out", f"Remove agent_rl.{key}"

@@ -10,10 +10,9 @@ from agent_rl.environments import load_environment
 from agent_rl.errors import AgentRLError, FatalError
 from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.task import try_out
-from agent_rl.preflight.check import Finding, check, ok, problem, skipped, warning
+from agent_rl.preflight.check import Finding, check, problem, skipped, warning
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.tools import ToolSpec
-from agent_rl.tools.inspection import signature
 
 MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 KEY = f"{MULTI_TURN}.tool_config_path"
@@ -36,13 +35,12 @@ def tool_file(case: Case) -> Iterator[Finding]:
         return
     name = case.shown(path)
     try:
-        specs = case.tools
+        case.tools  # noqa: B018 - raises if it cannot be read
     except FatalError:
         raise
     except AgentRLError as error:
         yield problem(f"{name}: {error}", "Start what the tool needs, or correct the file")
         return
-    yield ok(f"{name}: {', '.join(signature(spec) for spec in specs)}")
     length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
     if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
         remedy = f"Set {MULTI_TURN}.max_tool_response_length, or agent_rl.tools.max_result_tokens"
@@ -50,11 +48,10 @@ def tool_file(case: Case) -> Iterator[Finding]:
 
 
 @check("tools")
-def environments(case: Case) -> Iterator[Finding]:
+def environments(case: Case) -> None:
     """The environments of the run work in a trial, and all samples of a row begin alike."""
     for name, target in case.settings.environments.items():
-        specs = try_out(load_environment(name, target)).specs
-        yield ok(f"{name}: {', '.join(map(signature, specs)) or 'no tools'}")
+        try_out(load_environment(name, target))
 
 
 @check("tools")
@@ -65,7 +62,7 @@ def sandbox(case: Case) -> Finding | None:
         return None
     names, report = ", ".join(spec.name for spec in users), asyncio.run(_probe())
     if report.isolated:
-        return ok(f"for {names}: {', '.join(report.layers)} work")
+        return None
     missing = "; ".join(f"{layer}: {why}" for layer, why in report.missing.items())
     if all(spec.config.get("unsafe") for spec in users):
         return warning(f"{names} run the policy's code without isolation (unsafe: true)", missing)

@@ -21,7 +21,7 @@ from agent_rl.errors import ConfigError
 from agent_rl.remote import Remote, RemoteLimits
 from agent_rl.settings.secrets import SHORTEST_SECRET, Secrets, secret
 from agent_rl.tools.base import ToolConfig
-from agent_rl.tools.builtin._http.request import CREDENTIAL_HEADERS, FRAMING_HEADERS, HEADER_NAME
+from agent_rl.tools.builtin._http.request import FRAMING_HEADERS, header_name
 
 __all__ = ["HttpConnection", "Service", "connect"]
 
@@ -113,21 +113,15 @@ def _auth_name(auth: Auth, headers: Mapping[str, str]) -> str:
     name = auth.name or ""
     if auth.type == "query":
         return name
-    if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS | set(headers):
-        raise ConfigError("auth.name", f"{name!r} cannot be a header for a key", "Use a name such as X-Api-Key")
-    return name.lower()
+    return header_name("auth.name", name, FRAMING_HEADERS | set(headers))
 
 
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Check the headers and return them with lower-case names."""
     for name, value in headers.items():
-        if name.lower() in CREDENTIAL_HEADERS:
-            raise ConfigError(f"headers.{name}", "credentials do not belong in a file", "Use `auth` with its `env`")
-        if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS:
-            raise ConfigError(f"headers.{name}", f"this header cannot be set (value {value!r})", "Remove it")
         if not (value.isascii() and value.isprintable()):
             raise ConfigError(f"headers.{name}", f"it must be one line of ASCII (value {value!r})", "Change it")
-    return {name.lower(): value for name, value in headers.items()}
+    return {header_name(f"headers.{name}", name): value for name, value in headers.items()}
 
 
 def _hosts(connection: HttpConnection) -> list[str]:

@@ -17,7 +17,7 @@ from pydantic import Field
 from agent_rl.errors import ConfigError, ToolError, did_you_mean
 from agent_rl.tools.base import ToolConfig
 
-__all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_request"]
+__all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_request", "header_name"]
 
 PLACES = ("path", "query", "header", "body", "whole_body")
 FRAMING_HEADERS = frozenset(
@@ -27,7 +27,7 @@ FRAMING_HEADERS = frozenset(
     )
 )
 CREDENTIAL_HEADERS = frozenset(("authorization", "cookie", "proxy-authorization"))
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PATH = re.compile(r"/(?!/)(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2}|\{[^{}?]*\})*(?:\?[^{#]*)?")
@@ -120,8 +120,7 @@ def check_request(request: HttpRequest, taken: Collection[tuple[str, str]]) -> N
         if place not in PLACES:
             raise ConfigError(key, f"unknown place {text!r}", did_you_mean(place, PLACES))
         if place == "header":
-            _check_header(key, name)
-            name = name.lower()
+            name = header_name(key, name)
         if other := used.get((place, name)):
             raise ConfigError(key, f"{other!r} is also sent as {place} {name!r}", "Keep one of them")
         if (place, name) in used:
@@ -220,8 +219,14 @@ def _check_path(path: str) -> list[str]:
     return names
 
 
-def _check_header(key: str, name: str) -> None:
-    if not HEADER_NAME.fullmatch(name):
-        raise ConfigError(key, f"{name!r} cannot be a header's name", "Write header:X-My-Name")
-    if name.lower() in FRAMING_HEADERS | CREDENTIAL_HEADERS:
-        raise ConfigError(key, f"the {name!r} header is reserved: the policy may not set it", "Remove the argument")
+def header_name(key: str, name: str, reserved: Collection[str] = FRAMING_HEADERS | CREDENTIAL_HEADERS) -> str:
+    """Return the name of a header in lower case.
+
+    Raises:
+        ConfigError: a header cannot have this name, or it is reserved.
+    """
+    if not _HEADER_NAME.fullmatch(name):
+        raise ConfigError(key, f"{name!r} cannot be a header's name", "Use a name such as X-My-Name")
+    if name.lower() in reserved:
+        raise ConfigError(key, f"the {name!r} header is reserved", "Use another name; a key belongs in `auth`")
+    return name.lower()

@@ -16,10 +16,9 @@ pytestmark = pytest.mark.trainer
 
 
 def test_a_users_reward_function_passes(make_case: MakeCase, tmp_path: Path) -> None:
-    assert not list(early_checks.reward_function(make_case()))
     (tmp_path / "mine.py").write_text("async def score(solution_str, ground_truth, **rest): return 1\n")
-    finding = only(early_checks.reward_function(make_case({PATH: str(tmp_path / "mine.py"), NAME: "score"})))
-    assert (finding.status, finding.text) == (Status.OK, f"score in {tmp_path / 'mine.py'}")
+    for keys in ({}, {PATH: str(tmp_path / "mine.py"), NAME: "score"}):
+        assert only(early_checks.reward_function(make_case(keys))).status is Status.OK
 
 
 @pytest.mark.parametrize(
@@ -42,5 +41,4 @@ def test_a_classifier_that_is_here(make_case: MakeCase, tmp_path: Path) -> None:
     make_classifier(tmp_path, make_tokenizer(CORPUS, tmp_path, 512), hidden=48, layers=2)
     verls = {"reward.reward_model.enable": True, "reward.reward_model.model_path": str(tmp_path)}
     for keys in (verls, {"agent_rl.reward.models.nice.path": str(tmp_path)}):
-        finding = only(reward.models(make_case(keys)))
-        assert (finding.status, "LlamaForSequenceClassification" in finding.text) == (Status.OK, True)
+        assert only(reward.models(make_case(keys))).status is Status.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent_rl.environments.method_tool import SESSION, MethodTool
+from agent_rl.environments.kind import SESSION, MethodTool
 from agent_rl.tools import ToolSession
 from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
 from tests.environments.sessions import lockers, session

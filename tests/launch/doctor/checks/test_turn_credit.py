@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent_rl.launch.doctor.checks.credit import turn_credit
+from agent_rl.launch.doctor.checks.reward import turn_credit
 from agent_rl.preflight.check import Status
 from tests.launch.doctor.conftest import MakeCase, only
 
@@ -17,11 +17,9 @@ EXACT = {
 }
 
 
-def test_a_configuration_without_a_bias_says_what_remains(make_case: MakeCase) -> None:
-    found = only(turn_credit(make_case(EXACT)))
-    assert found.status is Status.OK, found
-    assert "actor/grad_norm stays below the limit 1.0" in found.text
-    assert not list(turn_credit(make_case({"algorithm.adv_estimator": "rloo", "algorithm.gamma": 0.9})))
+def test_a_configuration_without_a_bias(make_case: MakeCase) -> None:
+    for keys in (EXACT, {"algorithm.adv_estimator": "rloo", "algorithm.gamma": 0.9}):
+        assert only(turn_credit(make_case(keys))).status is Status.OK
 
 
 @pytest.mark.parametrize(
