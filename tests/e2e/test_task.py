@@ -33,8 +33,8 @@ def test_a_task_in_one_file(tmp_path: Path) -> None:
         return done.stdout
 
     assert "reward 1.0" in run("play", "lockers.py", "--expert")
-    tools = "look_up(number: integer), open(number: integer, code: integer)"
-    assert tools in " ".join(run("doctor", "lockers.py", "--all").split())
+    tried = "The environments of the run work in a trial, and all samples of a row begin alike."
+    assert tried in " ".join(run("doctor", "lockers.py", "--all").split())
     words = [
         "trainer.total_training_steps=1",
         "trainer.save_freq=1",
