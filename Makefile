@@ -19,9 +19,9 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 SGLANG ?= $(shell sed -n 's/^ *"sglang==\([^"]*\)",$$/\1/p' pyproject.toml)
 ENGINE = .venv-sglang-$(SGLANG)
 
-# The families of environments with a Python of their own: 1.5 GB. NeMo Gym's needs Python 3.12.
+# Environments with a Python of their own: 2.1 GB. NeMo Gym's needs Python 3.12.
 PYTHON312 ?= python3.12
-FAMILIES = bfcl openenv tau2 $(if $(shell $(PYTHON312) --version 2>/dev/null),nemo_gym)
+FAMILIES = bfcl openenv tau2 verifiers $(if $(shell $(PYTHON312) --version 2>/dev/null),nemo_gym)
 
 # LangGraph and the SDKs, for gateway_agent: 250 MB.
 PROGRAMS = outputs/environments/programs

@@ -27,6 +27,7 @@ __all__ = [
     "UnknownToolError",
     "UnscoredError",
     "did_you_mean",
+    "reason_of",
 ]
 
 
@@ -89,16 +90,23 @@ class ConfigError(FatalError):
         return type(self), (self.key, self.problem, self.remedy)
 
 
+def reason_of(error: Exception) -> str:
+    """Return the message of an error, without an `OSError`'s number and path."""
+    missing = isinstance(error, FileNotFoundError)
+    return "there is no such file or folder" if missing else getattr(error, "strerror", None) or str(error)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the nearest known names, and all names unless there are many."""
+    """Return a remedy for an unknown name: the nearest known names, or all names if they are few or none is near."""
     names = sorted(known)
     similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if len(names) <= MOST_LISTED:
-        listing = f"Known: {', '.join(names) or 'none'}."
-        return f"Did you mean '{similar[0]}'? {listing}" if similar else listing
-    if similar:
+    if similar and len(names) > FEW:
         return f"Did you mean {' or '.join(map(repr, similar))}?"
-    return f"None of the {len(names)} known names is similar."
+    if len(names) > MOST_LISTED:
+        return f"None of the {len(names)} known names is similar."
+    listing = f"Known: {', '.join(names) or 'none'}."
+    return f"Did you mean '{similar[0]}'? {listing}" if similar else listing
 
 
-MOST_LISTED = 24
+FEW, MOST_LISTED = 8, 24
+"""Maximum number of names that are listed if one is near, and if none is."""

@@ -78,6 +78,7 @@ CONTENTS = {
             "quickstart",
             "lockers",
             "langgraph",
+            "verifiers",
             "gsm8k_calculator",
             "svamp_calculator",
             "math_python",

@@ -1,4 +1,4 @@
-"""Writes the pictures of the guides to docs/pictures: pages of the viewer, and the report of a finished run.
+"""Writes the pictures of the guides to docs/pictures: the panel and report of a finished run, and pages of the viewer.
 
     python docs/pictures.py outputs/quickstart
 
@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.trajectory.viewer.browser import chromium, served
 
 OUT = Path(__file__).with_name("pictures")
+PANEL_STEP = "12"
+"""The step after which the panel is shown; the quickstart has 20."""
 SHADES = 96
 """Number of colours in a picture: a third of the file size without a visible loss."""
 
@@ -31,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, help="Folder of a run whose trace has tokens, such as the quickstart's")
     run = parser.parse_args().run.resolve()
-    OUT.mkdir(exist_ok=True)
+    subprocess.run([sys.executable, OUT / "panel.py", run, PANEL_STEP, OUT / "panel.svg"], check=True)
     file = f"{run.name}%2Ftrace.jsonl"
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

@@ -3,9 +3,9 @@ import pickle
 import pytest
 
 from agent_rl import errors
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import ConfigError, did_you_mean, reason_of
 
-PLAIN = [getattr(errors, name) for name in errors.__all__ if name not in ("ConfigError", "did_you_mean")]
+PLAIN = [getattr(errors, name) for name in errors.__all__ if name not in ("ConfigError", "did_you_mean", "reason_of")]
 
 
 @pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
@@ -32,11 +32,19 @@ def test_a_failure_has_one_owner():
     assert issubclass(ConfigError, errors.FatalError)
 
 
+def test_the_reason_of_an_error_has_neither_its_number_nor_its_path():
+    assert reason_of(FileNotFoundError(2, "No such file", "a")) == "there is no such file or folder"
+    assert reason_of(PermissionError(13, "Permission denied", "a")) == "Permission denied"
+    assert reason_of(ValueError("not JSON")) == "not JSON"
+
+
 def test_the_nearest_known_name_is_suggested():
     assert did_you_mean("wieght", ["weight", "floor"]) == "Did you mean 'weight'? Known: floor, weight."
     assert did_you_mean("xyz", ["weight", "floor"]) == "Known: floor, weight."
     assert did_you_mean("xyz", []) == "Known: none."
     assert did_you_mean("a", iter(["b", "a"])) == "Did you mean 'a'? Known: a, b."
     many = [*(f"{number}" for number in range(40)), "weight", "weigh"]
+    assert did_you_mean("weigth", [*many[:9], "weight"]) == "Did you mean 'weight'?"
+    assert did_you_mean("xyz", many[:9]).startswith("Known: ")
     assert did_you_mean("weigth", many) == "Did you mean 'weigh' or 'weight'?"
     assert did_you_mean("xyz", many) == "None of the 42 known names is similar."

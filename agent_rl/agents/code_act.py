@@ -23,8 +23,6 @@ from agent_rl.data.boxes import last_boxed
 from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ANSWER", "CodeActFormat"]
-
 Answer = Literal["boxed", "text"]
 
 DEFAULT_INSTRUCTIONS = """\

@@ -31,8 +31,6 @@ from agent_rl.agents.users.user import User
 from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import AgentRLSettings
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "FoldingPolicy"]
-
 DEFAULT_INSTRUCTIONS = (
     "Your context is nearly full. You will go on in a new one that has only the task, what you write now, and the "
     "answer to your last action, which you have not seen yet. Do not act now. Write notes of all that you need in "

@@ -26,8 +26,6 @@ from agent_rl.environments.kind import ROW
 from agent_rl.errors import EngineError, FatalError
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["AGENT"]
-
 CRASH_REWARD = 0.0
 """Verdict on an episode whose program failed without a reward, and each part of an environment's reward for it, so
 that crashing never pays."""

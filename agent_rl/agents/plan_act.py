@@ -25,8 +25,6 @@ from agent_rl.agents.react import ReactFormat
 from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_PLAN", "PlanActFormat"]
-
 DEFAULT_INSTRUCTIONS = """\
 Answer the question by a plan. You can use these tools:
 

@@ -26,8 +26,6 @@ from agent_rl.settings import ReactSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["AGENT", "DEFAULT_EXAMPLES", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "ReactFormat", "describe", "invalid_json"]
-
 DEFAULT_INSTRUCTIONS = """\
 Answer the question. You can use these tools:
 

@@ -17,11 +17,9 @@ from typing import Any, TypeVar, overload
 
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.agents.episode.loop import EpisodeLoop, EpisodeSetup, loop_class
-from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.errors import ConfigError, did_you_mean, reason_of
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
-
-__all__ = ["StartsTrainingError", "agent_names", "find_agent", "load_script", "make_loop", "register_agent_loop"]
 
 _SUFFIX = "_agent"
 
@@ -76,7 +74,7 @@ def load_script(path: str) -> None:
     try:
         tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise ConfigError("--script", f"{path} cannot be read ({error})", "Pass a Python file") from error
+        raise ConfigError("--script", f"{path} cannot be read ({reason_of(error)})", "Pass a Python file") from error
     calls = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     if starts := [call for call in calls if ast.unparse(call.func).split(".")[-1] == "main"]:
         raise StartsTrainingError("--script", f"{path}, line {starts[0].lineno}, starts the training", remedy)

@@ -21,8 +21,6 @@ from agent_rl.agents.episode.policy import Generation
 from agent_rl.errors import MalformedActionError
 from agent_rl.tools import ToolSpec
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_ACTION", "SearchFormat"]
-
 DEFAULT_INSTRUCTIONS = """\
 Answer the question. Reason between <think> and </think> first, and again whenever you have learned something.
 When you miss a fact, write a query between <search> and </search>, then stop: you receive what was found between

@@ -17,8 +17,6 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
-__all__ = ["AGENT", "AUTO", "FORMAT_KEY", "ToolCallFormat"]
-
 FORMAT_KEY = "actor_rollout_ref.rollout.multi_turn.format"
 AUTO = "auto"
 """Selects the syntax in which the chat template writes calls."""

@@ -28,8 +28,6 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolResult
 
-__all__ = ["AGENT", "DEFAULT_INSTRUCTIONS", "NO_MESSAGE", "UserSimFormat"]
-
 DEFAULT_INSTRUCTIONS = """\
 You talk with a user and help. You can use these tools:
 

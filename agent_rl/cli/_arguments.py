@@ -13,28 +13,6 @@ import typer
 
 from agent_rl.errors import ConfigError
 
-__all__ = [
-    "AgentName",
-    "Data",
-    "Endpoint",
-    "Json",
-    "Model",
-    "Overrides",
-    "Recipe",
-    "RewardFunctions",
-    "Script",
-    "Tools",
-    "agent_names",
-    "json_object",
-    "keys_with_model",
-    "names_a_model",
-    "print_json",
-    "print_result",
-    "recipe_names",
-    "stdout",
-    "with_additions",
-]
-
 MODEL = "actor_rollout_ref.model.path"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]

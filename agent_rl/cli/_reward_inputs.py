@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from agent_rl.rewards.compose import Reward
     from agent_rl.work.store import Pieces
 
-__all__ = ["configuration", "configured", "kept_pieces"]
-
 
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]

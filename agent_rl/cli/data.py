@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,21 +27,24 @@ Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", hel
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
 def convert(context: typer.Context) -> None:
-    r"""Convert your own data to rows: CSV, JSON, JSON lines, parquet, or a data set from the Hub.
+    r"""Convert your own data to rows.
+
+    The input may be CSV, JSON, JSON lines, parquet, or a data set from the Hub.
+    The rows go to train.parquet and test.parquet in the --out folder.
 
     \b
       agent-rl data convert mine.jsonl --prompt question --answer answer --out rows
       agent-rl data convert --hub openai/gsm8k --prompt question --answer answer
 
-    The command writes train.parquet and test.parquet to the --out folder. `agent-rl data convert --help` lists all
-    options.
+    `agent-rl data convert --help` lists all options.
     """
     from agent_rl.data.conversion import run
     from agent_rl.data.from_file import FROM_FILE
 
     words = context.args
     files = ["--input"] if words and not words[0].startswith("-") else []
-    run(FROM_FILE, "Turn your own data into rows.", [*files, *words], "agent-rl data convert")
+    description = inspect.cleandoc(str(convert.__doc__)).replace("\\b\n", "").rpartition("\n\n")[0]
+    run(FROM_FILE, description, [*files, *words], "agent-rl data convert")
 
 
 @app.command()

@@ -42,7 +42,7 @@ def doctor(
 ) -> None:
     r"""Find what would stop a run before a GPU is used.
 
-    The doctor prints problems, then warnings, and says what to change for each. Exit code 1: there is a problem.
+    The doctor prints problems, then warnings, each with what to change. Exit code 1: there is a problem.
 
     To check a run for another machine, first run --save-machine on that machine:
 

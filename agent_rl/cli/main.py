@@ -12,6 +12,7 @@ import errno
 import functools
 import inspect
 import os
+import re
 import resource
 import shlex
 import sys
@@ -27,8 +28,6 @@ from typer.core import TyperGroup
 import agent_rl
 from agent_rl.cli import _arguments
 from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
-
-__all__ = ["GROUPS", "app", "main"]
 
 DEBUG = "--debug"
 GROUPS = ("start", "check", "train", "look", "reward", "data")
@@ -112,7 +111,7 @@ def _prepare(command: Any) -> None:
     r"""Lay out the help, and with `--json` keep everything except the result off stdout.
 
     Each paragraph of the help becomes one line, which typer wraps; paragraphs marked with `\b` keep their line breaks.
-    Arguments are shown in capitals.
+    Arguments are shown in capitals, and types without bounds.
     """
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(
@@ -122,10 +121,17 @@ def _prepare(command: Any) -> None:
     for parameter in command.params:
         if parameter.param_type_name == "argument" and parameter.metavar is None:
             parameter.metavar = parameter.name.upper()
+        if (display_type := getattr(parameter, "display_type", None)) is not None:
+            parameter.display_type = functools.partial(_element_type, display_type)
     if command.callback is not None:
         command.callback = _only_json(command.callback)
     for subcommand in getattr(command, "commands", {}).values():
         _prepare(subcommand)
+
+
+def _element_type(display_type: Callable[..., str], ctx: Any) -> str:
+    """Write `<int>` instead of `<int range>`, and `<str>` instead of `<list[str]>`."""
+    return re.sub(r"<(?:list\[)?(\w+)(?:]| range)>", r"<\1>", display_type(ctx))
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ def why(
     run: Annotated[str | None, typer.Argument(help="A run's folder; default: the newest in outputs/")] = None,
     as_json: Json = False,
 ) -> None:
-    r"""Say what is wrong with a run, and what to change.
+    r"""Report what is wrong with a run, and what to change.
 
     \b
       agent-rl why outputs/gsm8k_calculator

@@ -14,10 +14,6 @@ import httpx
 from agent_rl.conformance import Driver, OpenSession, TrainedSequence, Unsupported
 from agent_rl.conformance.engine import MODEL, Engine, ScriptedTurn
 
-__all__ = [
-    "ADD", "CALL", "HELLO", "STOP", "TOOLS", "Checks", "Fault", "called", "each", "equal", "expect", "results", "user",
-]  # fmt: skip
-
 CHAT = "/v1/chat/completions"
 STOP = "STOP"
 """The stop string of checks: a gateway may cut the engine's turn after it."""

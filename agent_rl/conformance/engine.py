@@ -28,8 +28,6 @@ from agent_rl.agents.sessions.session import read_turn
 from agent_rl.agents.tool_call import ToolCallFormat
 from agent_rl.tools.declared import declared_functions
 
-__all__ = ["MODEL", "Engine", "ScriptedTurn"]
-
 MODEL = "policy"
 LONGEST = 100_000  # tokens of a prompt over HTTP
 

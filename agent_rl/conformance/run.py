@@ -13,8 +13,6 @@ from agent_rl.conformance.client import Checks, Fault
 from agent_rl.conformance.engine import Engine
 from agent_rl.work.concurrency import OutOfTime, within
 
-__all__ = ["CHECKS", "run_checks"]
-
 CHECKS: dict[str, tuple[type[Checks], str, list[Any]]] = {}
 """The checks by name: the class, the name of the function, and its arguments."""
 for group in (Protocol, Training):

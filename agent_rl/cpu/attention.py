@@ -16,8 +16,6 @@ import torch
 
 from agent_rl.cpu import sampling
 
-__all__ = ["Slots", "decode", "install", "prepare"]
-
 BACKEND = "sglang.srt.layers.attention.torch_native_backend.TorchNativeAttnBackend"
 
 MAX_PADDED = 2**24

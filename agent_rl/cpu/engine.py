@@ -20,8 +20,6 @@ from agent_rl.cpu.profile import TRAINING_THREADS
 from agent_rl.cpu.shared_memory import full_tensor
 from agent_rl.cpu.speed import IMAGES
 
-__all__ = ["CPUEngineWithLMHead", "CPUEngineWithValueHead"]
-
 
 class _OnCPU:
     engine_config: Any

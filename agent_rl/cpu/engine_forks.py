@@ -23,8 +23,6 @@ from typing import Any, NoReturn
 
 from agent_rl.cpu.forked_python import SERVER, send
 
-__all__ = ["ENGINE", "prepare", "receive", "take_streams", "use"]
-
 ENGINE = "AGENT_RL_ENGINE"
 """Environment variable that marks a Ray worker in which SGLang's server will run; the platform sets it."""
 PR_SET_PDEATHSIG = 1

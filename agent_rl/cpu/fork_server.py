@@ -38,8 +38,6 @@ from agent_rl.cpu import engine_forks, switch
 from agent_rl.cpu.engine_forks import receive, take_streams
 from agent_rl.cpu.forked_python import SERVER
 
-__all__ = ["LIBRARIES", "fork_server", "fork_workers"]
-
 LIBRARIES = (
     "torch",
     "transformers",

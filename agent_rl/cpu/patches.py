@@ -13,8 +13,6 @@ from typing import Any
 
 from agent_rl.cpu import engine_forks, fork_server, speed
 
-__all__ = ["HOOKS"]
-
 
 def gloo_process_group(module: ModuleType) -> None:
     """`verl.utils.distributed`: on a CPU the backend must be plain "gloo".

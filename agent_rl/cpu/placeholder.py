@@ -12,8 +12,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
-__all__ = ["Placeholder", "add_module", "placeholder_jit", "placeholders_of"]
-
 
 class Placeholder:
     """A name of a GPU-only package: attributes and subscripts return more placeholders, and a call raises an error."""

@@ -16,8 +16,6 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 
 from agent_rl.cpu.engine_forks import ENGINE
 
-__all__ = ["PlatformCPU"]
-
 
 def _always(value: Any) -> Any:
     """Return a method that returns a constant, regardless of its arguments."""

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from agent_rl.cpu.switch import is_users_own
 
-__all__ = ["TRAINING_THREADS", "CPUProfile", "processor_flags", "profile_of"]
-
 LARGE = 64 << 20
 """A model whose weights have at least this many bytes benefits from several threads."""
 BFLOAT16 = ("amx_bf16", "avx512_bf16")

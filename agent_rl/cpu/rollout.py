@@ -18,8 +18,6 @@ from verl.workers.rollout.utils import ensure_async_iterator
 
 from agent_rl.cpu.shared_memory import SHARED_MEMORY, full_tensor
 
-__all__ = ["CPUServerAdapter"]
-
 
 class CPUServerAdapter(ServerAdapter):
     """verl's SGLang adapter with another weight transport."""

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["MASKING", "SAMPLER", "apply_vocab_mask", "sample"]
-
 MASKING = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.apply_vocab_mask"
 """SGLang's method that rejects a CPU."""
 SAMPLER = "sglang.srt.layers.sampler.sampling_from_probs_torch"

@@ -21,8 +21,6 @@ from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegist
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["SHARED_MEMORY", "SharedMemoryCheckpointEngine", "full_tensor"]
-
 SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 POLL_S = 0.02
 

@@ -14,15 +14,6 @@ from typing import Any
 
 from hydra.errors import InstantiationException
 
-__all__ = [
-    "IMAGES",
-    "fetched_tensors",
-    "loop_construction",
-    "replay_buffer_polling",
-    "single_server",
-    "trajectory_puts",
-]
-
 POLL_INTERVAL_S = 0.05
 
 IMAGES = "multi_modal_inputs"

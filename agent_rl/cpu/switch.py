@@ -20,18 +20,6 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = [
-    "ENVIRONMENT",
-    "NO_GPUS",
-    "STAND_INS_DIR",
-    "activate",
-    "check",
-    "child_environment",
-    "is_selected",
-    "is_users_own",
-    "stand_ins",
-]
-
 STAND_INS_DIR = Path(__file__).parent / "stand_ins"
 
 ENVIRONMENT = {

@@ -30,8 +30,6 @@ from transformers import (
 )
 from transformers.utils import logging
 
-__all__ = ["CHAT_TEMPLATE", "END_OF_TEXT", "IM_END", "IM_START", "make_classifier", "make_model", "make_tokenizer"]
-
 END_OF_TEXT = "<|endoftext|>"
 IM_START = "<|im_start|>"
 IM_END = "<|im_end|>"

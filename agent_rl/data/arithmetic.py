@@ -20,8 +20,6 @@ from agent_rl.data.conversion import RawSet
 from agent_rl.data.rows import makes_row
 from agent_rl.data.sources import Raw
 
-__all__ = ["ARITHMETIC", "DATA_SOURCE", "Problem", "generate", "to_row", "train_test"]
-
 DATA_SOURCE = "agent_rl/arithmetic"
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections import deque
 
-__all__ = ["MAX_TEXT", "last_boxed"]
-
 MAX_TEXT = 50_000
 """Number of characters at the end of a text that are searched for boxes."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?=\{)|\\boxed\s+(?=[^\s{])")

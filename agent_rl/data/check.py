@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agent_rl.data.contract import check_row
-from agent_rl.data.files import NumberedRow
+from agent_rl.data.files import NumberedRow, without_prompt
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
     from rich.text import Text
-
-__all__ = ["CONTRACT", "DataReport", "RowFinding", "Rows", "check_files", "write_good"]
 
 MOST_SHOWN = 5
 """Maximum number of findings kept per kind; additional ones are only counted."""
@@ -150,7 +148,7 @@ class DataReport:
             (place, finding), *others = self.shown[kind]
             more = f". Also {'; '.join(other for other, _ in others)}" if others else ""
             head = (f"{'error' if is_error else 'note '} {kind}, {_rows(count)}: ", "red" if is_error else "yellow")
-            yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy}{more}")
+            yield Text.assemble(head, f"{place}: {finding.text}. {finding.remedy.rstrip('.')}{more}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON data."""
@@ -218,6 +216,10 @@ def check_files(
             for place, number, row, changes in rows:
                 progress()
                 report.rows[file] += 1
+                if row.get("prompt") is None:
+                    columns = [name for name in row if name != "extra_info"]
+                    report.add(file, number, RowFinding(CONTRACT, *without_prompt(report.files[file], columns)))
+                    continue
                 for change in changes:
                     report.add(file, number, RowFinding("converted when read", change, "No action needed", False))
                 row = {**known.defaults, **row}

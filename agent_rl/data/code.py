@@ -25,8 +25,6 @@ from agent_rl.data.conversion import Hub, RawSet, json_of, text_of, value_of
 from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["CODE", "stub", "to_row"]
-
 _WRITE = "Write the program in a ```python block."
 _TRY = "Run the visible tests with the tool run_tests first, and repair the program until it passes them."
 

@@ -18,8 +18,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings.errors import InvalidValueError, validated
 from agent_rl.trajectory import Role
 
-__all__ = ["IMAGE", "VIDEO", "ExtraInfo", "PromptMessage", "RewardColumn", "Row", "check_row", "check_rows"]
-
 IMAGE, VIDEO = "<image>", "<video>"
 """Markers in a message's text for the place of the row's next image or video."""
 
@@ -81,7 +79,9 @@ class RewardColumn(BaseModel):
     @model_validator(mode="after")
     def _has_truth(self) -> RewardColumn:
         if self.ground_truth is None and self.style not in ("model", "environment"):
-            remedy = "Provide the right answer as ground_truth, or set style: model if a reward model judges"
+            remedy = (
+                "Provide the right answer as ground_truth, or set style: model or environment if one of these judges"
+            )
             raise InvalidValueError("there is no ground_truth", remedy)
         return self
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,8 +27,6 @@ from agent_rl.data.sources import SPLITS, Raw, from_hub, read_raw, split_files, 
 from agent_rl.data.storage import RowWriter
 from agent_rl.errors import ConfigError
 from agent_rl.work.progress import progress
-
-__all__ = ["Hub", "RawSet", "json_of", "run", "text_of", "value_of"]
 
 
 class Hub(NamedTuple):
@@ -201,32 +200,31 @@ def json_of(example: Mapping[str, Any], name: str) -> Any:
 
 
 def _parser(data_set: RawSet, description: str | None, command: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(command, description=description)
-    add = parser.add_argument
+    layout = argparse.RawDescriptionHelpFormatter if command else argparse.HelpFormatter
+    usage = f"{command} [FILE ...] [OPTIONS]" if command else "%(prog)s [OPTIONS]"
+    parser = argparse.ArgumentParser(command, usage, description, formatter_class=layout)
+    add = partial(parser.add_argument, metavar="<str>")
+    number = partial(parser.add_argument, metavar="<int>", type=int)
     if data_set.generate is None:
-        hub, share = next(iter(data_set.hub.values()), Hub("none")).name, data_set.test_share
-        add(
-            "--input",
-            nargs="+",
-            metavar="FILE",
-            help="Input files; a word such as test in a file's name sets the split",
-        )
-        add("--local_dataset_path", metavar="PATH", help="A folder with train and test files, or one file")
-        add("--hub", metavar="NAME", help=f"Data set on the Hub, default: {hub}")
-        add("--split_by", metavar="COLUMN", help="Column with the split, or with values that must not be in two splits")
-        about_share = "Share of train rows for the test split, default: %(default)s"
-        add("--test_share", type=_share, default=share, help=about_share)
+        path, hub = partial(parser.add_argument, metavar="<path>"), next(iter(data_set.hub.values()), Hub("none"))
+        path("--input", nargs="+", help="Input files; a word such as test in a file's name sets the split")
+        path("--local_dataset_path", help="A folder with train and test files, or one file")
+        add("--hub", help=f"Data set on the Hub, default: {hub.name}")
+        add("--split_by", help="Column with the split, or with values that must not be in two splits")
+        text = "Share of train rows for the test split, default: %(default)s"
+        add("--test_share", metavar="<float>", type=_share, default=data_set.test_share, help=text)
     else:
-        add("--train_size", type=int, default=5000, help="Number of training rows, default: %(default)s")
-        add("--test_size", type=int, default=500, help="Number of test rows, default: %(default)s")
+        number("--train_size", default=5000, help="Number of training rows, default: %(default)s")
+        number("--test_size", default=500, help="Number of test rows, default: %(default)s")
     default = f"~/data/{data_set.name}"
-    add("--local_save_dir", "--local_dir", "--out", default=default, help="Output folder, default: %(default)s")
+    folders = "--local_save_dir", "--local_dir", "--out"
+    add(*folders, metavar="<path>", default=default, help="Output folder, default: %(default)s")
     add("--agent_name", default=data_set.agent_name, help="Agent loop for the rows, default: %(default)s")
-    add("--tools", nargs="+", metavar="NAME", help="Limit the rows to these tools; default: all of the run's tools")
-    add("--limit", type=_positive, metavar="N", help="Convert only the first N rows of each split")
-    add("--seed", type=int, default=0, help="Random seed, default: %(default)s")
+    add("--tools", nargs="+", help="Limit the rows to these tools; default: all of the run's tools")
+    number("--limit", type=_positive, help="Number of rows to convert in each split, default: all")
+    number("--seed", default=0, help="Random seed, default: %(default)s")
     for name, option in data_set.arguments.items():
-        add(name, **option)
+        parser.add_argument(name, **option)
     return parser
 
 

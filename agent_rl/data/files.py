@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,10 +17,11 @@ from agent_rl.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SUFFIXES", "NumberedRow", "RowsFile", "check_file", "differences", "iterate_rows", "read_rows"]
-
 SUFFIXES = (".parquet", ".json", ".jsonl")
 """Suffixes of the files that verl 0.9.1 reads."""
+QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")
+ANSWERS = ("answer", "solution", "output", "response", "label", "target")
+"""Columns that probably contain the question and the right answer."""
 
 
 class NumberedRow(NamedTuple):
@@ -121,3 +123,11 @@ def differences(one: RowsFile, other: RowsFile) -> list[str]:
         except (TypeError, ValueError):
             conflicts.append(f"{name} ({', '.join(map(str, kinds))})")
     return sorted(conflicts)
+
+
+def without_prompt(path: str, columns: Sequence[str]) -> tuple[str, str]:
+    """Return the problem of a file without a prompt column, and the command that converts the file."""
+    question, answer = (next((name for name in names if name in columns), "COLUMN") for names in (QUESTIONS, ANSWERS))
+    command = ["agent-rl", "data", "convert", path, "--prompt", question, "--answer", answer]
+    problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"
+    return problem, f"Convert it to rows with: {shlex.join(command)}"

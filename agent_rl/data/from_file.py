@@ -20,17 +20,15 @@ from agent_rl.data.contract import Row
 from agent_rl.data.conversion import RawSet, text_of, value_of
 from agent_rl.data.rows import RESERVED_KEYS, make_row
 from agent_rl.data.shapes import as_row
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, reason_of
 from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.yaml_files import read_yaml
-
-__all__ = ["FROM_FILE", "ColumnMapping", "to_row"]
 
 
 class ColumnMapping(BaseModel):
     """The columns for prompt, answer and so on, and the values that all rows share."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     prompt: str | None = None
     """Column with the question: text, messages or content parts."""
@@ -49,7 +47,7 @@ class ColumnMapping(BaseModel):
     ability: str = "general"
     """Label for the kind of task."""
     style: str = "rule"
-    """`model` if a reward model judges, so the answer may be missing; otherwise `rule`."""
+    """`rule`; `model` if a reward model judges, `environment` if a program does: then the answer may be missing."""
 
     @cached_property
     def _template(self) -> Any:
@@ -63,7 +61,9 @@ class ColumnMapping(BaseModel):
         except jinja2.TemplateSyntaxError as error:
             raise ConfigError(f"{path}:{error.lineno}", str(error), "Correct the template") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("--template", f"{path} cannot be read ({error})", "Pass a Jinja file") from error
+            raise ConfigError(
+                "--template", f"{path} cannot be read ({reason_of(error)})", "Pass a Jinja file"
+            ) from error
 
     def rendered(self, example: Mapping[str, Any]) -> Any:
         """Return the prompt of a row.
@@ -164,9 +164,12 @@ def _prepare(options: dict[str, Any]) -> dict[str, Any]:
 
 _ARGUMENTS = {
     **{
-        f"--{name}": {"metavar": "TEXT", "help": f"default: {field.default}"}
+        f"--{name}": {
+            "metavar": "<str>",
+            "help": str(field.description).rstrip(".") + (f", default: {field.default}" if field.default else ""),
+        }
         for name, field in ColumnMapping.model_fields.items()
     },
-    "--mapping": {"metavar": "YAML", "help": "YAML file with these keys, as an alternative to options"},
+    "--mapping": {"metavar": "<path>", "help": "YAML file with these keys, as an alternative to options"},
 }
 FROM_FILE = RawSet("from_file", to_row, arguments=_ARGUMENTS, prepare=_prepare, test_share=0.05)

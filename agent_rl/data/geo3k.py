@@ -12,8 +12,6 @@ from agent_rl.data.contract import IMAGE
 from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
 from agent_rl.data.rows import makes_row
 
-__all__ = ["GEO3K", "GEO3K_WITH_TOOL", "to_row"]
-
 DATA_SOURCE = "hiyouga/geometry3k"
 
 

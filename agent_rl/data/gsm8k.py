@@ -14,8 +14,6 @@ from agent_rl.data.conversion import Hub, RawSet, text_of
 from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["DATA_SOURCE", "GSM8K", "GSM8K_WITH_TOOL", "final_answer", "to_row"]
-
 DATA_SOURCE = "openai/gsm8k"
 
 

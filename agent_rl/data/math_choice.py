@@ -20,8 +20,6 @@ from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
 from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["MATH_CHOICE", "to_row"]
-
 _OPTION = re.compile(r"(?:^|[\s,])([a-z])\s\)\s?")
 
 

@@ -22,8 +22,6 @@ from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["MATH_DATASET", "boxed_answer", "to_row"]
-
 _ANSWERS = ("answer", "Answer", "final_answer", "expected_answer")
 
 

@@ -27,8 +27,6 @@ from agent_rl.data.row_table import RowFacts, shares
 from agent_rl.errors import ConfigError, FatalError
 from agent_rl.settings.data import DataSettings, StageSettings
 
-__all__ = ["RowOrder", "hashed"]
-
 KEY = "agent_rl.data"
 CHUNK = 256
 """Number of rows that the search for the next row examines at a time."""

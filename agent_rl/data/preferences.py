@@ -24,8 +24,6 @@ from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
 from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["FULL_HH_RLHF", "HELPSTEER2", "PREFERENCE_PAIRS", "ULTRAFEEDBACK", "to_row"]
-
 JUDGE = """\
 Which of the two answers is better?
 

@@ -15,8 +15,6 @@ from agent_rl.data.rows import makes_row
 from agent_rl.data.sources import Raw
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["REASONING_GYM", "generate", "to_row"]
-
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:

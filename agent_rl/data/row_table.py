@@ -9,8 +9,6 @@ from typing import Any
 
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["RowFacts", "difficulty_of", "shares"]
-
 
 @dataclass(frozen=True)
 class RowFacts:

@@ -38,8 +38,6 @@ from agent_rl.data.contract import check_row
 from agent_rl.data.shapes import as_image, as_messages, as_text
 from agent_rl.errors import ConfigError
 
-__all__ = ["ToRow", "make_row", "makes_row"]
-
 ToRow = Callable[..., dict[str, Any]]
 """`(example, split, index, **options) -> row`, which raises a ConfigError with the column as key."""
 

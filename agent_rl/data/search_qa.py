@@ -17,8 +17,6 @@ from agent_rl.data.conversion import Hub, RawSet, text_of, value_of
 from agent_rl.data.rows import makes_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["SEARCH_QA", "to_row"]
-
 
 @makes_row
 def to_row(example: Mapping[str, Any]) -> dict[str, Any]:

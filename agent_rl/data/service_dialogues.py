@@ -20,8 +20,6 @@ from agent_rl.data.conversion import RawSet
 from agent_rl.data.rows import makes_row
 from agent_rl.data.sources import Raw
 
-__all__ = ["ACTIONS", "DATA_SOURCE", "SERVICE_DIALOGUES", "STATES", "TOOL", "rows"]
-
 DATA_SOURCE = "agent_rl/service_dialogues"
 TOOL = "orders"
 

@@ -24,8 +24,6 @@ from agent_rl.data.contract import IMAGE, VIDEO
 from agent_rl.data.storage import unpacked
 from agent_rl.errors import ConfigError
 
-__all__ = ["SHAPE_COLUMNS", "as_image", "as_messages", "as_row", "as_text"]
-
 PROMPTS = ("prompts", "messages", "conversations")
 _KEYS = {"reward_model": ("ground_truth", "style", "test_cases"), "extra_info": ("index", "split")}
 """Columns of other shapes that are keys of a column of the contract."""

@@ -19,8 +19,6 @@ from typing import IO, Any, NamedTuple, cast
 
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["SUFFIXES", "Raw", "from_hub", "read_raw", "split_files", "split_of"]
-
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 SPLITS = {
     **{"train": "train", "training": "train", "test": "test"},

@@ -26,8 +26,6 @@ from agent_rl.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PACKED", "RowWriter", "read_parquet", "row_schema", "unpacked", "write_parquet"]
-
 PACKED = "packed"
 BATCH = 1_000
 """Maximum number of rows in memory, and in a row group of the file."""

@@ -26,8 +26,6 @@ from agent_rl.data.rows import makes_row
 from agent_rl.data.shapes import as_messages
 from agent_rl.errors import ConfigError
 
-__all__ = ["TEXT_TO_SQL", "at_time", "database_file", "new_database", "schema_of", "to_row"]
-
 PROMPT = """\
 {schema}
 

@@ -26,8 +26,6 @@ from agent_rl.data.shapes import as_row
 from agent_rl.data.sources import Raw, read_raw
 from agent_rl.errors import ConfigError
 
-__all__ = ["TOOL_CALLS", "read_with_answers", "to_row"]
-
 IN_TEXT = "single_turn_agent"
 """Name of the agent whose prompt describes the functions."""
 INSTRUCTIONS = """\

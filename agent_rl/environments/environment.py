@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Environment"]
-
 
 class Environment:
     """A task: what is asked, the tools, the state of a trajectory, and its reward.

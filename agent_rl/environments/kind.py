@@ -26,11 +26,6 @@ from agent_rl.tools.base import ToolConfig, ToolOutput
 from agent_rl.tools.functions import argument_model, check_function, describe
 from agent_rl.trajectory import plain
 
-__all__ = [
-    *("NAME", "OWN", "ROW", "SESSION", "SPLITS", "EnvironmentType", "MethodTool", "blocking_calls", "environment_rows"),
-    *("functions_of", "row_values", "split_of", "tool_names"),
-]
-
 NAME, ROW = "environment", "environment_row"
 """Keys of `extra_info`: the name of the row's environment, and the row's values as JSON text."""
 USER = "user"

@@ -24,8 +24,6 @@ from agent_rl.settings.importing import find_object, load_file
 from agent_rl.settings.user_code import defined_at, is_users
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["load_environment", "open_environment", "open_session"]
-
 KEY = "agent_rl.environments"
 CALLS = {"rows": ("split", "seed"), "step": ("message",), "get_reward": (), "solve": (), "state_key": ()}
 """The arguments with which the methods are called."""

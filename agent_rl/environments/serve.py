@@ -18,8 +18,6 @@ import traceback
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-__all__ = ["CallError", "main", "of_split", "on_loopback"]
-
 Value = TypeVar("Value")
 START_S = 15.0
 """Seconds in which a web server must have started."""

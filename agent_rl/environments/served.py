@@ -26,8 +26,6 @@ from agent_rl.environments.session import MESSAGE
 from agent_rl.errors import ConfigError, ToolError, UnscoredError
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
-__all__ = ["Process", "ServedEnvironment", "class_of"]
-
 REQUEST_S = 20.0
 """Seconds that one request may take; less than the usual limit of a tool, because others wait for it."""
 

@@ -23,8 +23,6 @@ from agent_rl.tools.functions import as_output, converted
 from agent_rl.trajectory import Trajectory, plain
 from agent_rl.work.concurrency import OneThread, OutOfTime, within
 
-__all__ = ["MESSAGE", "EnvironmentSession", "state_of"]
-
 MESSAGE = "message"
 """Key of a turn's notes: what the agent has said to a simulated user."""
 

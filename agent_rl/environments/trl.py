@@ -30,8 +30,6 @@ from agent_rl.settings.importing import find_object, load_file
 from agent_rl.settings.user_code import defined_at
 from agent_rl.tools import ToolSpec
 
-__all__ = ["ADDED", "absolute", "trl_environment"]
-
 ADDED = " + "
 """Stands in a target between the environment, reward functions and a file of rows."""
 MOST_ROWS = 100_000

@@ -23,8 +23,6 @@ from agent_rl.tools.base import ToolOutput
 from agent_rl.trajectory import Message, ToolCall, ToolResult, ToolStatus, Trajectory, plain, plain_reward
 from agent_rl.work.concurrency import OneThread, together
 
-__all__ = ["DIFFERS", "EMPTY_PROMPT", "Factory", "TrlSession", "TrlType"]
-
 ROWS = {"train": 256, "test": 32}
 """Numbers of rows if the file has none."""
 EMPTY_PROMPT = "(The environment writes this message.)"

@@ -30,8 +30,6 @@ from agent_rl.errors import AgentRLError, ConfigError, ObservationError, Unscore
 from agent_rl.settings.user_code import defined_at
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = ["WORLD", "ExpertTurn", "expert_turns", "habit_shares", "require_expert", "worked_world"]
-
 WORLD = "environment"
 """The value of `agent_rl.cold_start.world` for the experts of `agent_rl.environments`."""
 SUCCESS = 0.4

@@ -23,8 +23,6 @@ from agent_rl.agents.policies.rendering_difference import difference
 from agent_rl.agents.syntaxes.json_calls import without_channels
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["TurnAudit", "audit_trajectory"]
-
 Drift = Literal["none", "tokens", "text"]
 AROUND = 30
 """Number of characters shown on each side of a difference."""

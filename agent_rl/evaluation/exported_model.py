@@ -12,8 +12,6 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.checkpoints import model_folder
 
-__all__ = ["export_model"]
-
 GENERATION = "generation_config.json"
 
 

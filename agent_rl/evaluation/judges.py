@@ -34,18 +34,6 @@ from agent_rl.trajectory import Message, StopReason, Trajectory, Turn
 from agent_rl.trajectory.estimates import estimate_rate
 from agent_rl.work.concurrency import together
 
-__all__ = [
-    "JudgeSource",
-    "Judged",
-    "classifier_judge",
-    "correlation",
-    "judge_all",
-    "judge_table",
-    "read_samples",
-    "report_on",
-    "template_judge",
-]
-
 CATEGORIES = ("subset", "source", "category")
 """Keys of a sample's metadata that contain the category by which benchmarks group their results."""
 

@@ -25,8 +25,6 @@ from agent_rl.trajectory.run_files import leaves
 from agent_rl.verl_adapter.checkpoints import weights_digest
 from agent_rl.work.store import by_content, file_digest
 
-__all__ = ["Ledger", "Record", "summarize_trajectory"]
-
 WEIGHTS = "weights"
 WRITTEN = {"trace", "run", "cache_path"}
 """Keys whose values are files that are written, not read."""

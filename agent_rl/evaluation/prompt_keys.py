@@ -9,8 +9,6 @@ from agent_rl.agents.episode.budget import EpisodeLimits
 from agent_rl.errors import ConfigError
 from agent_rl.settings import SECTION
 
-__all__ = ["PROMPT_KEYS", "TRAINING_ONLY", "as_setting", "refuse_training_only", "value_of"]
-
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LENGTHS = {"prompt_length": "sampling.max_prompt_tokens", "response_length": "sampling.max_response_tokens"}
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, reason_of
 from agent_rl.evaluation.prompt_keys import PROMPT_KEYS, TRAINING_ONLY, refuse_training_only, value_of
 from agent_rl.evaluation.settings import EvaluationSettings
 from agent_rl.launch.composition import compose, groups, problems, resolved
-
-__all__ = ["recipe_values", "run_values", "split_words", "values_of"]
 
 
 def split_words(recipe: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -52,7 +50,7 @@ def run_values(folder: Path, with_model: bool = True) -> dict[str, Any]:
     try:
         about = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError) as error:
-        problem = f"its run.json cannot be read ({error})"
+        problem = f"its run.json cannot be read ({reason_of(error)})"
         raise ConfigError(str(folder), problem, "Pass a run's folder, or a model with --model") from error
     config = OmegaConf.create(about["configuration"])
     checkpoints = Path(str(config.trainer.default_local_dir))

@@ -36,8 +36,6 @@ from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.work.concurrency import together
 
-__all__ = ["Evaluation", "columns", "run", "run_scripts"]
-
 logger = logging.getLogger(__name__)
 
 MIN_FAILURES = 16

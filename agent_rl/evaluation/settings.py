@@ -17,8 +17,6 @@ from agent_rl.settings.errors import validated
 from agent_rl.settings.old_keys import change_arguments, tell
 from agent_rl.tools.truncation import TruncateSide
 
-__all__ = ["EvaluationSettings", "MultiTurnSettings", "PolicyKind", "read_settings"]
-
 PolicyKind = Literal["chat", "sglang", "vllm", "local"]
 
 

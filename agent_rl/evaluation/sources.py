@@ -38,8 +38,6 @@ from agent_rl.launch.process import begin_child, stop
 from agent_rl.verl_adapter.checkpoints import model_folder
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 
-__all__ = ["cpu_flags", "open_source", "serve", "server_command"]
-
 START_S = 1200.0
 """Number of seconds within which a server must load its model."""
 

@@ -21,17 +21,6 @@ from agent_rl.data import write_parquet
 from agent_rl.evaluation.ledger import Record
 from agent_rl.trajectory.estimates import LEVEL, Estimate, estimate_mean, estimate_rate
 
-__all__ = [
-    "SOLVED",
-    "cell",
-    "is_solved",
-    "ks",
-    "pass_at_k",
-    "summarize",
-    "table",
-    "write_difficulty",
-]
-
 SOLVED = 1.0
 """Minimum correctness for a sample to count as right."""
 

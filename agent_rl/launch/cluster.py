@@ -32,8 +32,6 @@ from agent_rl.launch.environment import joins_ray
 from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
-__all__ = ["ClusterError", "Nodes", "head", "interfaces", "node_options", "run_worker", "unclear_interface"]
-
 PORT = 6379
 """Port of the head: Ray's own default."""
 POLL_S = 0.5

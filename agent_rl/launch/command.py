@@ -15,17 +15,6 @@ from agent_rl.launch.recipes import found_files, recipe_folder
 from agent_rl.settings.free_sections import is_free
 from agent_rl.settings.old_keys import argument_keys, change_arguments, rows, tell
 
-__all__ = [
-    "JOINING",
-    "SIZES",
-    "has_accelerator",
-    "hydra_arguments",
-    "quoted",
-    "require_device",
-    "rewrite",
-    "trainer_command",
-]
-
 SIZES = ("num_cpus", "num_gpus", "object_store_memory", "resources")
 """Keys of `ray_kwargs.ray_init` that Ray rejects when it joins a cluster."""
 

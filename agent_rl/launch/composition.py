@@ -35,8 +35,6 @@ from agent_rl.settings.user_code import defined_at
 from agent_rl.settings.yaml_files import parts_of, yaml_errors
 from agent_rl.trajectory.run_files import leaves
 
-__all__ = ["compose", "compose_words", "groups", "nearest_key", "problems", "resolved", "unknown_keys", "verl_defaults"]
-
 NOT_IN_YAML = (
     "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
     "algorithm.gdpo_reward_keys",

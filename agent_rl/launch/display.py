@@ -27,8 +27,6 @@ from agent_rl.launch.run_progress import RunProgress
 from agent_rl.launch.stopping import STOPPED, StoppedRun
 from agent_rl.work.text import named
 
-__all__ = ["Display", "JsonDisplay"]
-
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 """Errors raised when the terminal or the reader is gone."""
 
@@ -121,7 +119,7 @@ class Display:
     @_ignore_errors
     def end(self, stopped: StoppedRun | None) -> None:
         """Show that the trainer has ended without an error."""
-        self.close()
+        self.close("trained" if stopped is None else "stopped")
         if stopped is None:
             folder = str(self.progress.folder)
             short = os.path.relpath(folder) if self.progress.folder.is_relative_to(Path.cwd()) else folder
@@ -135,15 +133,15 @@ class Display:
     @_ignore_errors
     def aborted(self, by: str) -> None:
         """Show that a signal has ended the run at once."""
-        self.close()
+        self.close("aborted")
         self._print(self._abortion(by))
 
     @_ignore_errors
-    def close(self) -> None:
-        """End the display; the last frame of a panel stays."""
+    def close(self, status: str = "failed") -> None:
+        """End the display; the last frame of a panel stays, with the status of the run."""
         if self._panel is not None:
             panel, self._panel = self._panel, None
-            panel.stop()
+            panel.stop(status)
 
     def fail(self, error: Exception) -> None:
         """Show lines instead of a panel that has failed, and nothing when the terminal or the reader is gone."""
@@ -153,7 +151,7 @@ class Display:
             return
         if panel is not None:
             with contextlib.suppress(Exception):  # the panel is broken, and lines need only a terminal
-                panel.stop()
+                panel.stop("running")
         with contextlib.suppress(OSError):
             what = "display" if panel is None else "panel"
             print(f"the {what} failed, but the run continues: {error!r}", file=sys.stderr)

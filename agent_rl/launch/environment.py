@@ -24,20 +24,6 @@ from pathlib import Path
 
 from agent_rl.errors import ConfigError
 
-__all__ = [
-    "CUDA",
-    "LONGEST",
-    "RUNTIME",
-    "SHORT",
-    "cuda_home",
-    "gpu_environment",
-    "joins_ray",
-    "missing_parts",
-    "ray_folder",
-    "require_home",
-    "temporary_files",
-]
-
 CUDA = 13
 """The major version of CUDA for which the engine's wheels are built."""
 RUNTIME = f"libcudart.so.{CUDA}"

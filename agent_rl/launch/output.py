@@ -19,19 +19,6 @@ from typing import Any
 
 from agent_rl.work.text import named
 
-__all__ = [
-    "MESSAGE",
-    "SHARE",
-    "TOTAL",
-    "bare",
-    "command",
-    "failure",
-    "process_end",
-    "step_line",
-    "validations",
-    "written",
-]
-
 MESSAGE = "agent_rl: "
 """Prefix of the log lines that are shown to the user."""
 

@@ -31,8 +31,6 @@ from agent_rl.trajectory.symptoms import SymptomWarning, components, run_warning
 from agent_rl.trajectory.trace import parts
 from agent_rl.work.text import named, one_line
 
-__all__ = ["RunPanel", "last_trajectory", "sparkline"]
-
 PERIOD_S = 0.9
 """Seconds between two frames: every second read of the trainer's output."""
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -72,7 +70,7 @@ class RunPanel:
         self._drawn = 0.0
         self._size = console.size
         self._request = ""
-        self._has_ended = False
+        self._status = ""
         self._rows: list[Row] = []
         self._validations: list[str] = []
         self._warnings: list[SymptomWarning] = []
@@ -107,9 +105,9 @@ class RunPanel:
             self._live.start()
         self._live.refresh()
 
-    def stop(self) -> None:
-        """Leave the last frame in the terminal."""
-        self._has_ended = True
+    def stop(self, status: str) -> None:
+        """Leave the last frame in the terminal, with how the run ended: `trained`, `stopped`, `aborted`, `failed`."""
+        self._status = status
         if self._live.is_started:
             self._live.stop()
             self.console.print(self)
@@ -128,8 +126,8 @@ class RunPanel:
         """Return the parts from top to bottom, each with its rank; the highest ranks are dropped if space is short."""
         progress = self.progress
         return [
-            (0, [_head(progress, self._has_ended)]),
-            (6, [] if self._has_ended else [_line(f"{_about(progress)}{_time(progress.seconds)} so far", "dim")]),
+            (0, [_head(progress, self._status)]),
+            (6, [_line(f"{_about(progress)}{_time(progress.seconds)}{'' if self._status else ' so far'}", "dim")]),
             (3, _started(progress)),
             (1, _charts(self._rows, width)),
             (1, _failures(progress)),
@@ -138,7 +136,7 @@ class RunPanel:
             (5, _conversation(self._trajectory)),
             (2, [_line(f"! {text}", "yellow") for text in self._warnings[:3]]),
             (6, [_line(f"  {text}", "dim") for text in [*progress.notes, *progress.messages[-3:]]]),
-            *([] if self._has_ended else self._foot()),
+            *([] if self._status else self._foot()),
         ]
 
     def _foot(self) -> list[tuple[int, list[RenderableType]]]:
@@ -208,17 +206,19 @@ def _entry(name: str, text: str, columns: int) -> Text:
     return Text.assemble(label, _line(text), no_wrap=True, overflow="ellipsis")
 
 
-def _head(progress: RunProgress, has_ended: bool) -> RenderableType:
-    """Return the line with the progress, and with the current stage and the time left, or the whole time at the end."""
+def _head(progress: RunProgress, status: str) -> RenderableType:
+    """Return the line with the progress, and with the current stage and the time left, or how the run ended."""
     done = progress.training[-1]["step"] if progress.training else 0
-    if has_ended and not done:
-        return _line("ended before the first step", "bold")
-    if not has_ended and not progress.is_training:
+    if status and not done:
+        return _line(f"{status} before the first step", "bold")
+    if not status and not progress.is_training:
         return _line(f"starting: {progress.stage.what}, {_time(time.time() - progress.stage.time)}", "bold")
-    left = progress.seconds_left
-    rest = f": {progress.stage.what}" + ("" if left is None else f", {_time(left)} left")
-    text = f"step {done if has_ended else progress.step_number}" + (f" of {progress.total}" if progress.total else "")
-    text += f", {_time(progress.seconds)}" if has_ended else rest
+    of_total = f" of {progress.total}" if progress.total else ""
+    text = f"{status}: step {done}{of_total}"
+    if not status:
+        left = progress.seconds_left
+        text = f"step {progress.step_number}{of_total}: {progress.stage.what}"
+        text += "" if left is None else f", {_time(left)} left"
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_column(ratio=1, no_wrap=True)

@@ -24,19 +24,6 @@ from agent_rl.launch.stopping import Aborted, StoppedRun, StopRequest
 from agent_rl.settings.old_keys import RUN
 from agent_rl.work.parts import whole_lines
 
-__all__ = [
-    "Tail",
-    "TrainerError",
-    "begin_child",
-    "follow",
-    "logger_environment",
-    "process_tree",
-    "remove_unused",
-    "run_trainer",
-    "shared_files",
-    "stop",
-]
-
 SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
 """File that verl writes to, and empties at each start."""

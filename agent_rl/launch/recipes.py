@@ -23,18 +23,6 @@ from agent_rl.trajectory.run_files import leaves
 if TYPE_CHECKING:
     from agent_rl.preflight.case import RunCase
 
-__all__ = [
-    "copy_recipe",
-    "data_scripts",
-    "described",
-    "found_files",
-    "model_remedy",
-    "recipe_folder",
-    "results_folder",
-    "rows_remedy",
-    "share_folder",
-]
-
 _FILE = re.compile(r"(?P<path>[\w.-][\w./-]*\.(?:yaml|yml|json|jsonl|parquet|md|txt|py))(?::\w+)?")
 _SHARED = re.compile(r"(?:tool_configs|recipes/\w+)/(\w+\.(?:yaml|py))")
 """Tool files, and files of other recipes."""

@@ -33,8 +33,6 @@ from agent_rl.settings.secrets import Redactor
 from agent_rl.trajectory.run_files import leaves, this_process
 from agent_rl.work.store import file_digest
 
-__all__ = ["FREE_TO_CHANGE", "RunFolder", "folder_of", "versions"]
-
 FREE_TO_CHANGE = (
     "trainer.total_epochs",
     "trainer.total_training_steps",

@@ -15,8 +15,6 @@ from agent_rl.trajectory.symptoms import series
 from agent_rl.verl_adapter.stages import SAMPLING, Stage, read_stage
 from agent_rl.work.text import named
 
-__all__ = ["REWARD", "RunProgress"]
-
 LIBRARIES = "libraries"
 """The stage before the trainer's first announcement."""
 MOST_MESSAGES = 20

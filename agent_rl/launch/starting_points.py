@@ -19,8 +19,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.launch.recipes import described, share_folder
 from agent_rl.tools.builtin import built_in_names
 
-__all__ = ["KINDS", "make_start"]
-
 STARTS = Path(__file__).parent / "starts"
 KINDS = tuple(sorted(path.name for path in STARTS.iterdir() if path.is_dir()))
 SIZES = "recipes/gsm8k_calculator/size"

@@ -15,8 +15,6 @@ from typing import Any
 
 from agent_rl.verl_adapter.ending import STOP_FILE
 
-__all__ = ["STOPPED", "Aborted", "StopRequest", "StoppedRun"]
-
 STOPPED = 75
 """Exit status of a run that has ended early on request: `EX_TEMPFAIL`, try again later."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

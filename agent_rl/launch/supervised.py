@@ -18,8 +18,6 @@ from agent_rl.launch.command import quoted
 from agent_rl.launch.output import process_end
 from agent_rl.launch.process import Tail, TrainerError, begin_child, follow, stop
 
-__all__ = ["train_supervised"]
-
 CPU = (
     "trainer.device=cpu",
     "model.use_remove_padding=False",

@@ -31,8 +31,6 @@ from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
 from agent_rl.trajectory import Message, StopReason, Trajectory
 
-__all__ = ["is_task", "load_task", "require_experts", "small_model", "task_recipe", "try_out"]
-
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
 """Seconds that each method may take in the trial before a run."""

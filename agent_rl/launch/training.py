@@ -39,8 +39,6 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.settings.old_keys import argument_keys
 from agent_rl.verl_adapter.checkpoints import model_folder, names_a_folder, policy_shards
 
-__all__ = ["dry_run", "train"]
-
 MODEL, DUMPS = "actor_rollout_ref.model.path", "trainer.rollout_data_dir"
 WORKERS = ("actor_rollout_ref.rollout.agent.num_workers", "reward.num_workers")
 """Process counts for the whole run, independent of the number of nodes."""

@@ -20,8 +20,6 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.tools import ToolSpec, load_tools
 
-__all__ = ["RunCase"]
-
 
 @dataclass(frozen=True)
 class RunCase:

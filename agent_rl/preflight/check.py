@@ -15,23 +15,6 @@ from typing import Any
 
 from agent_rl.errors import ConfigError, FatalError
 
-__all__ = [
-    "GROUPS",
-    "Check",
-    "Finding",
-    "Needs",
-    "Status",
-    "check",
-    "checks_at",
-    "group_order",
-    "problem",
-    "reason",
-    "refusal",
-    "refuse",
-    "skipped",
-    "warning",
-]
-
 GROUPS = ("installation", "machine", "Ray", "configuration", "data", "tools", "your code", "reward", "chat template")
 """The groups in the order in which they are checked and shown; groups with other names follow."""
 

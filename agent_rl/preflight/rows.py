@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from agent_rl.agents.users.user import gives_verdict, load_user
-from agent_rl.data.files import RowsFile
+from agent_rl.data.files import without_prompt
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check
@@ -17,9 +16,6 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION
 from agent_rl.settings.errors import Place, validated
 
 AT = ("launch", "trainer")
-QUESTIONS = ("question", "problem", "query", "instruction", "input", "text")
-ANSWERS = ("answer", "solution", "output", "response", "label", "target")
-"""Columns that probably contain the question and the right answer, for the remedy."""
 
 
 @check("data", at=AT)
@@ -30,7 +26,8 @@ def readable_rows(case: RunCase) -> Iterator[ConfigError]:
             if file.error is not None and Path(file.path).exists():
                 yield ConfigError(key, f"{file.error.key}: {file.error.problem}", file.error.remedy)
             elif file.rows and case.get("data.prompt_key", "prompt") not in file.rows[0]:
-                yield _without_prompt(key, case.shown(file.path), file)
+                columns = file.schema.names if file.schema is not None else list(file.rows[0])
+                yield ConfigError(key, *without_prompt(case.shown(file.path), columns))
 
 
 @check("data", "programs", at=AT)
@@ -80,11 +77,3 @@ def _require_scorers(case: RunCase) -> None:
     for source in sorted({str(row.get("data_source") or "") for row in rows if not gives_verdict(user, row)}):
         if (answers := answers_of(case.settings.reward, source)) is not None:
             answers.require(source)
-
-
-def _without_prompt(key: str, path: str, file: RowsFile) -> ConfigError:
-    columns = file.schema.names if file.schema is not None else list(file.rows[0])
-    question, answer = (next((name for name in names if name in columns), None) for names in (QUESTIONS, ANSWERS))
-    command = ["agent-rl", "data", "convert", path, "--prompt", question or "COLUMN", "--answer", answer or "COLUMN"]
-    problem = f"{path} has no prompt column, only {', '.join(map(str, columns))}"
-    return ConfigError(key, problem, f"Convert it to rows with: {shlex.join(command)}")

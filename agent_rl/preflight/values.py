@@ -18,8 +18,6 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.preflight.case import RunCase
 from agent_rl.preflight.check import check
 
-__all__ = ["AT", "ESTIMATOR", "wrong_types"]
-
 AT = ("compose", "trainer")
 
 ACTOR, ROLLOUT, CRITIC = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "critic"

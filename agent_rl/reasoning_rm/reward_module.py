@@ -16,8 +16,6 @@ from agent_rl.reasoning_rm.sample import DataSample
 from agent_rl.rewards.judge.kinds import kind_of
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 
-__all__ = ["RewardModule"]
-
 _THOUGHTS = "data.apply_chat_template_kwargs.enable_thinking"
 
 

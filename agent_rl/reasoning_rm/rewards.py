@@ -31,14 +31,6 @@ from agent_rl.rewards.judge.verdict import (
 )
 from agent_rl.rewards.scorers.scorer import as_data
 
-__all__ = [
-    "calculate_reward",
-    "compute_score",
-    "format_reward",
-    "pairwise_reward",
-    "pointwise_reward",
-]
-
 LOGGED = ("accuracy", "absolute_error", "parsed", "strict")
 """The keys that `compute_score` returns in addition to `score`, regardless of the verdict."""
 

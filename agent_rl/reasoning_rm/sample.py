@@ -21,8 +21,6 @@ from agent_rl.rewards.judge.verdict import SWAPPED, Winner
 from agent_rl.settings.errors import validated
 from agent_rl.settings.section import Section
 
-__all__ = ["DataSample"]
-
 SAMPLE = "sample"
 """Key of `extra_info` that contains a sample's data."""
 ASKED = "asked"

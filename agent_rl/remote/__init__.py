@@ -4,6 +4,7 @@ Code in this package must not depend on the content of a request or the use of i
 """
 
 from agent_rl.remote.chat_client import ChatClient, Completion, EndpointConfig
-from agent_rl.remote.http import Remote, RemoteError, RemoteLimits, Response
+from agent_rl.remote.http import Remote, RemoteLimits
+from agent_rl.remote.responses import RemoteError, Response
 
 __all__ = ["ChatClient", "Completion", "EndpointConfig", "Remote", "RemoteError", "RemoteLimits", "Response"]

@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from agent_rl.errors import UnscoredError
 from agent_rl.remote.responses import RemoteError
 
-__all__ = ["BreakerConfig", "CircuitBreaker"]
-
 logger = logging.getLogger(__name__)
 
 

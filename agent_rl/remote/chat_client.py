@@ -25,16 +25,6 @@ from agent_rl.remote.http import Remote, RemoteLimits, bearer
 from agent_rl.remote.responses import RemoteError, Response
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = [
-    "JSON_MODES",
-    "ChatClient",
-    "Completion",
-    "EndpointConfig",
-    "JsonMode",
-    "TooLongError",
-    "UnusableReplyError",
-]
-
 T = TypeVar("T")
 JsonMode = Literal["json_schema", "json_object", "none"]
 JSON_MODES: tuple[JsonMode, ...] = ("json_schema", "json_object", "none")

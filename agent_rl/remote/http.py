@@ -41,8 +41,6 @@ from agent_rl.settings.secrets import Secrets, secret
 from agent_rl.settings.section import Section
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["Remote", "RemoteError", "RemoteLimits", "Response", "bearer", "certificates", "is_near"]
-
 logger = logging.getLogger(__name__)
 
 MAX_REDIRECTS = 5

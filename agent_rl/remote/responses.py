@@ -17,8 +17,6 @@ import httpx
 
 from agent_rl.errors import UnscoredError
 
-__all__ = ["RemoteError", "Response", "host_of", "read_body", "wait_wanted_s"]
-
 
 class RemoteError(UnscoredError):
     """Raised when a remote service returned no usable answer.

@@ -31,8 +31,6 @@ from agent_rl.settings.section import Section
 from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Component", "ComponentConfig", "GroupComponent", "Value", "as_value", "kinds", "make_component"]
-
 
 class ComponentConfig(Section):
     """Base class of a component's `config`; an unknown key is an error."""

@@ -28,8 +28,6 @@ from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Score, Trajectory
 from agent_rl.work.concurrency import together
 
-__all__ = ["Reward", "answers_of", "extra_info"]
-
 SECTION = "agent_rl.reward"
 
 _FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")

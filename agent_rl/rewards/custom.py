@@ -13,8 +13,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["configured_reward"]
-
 
 def configured_reward(
     settings: RewardSettings, function: Mapping[str, Any] | None, *, max_response_tokens: int | None = None

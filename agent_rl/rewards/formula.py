@@ -11,8 +11,6 @@ from agent_rl.settings import TERMS, BudgetSettings, EfficiencySettings, FormatS
 from agent_rl.settings.terms import ComponentSettings, Schedule
 from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Turn
 
-__all__ = ["GIVING_UP", "HONEST_WORK", "Payment", "formulas", "payments"]
-
 GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"
 Payment = tuple[float, dict[str, float]]
 """The known part of a reward, and the weights of the components that need a model, a service, user code or a group."""

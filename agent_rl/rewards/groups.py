@@ -13,8 +13,6 @@ from weakref import WeakKeyDictionary
 from agent_rl.rewards.compose import Reward
 from agent_rl.trajectory import Score, Trajectory
 
-__all__ = ["Group", "current"]
-
 
 class Group:
     """The tasks of one prompt.

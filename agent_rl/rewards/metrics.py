@@ -10,8 +10,6 @@ from collections.abc import Callable
 from agent_rl.rewards.components.terms import SCORED_STOP_REASONS
 from agent_rl.trajectory import LEFT_OUT, Trajectory
 
-__all__ = ["COUNTED", "OF_THE_DATA", "OF_THE_GATEWAY", "OF_THE_REWARD", "OF_THE_STEP", "counted"]
-
 
 def counted(trajectory: Trajectory) -> dict[str, float]:
     """Compute the metrics of one trajectory that do not depend on its reward."""

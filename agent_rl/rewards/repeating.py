@@ -17,8 +17,6 @@ import yaml
 from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Trajectory, trace
 
-__all__ = ["repeatable"]
-
 
 def repeatable(
     error: UserCodeError, trajectory: Trajectory, folder: str | os.PathLike[str], config: Mapping[str, Any]

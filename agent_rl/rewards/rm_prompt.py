@@ -15,8 +15,6 @@ from typing import Any
 from agent_rl.errors import UnscoredError
 from agent_rl.trajectory import Message, Trajectory
 
-__all__ = ["with_judge_prompt"]
-
 COLUMN = "rm_prompt"
 
 

@@ -30,8 +30,6 @@ from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
-__all__ = ["compute_score", "find_scorer", "on_fusion", "route", "scorer"]
-
 _SCORER = TypeVar("_SCORER", bound=Callable[..., Any])
 _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for pattern in scorer.sources}
 

@@ -24,8 +24,6 @@ from agent_rl.settings.terms import Normalization, TermSettings, parse_gate
 from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Measurement", "SourceReward", "Term", "normalized"]
-
 
 class SourceReward:
     """The reward for one data-source pattern.

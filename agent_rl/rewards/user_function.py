@@ -30,8 +30,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.user_code import sort_out
 from agent_rl.trajectory import ToolStatus, Trajectory
 
-__all__ = ["CUSTOM_FUNCTION", "UserFunction", "scorer_info"]
-
 CUSTOM_FUNCTION = "reward.custom_reward_function"
 """The section of verl's configuration with the user's reward function."""
 

@@ -19,8 +19,6 @@ from agent_rl.sandbox.host.cases import Case, StdioCase, read_cases
 from agent_rl.sandbox.host.execution import ExecutionStatus
 from agent_rl.sandbox.host.grading import CaseResult, GradeReport, difference, grade_in_order
 
-__all__ = ["FusionAnswer", "FusionCommand", "FusionServer", "grade_remotely", "limits_for", "run_remotely"]
-
 TRIES = 3
 """Maximum number of times to run a program when the server reports an internal error."""
 SLACK_S = 10.0

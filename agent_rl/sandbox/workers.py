@@ -25,8 +25,6 @@ from typing import Any
 from agent_rl.errors import UnscoredError
 from agent_rl.sandbox.jail.run_queue import PATIENCE, run_queue
 
-__all__ = ["WorkerDied", "WorkerTimeout", "Workers", "bare_environment"]
-
 START_S = 60.0
 """Time limit for the start of a worker, in seconds."""
 _READ_BYTES = 1 << 16

@@ -6,15 +6,6 @@ from pydantic import Field
 
 from agent_rl.settings.section import Section
 
-__all__ = [
-    "CodeActSettings",
-    "FoldingSettings",
-    "PlanActSettings",
-    "ReactSettings",
-    "SearchSettings",
-    "UserSimSettings",
-]
-
 
 class _Turns(Section):
     instructions: str | None = None

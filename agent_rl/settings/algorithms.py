@@ -6,8 +6,6 @@ from pydantic import Field
 
 from agent_rl.settings.section import Section
 
-__all__ = ["GigpoSettings"]
-
 
 class GigpoSettings(Section):
     """The advantage of states in `algo=gigpo`."""

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from agent_rl.settings.section import Section
 
-__all__ = ["ColdStartSettings", "ColdStartStage", "SmallModelSettings"]
-
 
 class SmallModelSettings(Section):
     """The model, which is a Qwen2 with tied embeddings and a byte-level BPE tokenizer, made from scratch."""

@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
 
-__all__ = ["BandSettings", "DataSettings", "DropSettings", "ReplaySettings", "StageSettings"]
-
 Weight = Annotated[float, Field(ge=0)]
 Weights = dict[str, Weight] | list[Weight]
 

@@ -8,14 +8,6 @@ from pydantic import Field
 
 from agent_rl.settings.section import Section
 
-__all__ = [
-    "BudgetSettings",
-    "FinalTurnSettings",
-    "ThinkingSettings",
-    "ToolsSettings",
-    "TraceSettings",
-]
-
 
 class BudgetSettings(Section):
     """Limits for one episode, in addition to verl's limits on turns and tokens."""

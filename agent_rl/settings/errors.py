@@ -23,8 +23,6 @@ from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 from agent_rl.settings.user_code import UserCodeError
 from agent_rl.settings.yaml_files import located, parts_of
 
-__all__ = ["InvalidValueError", "Place", "validated"]
-
 Model = TypeVar("Model", bound=BaseModel)
 
 _CHANGE = "Change the value or remove the key"

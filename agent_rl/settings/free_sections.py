@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FREE", "is_free"]
-
 FREE = (
     "agent_rl",  # reading the settings finds wrong keys
     "ray_kwargs.ray_init",

@@ -7,8 +7,6 @@ from pydantic import Field, model_validator
 from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
 
-__all__ = ["GatewaySettings"]
-
 
 class GatewaySettings(Section):
     """The user's agent: `command`, `function` or `url`. A row's `extra_info.program` overrides `command`."""

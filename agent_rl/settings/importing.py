@@ -22,8 +22,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.methods import method_problem
 from agent_rl.settings.user_code import defined_at, place_of
 
-__all__ = ["find_class", "find_object", "import_all", "load_file"]
-
 
 def find_object(name: str, place: Place, folder: Path | None = None, *, known: Iterable[str] = ()) -> Any:
     """Return a module's attribute.

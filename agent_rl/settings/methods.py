@@ -15,8 +15,6 @@ from typing import Any
 
 from agent_rl.settings.user_code import defined_at, is_users
 
-__all__ = ["method_problem"]
-
 SIMILAR = 0.8
 """Similarity of two names (difflib's ratio) above which one counts as a misspelling of the other."""
 

@@ -24,8 +24,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.free_sections import is_free
 from agent_rl.trajectory.run_files import leaves
 
-__all__ = ["RUN", "OldKey", "argument_keys", "change_arguments", "change_config", "is_old", "rows", "tell", "written"]
-
 RUN = "AGENT_RL_RUN"
 """Environment variable that all processes of a launcher's run inherit: their command lines have been changed."""
 

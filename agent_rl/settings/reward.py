@@ -12,16 +12,6 @@ from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
 from agent_rl.settings.terms import ComponentSettings, Schedule, TermSettings
 
-__all__ = [
-    "TERMS",
-    "CorrectnessSettings",
-    "EfficiencySettings",
-    "FormatSettings",
-    "OverlongSettings",
-    "RewardSettings",
-    "ServedModelSettings",
-]
-
 TERMS = ("correctness", "efficiency", "format", "overlong")
 """Names of the components that every reward has."""
 

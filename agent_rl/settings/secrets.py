@@ -17,8 +17,6 @@ from urllib.parse import quote
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["SHORTEST_SECRET", "Redactor", "Secrets", "is_secret_variable", "secret"]
-
 SHORTEST_SECRET = 4
 """Length in characters of the shortest value that is recognised."""
 

@@ -12,8 +12,6 @@ from pydantic import Field, field_validator, model_validator
 from agent_rl.settings.errors import InvalidValueError
 from agent_rl.settings.section import Section
 
-__all__ = ["ComponentSettings", "Condition", "Gate", "Normalization", "Schedule", "TermSettings", "parse_gate"]
-
 Normalization = Literal["group", "sigmoid", "tanh"] | Annotated[list[float], Field(min_length=2, max_length=2)]
 _COMPARISONS = {
     ">=": operator.ge,

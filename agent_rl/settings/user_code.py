@@ -21,19 +21,6 @@ from typing import Any
 
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 
-__all__ = [
-    "MAX_REPEATS",
-    "BrokenCallError",
-    "RepeatedBugs",
-    "UserCodeError",
-    "defined_at",
-    "is_outage",
-    "is_users",
-    "one_line",
-    "place_of",
-    "sort_out",
-]
-
 MAX_REPEATS = 8
 """Number of occurrences of a bug after which the run stops."""
 

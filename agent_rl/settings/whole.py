@@ -38,8 +38,6 @@ from agent_rl.settings.gateway import GatewaySettings
 from agent_rl.settings.reward import RewardSettings
 from agent_rl.settings.section import Section
 
-__all__ = ["SECTION", "AgentRLSettings"]
-
 SECTION = "agent_rl"
 
 

@@ -12,8 +12,6 @@ import yaml
 
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["line_of", "located", "parts_of", "read_yaml", "yaml_errors"]
-
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> Any:
     """Read a file as plain data; interpolations such as `${oc.env:INDEX}` are resolved.

@@ -30,17 +30,6 @@ from agent_rl.tools.bounded_schema import time_limit
 from agent_rl.tools.truncation import shortened
 from agent_rl.work.concurrency import gate, in_thread
 
-__all__ = [
-    "check_arguments",
-    "checked",
-    "coerce",
-    "full_schema",
-    "json_type",
-    "json_types",
-    "rewritten",
-    "schema_problem",
-]
-
 CHECK_S = 5.0
 """Time limit for one check, in seconds; a tool's own limit may be shorter."""
 MAX_SIZE = 1_000_000

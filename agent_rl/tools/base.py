@@ -33,8 +33,6 @@ from pydantic import BaseModel
 from agent_rl.settings.errors import validated
 from agent_rl.settings.section import Section
 
-__all__ = ["Tool", "ToolConfig", "ToolOutput", "TrajectoryScope"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)

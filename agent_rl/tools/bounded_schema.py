@@ -19,8 +19,6 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-__all__ = ["bounded", "canonical", "time_limit"]
-
 _deadline: ContextVar[float] = ContextVar("agent_rl_validation_deadline", default=float("inf"))
 
 

@@ -21,8 +21,6 @@ from agent_rl.tools.base import Tool
 from agent_rl.tools.spec import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["FUNCTIONS_KEY", "DeclaredFunction", "as_answer", "declared_functions"]
-
 FUNCTIONS_KEY = "extra_info.functions"
 _KEPT = 200
 """Number of rows whose functions stay in memory, where a row's samples share them."""

@@ -29,17 +29,6 @@ from agent_rl.tools.arguments import rewritten
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.work.concurrency import in_thread
 
-__all__ = [
-    "FunctionTool",
-    "argument_model",
-    "as_output",
-    "check_function",
-    "converted",
-    "describe",
-    "file_of",
-    "may_return",
-]
-
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*|:(param|returns?)\b.*")
 _ARGUMENT = re.compile(r"(?:\s+|:param\s+(?:\w+\s+)?)(?P<name>\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
 

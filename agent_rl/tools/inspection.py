@@ -16,8 +16,6 @@ from agent_rl.tools.runtime import ToolSession
 from agent_rl.tools.spec import Toolset, ToolSpec
 from agent_rl.trajectory import ToolCall, ToolResult
 
-__all__ = ["built_in", "call", "expand", "signature"]
-
 
 def built_in() -> list[tuple[str, str, str]]:
     """Return the name, the kind (tool or toolset) and a one-sentence summary of each built-in tool."""

@@ -38,8 +38,6 @@ from agent_rl.tools.builtin import built_in_class, built_in_names
 from agent_rl.tools.functions import FunctionTool, check_function, describe, file_of, may_return
 from agent_rl.tools.spec import CacheScope, Toolset, ToolSpec
 
-__all__ = ["dump_tools", "load_tools"]
-
 _FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")

@@ -44,8 +44,6 @@ from agent_rl.trajectory import ToolCall, ToolResult, ToolStatus
 from agent_rl.work.concurrency import OutOfTime, together, uninterrupted, within
 from agent_rl.work.store import Cache
 
-__all__ = ["ToolSession"]
-
 _STATUS = {
     UnknownToolError: ToolStatus.UNKNOWN_TOOL,
     InvalidArgumentsError: ToolStatus.INVALID_ARGUMENTS,

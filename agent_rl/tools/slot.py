@@ -25,8 +25,6 @@ from agent_rl.trajectory import ToolResult, plain, plain_reward
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, repeated, within
 from agent_rl.work.store import Cache
 
-__all__ = ["MAX_SHOWN", "Slot", "shown"]
-
 MAX_SHOWN = 200
 """Maximum number of characters of an exception or an unknown name that the policy sees."""
 

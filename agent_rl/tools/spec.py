@@ -18,8 +18,6 @@ from agent_rl.tools.arguments import schema_problem
 from agent_rl.tools.base import Tool
 from agent_rl.tools.bounded_schema import bounded
 
-__all__ = ["CacheScope", "ToolSpec", "Toolset"]
-
 CacheScope = Literal["off", "trajectory", "shared"]
 
 

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["ResultLimit", "TruncateSide", "encodable", "shortened", "truncate", "truncate_tokens"]
-
 TruncateSide = Literal["left", "middle", "right"]
 _SIDES = ("left", "middle", "right")
 _CHARS_PER_TOKEN = 16  # tokenized to find a cut; text with longer tokens is cut too short

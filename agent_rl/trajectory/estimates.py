@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist, fmean, stdev
 from typing import Any
 
-__all__ = ["LEVEL", "Change", "Estimate", "estimate_change", "estimate_mean", "estimate_rate"]
-
 LEVEL = 0.95
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RunState", "leaves", "read_metrics", "run_state", "this_process"]
-
 
 @dataclass(frozen=True)
 class RunState:

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from agent_rl.trajectory.run_files import RunState
 
-__all__ = ["SYMPTOMS", "Symptom", "SymptomWarning", "components", "end_warnings", "run_warnings", "series"]
-
 Metrics = Mapping[str, Any]
 Point = tuple[int, float]
 

@@ -27,16 +27,6 @@ from agent_rl.preflight.check import Needs, check
 from agent_rl.verl_adapter.inspection import needs_critic
 from agent_rl.work.store import file_digest
 
-__all__ = [
-    "MERGED",
-    "complete_checkpoint",
-    "model_folder",
-    "names_a_folder",
-    "policy_shards",
-    "settings_folder",
-    "weights_digest",
-]
-
 MERGED = "merged_model"
 """The merged model's folder inside the checkpoint's folder, `global_step_N`."""
 TRACKER = "latest_checkpointed_iteration.txt"

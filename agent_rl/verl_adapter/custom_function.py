@@ -12,8 +12,6 @@ from agent_rl.rewards.user_function import CUSTOM_FUNCTION, NAMES, UserFunction
 from agent_rl.settings.errors import Place
 from agent_rl.settings.user_code import place_of
 
-__all__ = ["MANAGER", "check", "user_function"]
-
 MANAGER = "trajectory"
 MODEL_ARGUMENTS = ("reward_router_address", "reward_model_tokenizer")
 """Keyword arguments that verl adds when it serves a reward model."""

@@ -33,8 +33,6 @@ from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.inspection import load_specs
 from agent_rl.verl_adapter.served_models import ROUTER_MODEL, references
 
-__all__ = ["as_one_line", "early_checks"]
-
 BOTH = ("trainer", "doctor")
 MODELS, VERLS = "agent_rl.reward.models", "reward.reward_model"
 NODES = ("n_gpus_per_node", "nnodes")

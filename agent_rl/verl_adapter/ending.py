@@ -32,8 +32,6 @@ from omegaconf import OmegaConf
 from agent_rl.errors import AgentRLError, FatalError, UnscoredError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 
-__all__ = ["COMMAND", "STOP_FILE", "LastStep", "StallError", "stalls_raised", "watched"]
-
 COMMAND = "AGENT_RL_COMMAND"
 """Environment variable with the driver's command line, for the trainer's process."""
 STOP_FILE = "stop"

@@ -18,8 +18,6 @@ from agent_rl.errors import FatalError, UnscoredError, did_you_mean
 from agent_rl.settings.user_code import BrokenCallError, RepeatedBugs
 from agent_rl.verl_adapter.trained_samples import SampleFate
 
-__all__ = ["ERRORS_PARTITION", "FailedSessions", "is_fatal", "measure", "report_bug", "tag"]
-
 ERRORS_PARTITION = "agent_rl_errors"
 """TransferQueue partition with a tag for each failed trajectory, or bug, from the workers for the trainer."""
 

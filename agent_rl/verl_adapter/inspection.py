@@ -19,16 +19,6 @@ from agent_rl.agents.policies.tokens import ChatTokenizer
 from agent_rl.errors import ConfigError
 from agent_rl.tools import ToolSpec, load_tools
 
-__all__ = [
-    "is_registered",
-    "load_chat_tokenizer",
-    "load_specs",
-    "load_tokenizer",
-    "needs_critic",
-    "token_builder",
-    "verls_checks",
-]
-
 SECTIONS = ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "algorithm", "critic")
 """Sections that verl turns into self-checking dataclasses; the model's section would load the model's config."""
 

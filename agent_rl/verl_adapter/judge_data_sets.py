@@ -26,8 +26,6 @@ from agent_rl.rewards.judge.kinds import PairwiseTemplate, PointwiseTemplate
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.verl_adapter.row_data_set import RowDataSet
 
-__all__ = ["BaseTrainDataset", "PairwiseTrainDataset", "PointwiseTrainDataset"]
-
 Messages = list[dict[str, str]]
 _OPTIONS = "data.apply_chat_template_kwargs"
 _ASKS = re.compile(r"^\s*<think>\s*$", re.MULTILINE)

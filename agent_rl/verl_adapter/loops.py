@@ -19,8 +19,6 @@ from agent_rl.agents import registry
 from agent_rl.agents.episode.agent import Agent
 from agent_rl.errors import ConfigError
 
-__all__ = ["announce", "export_to_workers", "install"]
-
 VARIABLE = "AGENT_RL_LOOPS"
 MAX_BYTES = 100_000
 """Linux rejects a single environment variable above 128 KiB."""

@@ -34,8 +34,6 @@ from agent_rl.trajectory.trace import TraceWriter
 from agent_rl.verl_adapter import custom_function
 from agent_rl.verl_adapter.algorithms.turns import REWARDS
 
-__all__ = ["TRAJECTORY", "TrajectoryRewardManager"]
-
 logger = logging.getLogger(__name__)
 
 TRAJECTORY = "trajectory"

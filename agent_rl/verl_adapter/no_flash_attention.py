@@ -17,8 +17,6 @@ from transformers.utils import is_flash_attn_2_available
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["flash_attn_func", "flash_attn_varlen_func", "multimodal_attention", "packed_attention", "token_log_probs"]
-
 FLASH_ATTENTION = "flash_attention_2"
 TOKENS_AT_A_TIME = 1024
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import datasets
     import pyarrow as pa
 
-__all__ = ["ROW", "Draws", "RunOrder", "check", "require_verls"]
-
 ROW = "agent_rl_row"
 """Column with the row's number in the order of the files."""
 COMPARED = 1_000

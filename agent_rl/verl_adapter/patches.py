@@ -20,8 +20,6 @@ from agent_rl.settings.old_keys import RUN, argument_keys, change_arguments, cha
 from agent_rl.settings.secrets import Redactor
 from agent_rl.verl_adapter.stages import announce
 
-__all__ = ["VERL_VERSION", "Hook", "change_command_line", "check_version", "empty_batches", "hooks"]
-
 VERL_VERSION = "0.9.1"
 
 Hook = tuple[str, str | Callable[[ModuleType], None]]

@@ -11,8 +11,6 @@ import traceback
 
 import wrapt
 
-__all__ = ["register"]
-
 
 def register() -> None:
     """Register loops, reward manager, tools, the estimator and, if selected, the CPU support."""

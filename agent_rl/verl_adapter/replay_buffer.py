@@ -12,8 +12,6 @@ from agent_rl.errors import FatalError
 from agent_rl.verl_adapter.failures import ERRORS_PARTITION
 from agent_rl.verl_adapter.trained_samples import reported, samples
 
-__all__ = ["AgentReplayBuffer", "watched"]
-
 
 def watched(buffer: Any, trainer: Any) -> Any:
     """Return the replay buffer with the methods of `AgentReplayBuffer` ahead of its own.

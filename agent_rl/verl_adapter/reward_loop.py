@@ -40,8 +40,6 @@ from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.served_models import KIND, ROUTER_MODEL, references, write_addresses
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 
-__all__ = ["AgentRewardLoopManager", "AgentRewardLoopWorker", "score_sampled"]
-
 
 class AgentRewardLoopWorker(RewardLoopWorker):
     """Calls the `trajectory` manager even if there is a reward model; verl would score only with the model."""

@@ -36,8 +36,6 @@ from agent_rl.verl_adapter.reward_loop import AgentRewardLoopWorker
 from agent_rl.verl_adapter.trained_samples import is_usable
 from agent_rl.verl_adapter.verl_loop import whole_row
 
-__all__ = ["AgentLoopManager", "AgentLoopWorker", "ReMaxAgentLoopManager", "ReMaxAgentLoopWorker", "give_trajectory"]
-
 logger = logging.getLogger(__name__)
 
 

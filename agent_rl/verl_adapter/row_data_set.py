@@ -15,8 +15,6 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from agent_rl.data.shapes import SHAPE_COLUMNS, as_row
 from agent_rl.errors import ConfigError
 
-__all__ = ["EpisodeDataSet", "RowDataSet"]
-
 logger = logging.getLogger(__name__)
 
 _MADE = ("prompt", "reward_model", "extra_info", "images", "videos")

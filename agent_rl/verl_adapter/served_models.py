@@ -22,15 +22,6 @@ from omegaconf import OmegaConf, open_dict
 from agent_rl.settings import SECTION
 from agent_rl.settings.reward import ServedModelSettings
 
-__all__ = [
-    "KIND",
-    "ROUTER_MODEL",
-    "ServedModels",
-    "references",
-    "rollout_config",
-    "write_addresses",
-]
-
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
 ROUTER_MODEL = "reward_model"

@@ -16,8 +16,6 @@ from typing import Any
 from agent_rl.trajectory.trace import segments
 from agent_rl.work.concurrency import OneThread
 
-__all__ = ["FINISH_S", "conversation", "log_samples", "tracking"]
-
 DIRECT = ("console", "file")
 MOST_WAITING = 64
 """Maximum number of calls waiting for a sink; later ones are lost."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from agent_rl.cpu import switch
 
-__all__ = ["ENGINE", "PREFIX", "SAMPLING", "Stage", "announce", "compiles_kernels", "read_stage"]
-
 PREFIX = "agent_rl stage: "
 """The prefix of a log line that announces a stage."""
 SAMPLING = "sampling"

@@ -10,8 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["check", "install"]
-
 CHECK = "sglang.srt.managers.schedule_batch.Req._check_str_based_finish"
 
 

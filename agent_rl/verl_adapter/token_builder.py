@@ -13,8 +13,6 @@ from verl.utils.tokenizer.continuous_token import ContinuousTokenBuilder, MergeR
 
 from agent_rl.agents.policies.chat_template import ChatTemplate, template_of
 
-__all__ = ["TemplateBuilder", "template_builder"]
-
 
 class TemplateBuilder(ContinuousTokenBuilder):
     """The builder for text.

@@ -18,23 +18,6 @@ from agent_rl.settings.episode import TraceSettings
 from agent_rl.trajectory.trace import TraceWriter, TrainedBatch
 from agent_rl.verl_adapter.algorithms import maxrl, remax
 
-__all__ = [
-    "FATES",
-    "GROUPWISE",
-    "SampleFate",
-    "StepSamples",
-    "fill_missing_samples",
-    "finals",
-    "is_usable",
-    "keep_batch",
-    "mean_reports",
-    "reported",
-    "samples",
-    "session_of",
-    "trajectory_advantages",
-    "without_lone",
-]
-
 GROUPWISE = (
     *("gdpo", "gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized"),
     maxrl.ESTIMATOR,

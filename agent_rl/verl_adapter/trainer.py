@@ -42,8 +42,6 @@ from agent_rl.verl_adapter.custom_function import MANAGER
 from agent_rl.verl_adapter.failures import FailedSessions
 from agent_rl.verl_adapter.trained_samples import finals, session_of
 
-__all__ = ["AgentTrainer", "with_users_class"]
-
 MODES = (PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync)
 LOOP_MANAGER = "agent_rl.verl_adapter.rollout.AgentLoopManager"
 

@@ -25,17 +25,6 @@ from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-__all__ = [
-    "READERS",
-    "evenly_split",
-    "mini_batches",
-    "needs_log_probs",
-    "policy_loss",
-    "rename_metrics",
-    "required_multiple",
-    "trained_keys",
-]
-
 READERS = ("optimal_token_baseline", "tir_optimal_token_baseline")
 """The estimators of verl that read the log-probs, and the squared probabilities that the same pass computes."""
 TOKEN_SUMS = ("seq-mean-token-sum", "seq-mean-token-sum-norm")

@@ -30,8 +30,6 @@ from agent_rl.verl_adapter.manager import TRAJECTORY
 from agent_rl.verl_adapter.token_builder import template_builder
 from agent_rl.verl_adapter.verl_tools import to_specs
 
-__all__ = ["EpisodeAgentLoop", "EpisodeOutput", "whole_row"]
-
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000

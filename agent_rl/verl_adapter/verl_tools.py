@@ -28,8 +28,6 @@ from agent_rl.settings.episode import ToolsSettings
 from agent_rl.tools import Tool, ToolOutput, ToolSession, ToolSpec, load_tools
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["VerlTool", "load", "to_specs", "tool_loading"]
-
 
 def tool_loading(module: ModuleType) -> None:
     """`verl.tools.tool_registry`: load tool YAML files with agent_rl's loader.

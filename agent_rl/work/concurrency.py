@@ -18,19 +18,6 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from concurrent import futures
 from typing import Any, Generic, TypeVar
 
-__all__ = [
-    "CANCEL_GRACE_S",
-    "OneThread",
-    "OutOfTime",
-    "PerLoop",
-    "gate",
-    "in_thread",
-    "repeated",
-    "together",
-    "uninterrupted",
-    "within",
-]
-
 T = TypeVar("T")
 
 CANCEL_GRACE_S = 1.0

@@ -18,8 +18,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-__all__ = ["append_lines", "firsts", "parts", "sibling", "whole_lines"]
-
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """Errors that a file system without locks raises."""
 

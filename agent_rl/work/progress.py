@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-__all__ = ["progress"]
-
 PATIENCE_S = 5.0
 """Seconds before the first line if stderr is not a terminal."""
 PAUSE_S = 30.0

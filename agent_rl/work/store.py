@@ -25,8 +25,6 @@ from agent_rl.work.concurrency import PerLoop
 from agent_rl.work.parts import append_lines, whole_lines
 from agent_rl.work.progress import progress
 
-__all__ = ["Cache", "Found", "Pieces", "Store", "by_content", "file_digest", "pieces", "reply_key"]
-
 Key = str | int
 
 UNFINISHED = Path("outputs/unfinished")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["named", "one_line"]
-
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _CONTROLS = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_BIDI}]")
 

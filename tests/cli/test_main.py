@@ -1,5 +1,6 @@
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,10 +59,11 @@ def test_no_line_of_any_help_is_wider_than_a_terminal() -> None:
     def check(command: Any, words: list[str]) -> None:
         text = inside(*words, "--help").stdout
         assert not [line for line in text.splitlines() if len(line) > 80], words
-        assert "<bool>" not in text
+        assert not re.findall(r"<bool>|\w range>|list\[|default: None|--\S+ [A-Z]+ ", text.replace("--set KEY=", "")), (
+            words
+        )
         for name, below in getattr(command, "commands", {}).items():
-            if name != "convert":  # its options are those of the script
-                check(below, [*words, name])
+            check(below, [*words, name])
 
     group = typer.main.get_command(main.app)
     context = click.Context(group)
@@ -74,7 +76,7 @@ def test_no_line_of_any_help_is_wider_than_a_terminal() -> None:
     [
         (["data", "chek"], "error: No such command 'chek'. Did you mean 'check'? See agent-rl data --help"),
         (["data", "check"], "error: Missing argument 'FILE...'. See agent-rl data check --help"),
-        (["trian", "x"], "error: trian: there is no such command. Did you mean 'train'? Known: audit, "),
+        (["trian", "x"], "error: trian: there is no such command. Did you mean 'train'"),
         (["view", "a", "--port", "x"], "error: Invalid value for '--port': "),
     ],
 )

@@ -52,6 +52,7 @@ ELSEWHERE = {
     r"agent-rl certify algo --estimator": "tests/verl_adapter/certificates",
     r"agent-rl gateway check": "tests/conformance",
     r"(python -m agent_rl.environments.install|make programs)": "a network",
+    r"(outputs/environments/verifiers/bin/python|agent-rl data convert (sums|tasks))": "tests/e2e/test_verifiers.py",
     r"agent-rl train tau2": "a Python of its own; tests/environments/families/test_tau2.py",
     r"python data_preprocess/environment.py service": "tau2's own Python; tests/data_preprocess/test_scripts.py",
     r"agent-rl view": "tests/trajectory/viewer/test_serve.py",

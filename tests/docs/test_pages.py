@@ -90,3 +90,18 @@ def test_the_text_of_the_quickstart_is_what_it_prints() -> None:
     source = read("recipes/quickstart/quickstart.py")
     for label in re.findall(r"^([a-z ]+?)  +[-\d.]+ -> ", read("README.md"), re.MULTILINE):
         assert f'"{label}"' in source, label
+
+
+def test_the_hooks_of_a_commit_run_what_make_check_runs() -> None:
+    check = read("Makefile").partition("\ncheck:")[2].partition("\n\n")[0]
+    hooks = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"][0]["hooks"]
+    commands = re.findall(r"-m ruff (?:format|check)|-m [\w.]+|agent-rl .*", check)
+    assert len(commands) == len(hooks) == 6
+    assert all(any(command in hook["entry"] for hook in hooks) for command in commands)
+
+
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    newest = read("CHANGELOG.md").partition("\n## 0.1.0")[0]
+    for paragraph in newest.split("\n\n"):
+        assert paragraph.startswith("#") or all(line.startswith("- ") for line in paragraph.strip().splitlines())
+    assert not re.search(r"^- .*\n\n- ", newest, re.MULTILINE)

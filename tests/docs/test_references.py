@@ -23,6 +23,8 @@ def references() -> dict[str, Any]:
         "reference/python.md",
         "reference/metrics.md",
         "reference/gpu_node.md",
+        "../README.md",
+        "start.md",
         "guides/migration.md",
         "comparison.md",
         pytest.param("start.ipynb", marks=pytest.mark.trainer),
@@ -30,6 +32,15 @@ def references() -> dict[str, Any]:
 )
 def test_a_reference_is_up_to_date(references: dict[str, Any], page: str) -> None:
     assert references["PAGES"][page]() == read(f"docs/{page}"), "run `make docs`"
+
+
+def test_the_address_of_the_repository_is_set_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    references = runpy.run_path(str(ROOT / "docs/references.py"))
+    monkeypatch.setitem(references["with_address"].__globals__, "REPOSITORY", "https://host/agent_rl")
+    for page, count in {"../README.md": 2, "start.md": 1, "reference/gpu_node.md": 1}.items():
+        text = references["PAGES"][page]()
+        assert text.count("https://host/agent_rl") == count
+        assert "<this repository>" not in text
 
 
 def test_every_setting_has_a_meaning() -> None:

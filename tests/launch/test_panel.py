@@ -123,6 +123,7 @@ def test_nothing_of_a_model_a_tool_or_a_data_set_is_obeyed(tmp_path: Path, monke
     written = terminal.getvalue()
     assert "example from step 1" in written
     display.close()
+    assert "failed: step 1" in terminal.getvalue()
     for obeyed in ("\x1b]", "\x07", "\x1b[2J", "\x9b", "\u202e", "\ud800"):
         assert obeyed not in written
     assert "[bold]" in written
@@ -154,16 +155,20 @@ def test_an_example_is_drawn_from_all_trajectories_of_the_step(tmp_path: Path) -
     assert last_trajectory(path, 41) is None
 
 
-def test_the_last_frame_says_how_far_the_run_came_and_asks_for_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", ["trained", "stopped", "failed"])
+def test_the_last_frame_says_how_the_run_ended_and_asks_for_nothing(tmp_path: Path, status: str) -> None:
     shown = panel(tmp_path)
+    shown.progress.configuration |= {"algorithm": {"adv_estimator": "grpo"}}
     shown.progress.line("INFO: Total training steps: 2")
     shown.progress.line(stage("sampling", 1))
     for step in (1, 2):
         shown.progress.step(step, {**metrics(step), "agent/acc": 3.0 * step})
         shown.step(step)
-    shown.stop()
+    shown.stop(status)
     lines = drawn(shown)
-    assert lines[1].startswith("step 2 of 2, 0:00:0")
+    assert lines[1].startswith(f"{status}: step 2 of 2  ")
+    assert lines[2].startswith("grpo, 0:00:0")
+    assert not lines[2].endswith("so far")
     assert not any("Ctrl-C" in line or " left" in line for line in lines)
     assert any(line.startswith("success") and "3 \u2192 6" in line for line in lines)  # no share
 
@@ -194,5 +199,5 @@ def test_a_terminal_that_changes_its_size_is_cleared_and_the_last_frame_stays(tm
     assert "\x1b[2J" in written
     top = re.sub(r"\x1b\[[0-9;]*m", "", written).rpartition("\u256d")[2].splitlines()[0]
     assert top == f"\u2500 {tmp_path.name} ".ljust(58, "\u2500") + "\u256e"
-    shown.stop()
+    shown.stop("trained")
     assert "\u2570" in file.getvalue().splitlines()[-1]

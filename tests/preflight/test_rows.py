@@ -59,9 +59,18 @@ def test_a_data_source_without_a_scorer_is_refused_in_one_line(at: str, make_cas
         assert refusals(make_case({**keys, **settled}), at) == []
 
 
+@pytest.mark.parametrize("at", rows.AT)
+def test_rows_that_their_program_judges_need_no_scorer(at: str, make_case: MakeCase, tmp_path: Path) -> None:
+    row = make_row(
+        question="1+1?", data_source="own/task", ground_truth=None, style="environment", split="train", index=0
+    )
+    write_parquet([row], tmp_path / "own.parquet")
+    assert refusals(make_case({"data.train_files": str(tmp_path / "own.parquet"), SCORER: "auto"}), at) == []
+
+
 def test_a_scorer_of_an_unknown_name_is_refused(make_case: MakeCase, own: str) -> None:
     (error,) = refusals(make_case({SCORER: "gsm8k_mark"}))
-    assert error.startswith(f"{SCORER}: there is no scorer 'gsm8k_mark'. Did you mean 'gsm8k_marked'?")
+    assert error.startswith(f"{SCORER}: there is no scorer 'gsm8k_mark'. Did you mean 'gsm8k_marked' or ")
     override = {"agent_rl.reward.per_data_source": {"own/*": {"correctness": {"scorer": "maths"}}}}
     (error,) = refusals(make_case({"data.train_files": own, **override}))
     assert error.startswith("agent_rl.reward.per_data_source.own/*.correctness.scorer: there is no scorer 'maths'")

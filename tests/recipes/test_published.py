@@ -74,7 +74,7 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
 }
 NONE = [
     *("bt_reward_model", "code", "code_fusion", "hh_rlhf", "llm_judge", "multi_rm", "quickstart"),
-    *("reasoning_rm_pairwise", "reasoning_rm_pointwise", "reward_api", "self_judged", "text_world"),
+    *("reasoning_rm_pairwise", "reasoning_rm_pointwise", "reward_api", "self_judged", "text_world", "verifiers"),
 ]
 """Recipes to which no published number is comparable."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,9 @@ from playwright.sync_api import Browser, Page
 
 from agent_rl.evaluation.experiments.cold_start import MADE, ColdStart
 from agent_rl.trajectory import trace
+from agent_rl.trajectory.run_files import read_metrics
+from agent_rl.trajectory.symptoms import run_warnings
+from agent_rl.trajectory.viewer.report import read_run, report
 from tests.trajectory.viewer.browser import chromium, findings, served
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +77,9 @@ def test_the_whole_quickstart_in_two_steps(finished: tuple[Path, list[str]]) -> 
     assert "2 steps" in page
     assert "<figcaption>Reward" in page
     assert "trajectories of the last step" in page
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+    steps = [step for step in read_metrics(folder) if step["step"]]
+    configuration = json.loads((folder / "run.json").read_text())["configuration"]
+    assert [run_warnings(steps[:count], configuration) for count in (1, 2)] == [[], []]
 
 
 @pytest.fixture(scope="module")
@@ -113,16 +119,48 @@ class Pages:
         }  # fmt: skip
 
 
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+def check_page(pages: Pages, path: str) -> None:
+    """All rules of axe, on a telephone and a screen, light and dark; and nothing is wider than the window."""
+    with pages.at(path) as page:
+        for width, scheme in product((390, 1400), SCHEMES):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            assert findings(page) == [], (path, width, scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width, scheme)
+
+
 @pytest.mark.engine
-def test_axe_finds_nothing_and_no_page_is_wider_than_a_telephone(pages: Pages) -> None:
-    for name, path in pages.kinds().items():
-        with pages.at(path, width=400) as page:
-            assert findings(page) == [], name
-            assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
-            page.set_viewport_size({"width": 1280, "height": 900})
-            page.emulate_media(color_scheme="dark")
-            assert findings(page, "color-contrast") == [], name
-            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, name
+def test_axe_finds_nothing_and_no_page_is_wider_than_its_window(pages: Pages) -> None:
+    for path in pages.kinds().values():
+        check_page(pages, path)
+
+
+@pytest.mark.engine
+def test_axe_finds_nothing_on_the_pages_of_a_failed_run(pages: Pages, tmp_path: Path) -> None:
+    about = json.loads((pages.folder / "run.json").read_text())
+    about["end"] = {"status": "failed", "time": "2026-01-02T03:04:05", "error": "CUDA out of memory"}
+    failed = tmp_path / "failed"
+    failed.mkdir()
+    (failed / "run.json").write_text(json.dumps(about))
+    (failed / "report.html").write_text(report([read_run(str(failed))]))
+    with served(tmp_path, [failed]) as (address, _):
+        for path in (f"{address}/", f"{address}/trajectories", (failed / "report.html").as_uri()):
+            check_page(pages, path)
+
+
+@pytest.mark.engine
+def test_the_two_sides_of_a_comparison_stand_side_by_side_on_a_screen(pages: Pages) -> None:
+    for width, is_beside in ((1400, True), (390, False)):
+        with pages.at(pages.kinds()["compare"], width) as page:
+            page.click("a[href*='group?with=']")
+            left, right = (side.bounding_box() for side in page.locator(".pair > section").all())
+            assert left is not None
+            assert right is not None
+            assert (left["y"] == right["y"]) == is_beside
+            assert (left["x"] + left["width"] <= right["x"]) == is_beside
 
 
 @pytest.mark.engine

@@ -64,7 +64,7 @@ def test_every_choice_composes(
     (tmp_path / "corpus.jsonl").write_text('{"id": "a", "contents": "Rome is in Italy."}\n')
     monkeypatch.setenv("SEARCH_CORPUS", str(tmp_path / "corpus.jsonl"))
     other = ("agent_rl.gateway.python=null", "agent_rl.gateway.function=null", "agent_rl.gateway.command=env")
-    needs = [*other] if recipe.name == "langgraph" else []  # LangGraph has a Python of its own
+    needs = [*other] if recipe.name in ("langgraph", "verifiers") else []  # which have a Python of their own
     needs += ["actor_rollout_ref.rollout.n=2"] if choice else []  # some recipes have one sample, which has no group
     config = compose(recipe, [*choice, *needs])
     if not choice:

@@ -52,7 +52,7 @@ class Model(Section):
     [
         ({"path": None}, "path: expected text, got null. Change the value"),
         ({"needed": {}}, "needed.file: missing. Write `file: ...`"),
-        ({"pth": "a"}, "pth: unknown key (value 'a'). Did you mean 'path'? Known: "),
+        ({"pth": "a"}, "pth: unknown key (value 'a'). Did you mean 'path'?"),
         ({"names": [1]}, "names[0]: expected text, got 1"),
         ({"pair": [1]}, "pair: expected a list of at least 2, got [1]. Change the value or remove the key"),
         ({"scale": "tan"}, "scale: expected `group` or `tanh` or a list, got 'tan'. Did you mean 'tanh'?"),

@@ -1,17 +1,24 @@
-"""Made metrics of each symptom raise its warning; a healthy run, and every stored run that learned, raise none."""
+"""Made metrics of each symptom raise its warning; a healthy run, and every stored run that learned, raise none.
+
+`make quickstart && .venv/bin/python -m tests.trajectory.test_symptoms outputs/quickstart` writes quickstart.jsonl: of a
+whole quickstart, the metrics that the rules read.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
+import sys
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from agent_rl.trajectory.run_files import RunState
-from agent_rl.trajectory.symptoms import SYMPTOMS, end_warnings, run_warnings
+from agent_rl.trajectory.run_files import RunState, read_metrics
+from agent_rl.trajectory.symptoms import SYMPTOMS, TERMS, end_warnings, run_warnings
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,9 +142,29 @@ def test_a_stored_run_that_learned_has_no_warning_at_any_step(file: Path) -> Non
             assert run_warnings(steps[:count], {}) == []
 
 
+QUICKSTART = Path(__file__).with_name("quickstart.jsonl")
+
+
+def test_a_stored_quickstart_has_no_warning_at_any_step() -> None:
+    steps = [json.loads(line) for line in QUICKSTART.read_text().splitlines()]
+    assert len(steps) == 20
+    assert HEALTHY.keys() - steps[0].keys() == {"agent/style", "actor/kl_loss", "timing_s/reward"}
+    configuration = yaml.safe_load((ROOT / "recipes/quickstart/config.yaml").read_text())
+    for count in range(1, len(steps) + 1):
+        assert run_warnings(steps[:count], configuration) == []
+    silent = [{**step, "agent/tool_calls": 0.0} for step in steps]
+    assert [each.text for each in run_warnings(silent[:1], configuration)] == ["No tool was ever called."]
+
+
 def test_a_few_steps_are_no_trend() -> None:
     assert warned(6, agent__style=lambda step: 0.5, actor__entropy=lambda step: 2.0 / step**3) == []
 
 
 def test_values_that_are_no_numbers_do_not_count() -> None:
     assert warned(actor__kl_loss=lambda step: float("nan"), actor__entropy=lambda step: None) == []
+
+
+if __name__ == "__main__":
+    keys = {"step", "actor/ppo_kl", *(f"agent/{name}" for name in TERMS), *HEALTHY}
+    kept = [{key: step[key] for key in sorted(keys & step.keys())} for step in read_metrics(Path(sys.argv[1]))]
+    QUICKSTART.write_text("".join(f"{json.dumps(step)}\n" for step in kept if step["step"]))

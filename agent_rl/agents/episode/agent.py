@@ -19,8 +19,6 @@ from agent_rl.agents.episode.policy import Policy
 from agent_rl.agents.users.user import User
 from agent_rl.settings import AgentRLSettings
 
-__all__ = ["Agent"]
-
 MakeFormat: TypeAlias = Callable[[AgentRLSettings, EpisodeLimits], Format]
 MakeUser: TypeAlias = Callable[[AgentRLSettings, Mapping[str, Any]], "User | None"]
 RunEpisode: TypeAlias = Callable[..., Awaitable[None]]

@@ -15,8 +15,6 @@ from agent_rl.settings import AgentRLSettings
 from agent_rl.tools.truncation import TruncateSide
 from agent_rl.trajectory import ToolCall, call_key
 
-__all__ = ["DEFAULT_MAX_TURNS", "FINAL_TURN", "EpisodeBudget", "EpisodeLimits", "FinalTurn", "Repeats", "make_budget"]
-
 FINAL_TURN = "This is your last turn: no more tool calls are possible. Give your final answer now."
 DEFAULT_MAX_TURNS = 16
 """The limit when `multi_turn.max_assistant_turns` is null."""

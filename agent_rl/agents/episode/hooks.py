@@ -21,8 +21,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_class
 from agent_rl.trajectory import ToolCall, ToolResult, Trajectory, Turn
 
-__all__ = ["Hooks", "load_hooks"]
-
 KEY = "agent_rl.hooks"
 
 

@@ -31,8 +31,6 @@ from agent_rl.tools.declared import declared_functions
 from agent_rl.tools.truncation import ResultLimit
 from agent_rl.trajectory import Message, StopReason, Trajectory, row_data
 
-__all__ = ["EpisodeLoop", "EpisodeSetup", "loop_class", "new_trajectory"]
-
 Row = Mapping[str, Any]
 """A row's columns; `raw_prompt`, `extra_info`, `tools_kwargs`, `data_source` and `reward_model` are read."""
 

@@ -10,8 +10,6 @@ from agent_rl.agents.episode.loop import EpisodeSetup
 from agent_rl.agents.registry import agent_names, make_loop
 from agent_rl.tools.declared import declared_functions
 
-__all__ = ["render_prompt"]
-
 WITHOUT_TOOLS = "single_turn_agent"
 """verl's loop that uses no tools; verl's other loop passes all tools to the chat template."""
 

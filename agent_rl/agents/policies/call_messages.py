@@ -11,8 +11,6 @@ from typing import Any
 
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["CALL_ID", "MARK", "call_turns", "marked_turns"]
-
 MARK = "Xq7Mark"
 """The text of a made-up turn."""
 CALL_ID = "call00000"

@@ -25,8 +25,6 @@ from agent_rl.remote.chat_client import TooLongError
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Message, ToolCall
 
-__all__ = ["ChatEndpoint", "ChatPolicy"]
-
 
 class ChatEndpoint(PolicySource):
     """A model behind an address.

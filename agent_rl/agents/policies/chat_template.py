@@ -29,17 +29,6 @@ from agent_rl.errors import ConfigError, MalformedActionError
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = [
-    "MOST",
-    "NO_SYNTAX",
-    "USER",
-    "ChatTemplate",
-    "Following",
-    "same_beginning",
-    "template_of",
-    "with_syntax",
-]
-
 Messages = Sequence[Mapping[str, Any]]
 
 NO_SYNTAX = "it writes no calls, or writes them in an unknown syntax"

@@ -17,8 +17,6 @@ from typing import Literal
 from agent_rl.agents.policies.token_policy import TrainingSequence
 from agent_rl.trajectory import StopReason, Trajectory, Turn
 
-__all__ = ["masked_sequences"]
-
 
 def masked_sequences(
     sequences: list[TrainingSequence],

@@ -14,8 +14,6 @@ from agent_rl.agents.policies.source import Sampling
 from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled, TokenSource
 from agent_rl.errors import ConfigError
 
-__all__ = ["LocalModel"]
-
 Pending = tuple[list[int], dict[str, Any], "asyncio.Future[Sampled]"]
 
 

@@ -15,8 +15,6 @@ from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.data.contract import IMAGE
 from agent_rl.errors import ConfigError
 
-__all__ = ["Media", "has_media", "new_images", "require_vision", "with_images", "without_images"]
-
 _IMAGES = ("image", "image_url")
 """Types of message parts that are images."""
 

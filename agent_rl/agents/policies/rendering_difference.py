@@ -8,8 +8,6 @@ from agent_rl.agents.episode.format import CLOSE, OPEN, OTHER_THOUGHTS
 from agent_rl.agents.policies.chat_template import ChatTemplate
 from agent_rl.agents.syntaxes.json_calls import CHANNEL
 
-__all__ = ["IN_ORDER", "IN_THOUGHTS", "IN_WHITE_SPACE", "THOUGHTS", "difference"]
-
 IN_WHITE_SPACE = "in whitespace only"
 IN_THOUGHTS = "in its thoughts and their marks only"
 IN_ORDER = "only in where the system message or the tools are"

@@ -15,8 +15,6 @@ from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.agents.policies.tokens import ChatTokenizer, Sampled
 
-__all__ = ["Script", "ScriptedTokens"]
-
 Script = Generator[str, str, None]
 """Yields the turns of one episode, and receives the environment's answer to each turn."""
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["SYNTAX", "as_user_message", "call_text", "with_tools"]
-
 SYNTAX = "hermes"
 """The syntax that the section requests calls in (`agent_rl.agents.syntaxes.SYNTAXES`)."""
 

@@ -16,8 +16,6 @@ from agent_rl.remote import ChatClient, EndpointConfig
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PolicySource", "PolicyUsage", "Sampling", "open_client"]
-
 
 class Sampling(BaseModel):
     """Sampling parameters, with the names of verl's `val_kwargs`."""

@@ -24,8 +24,6 @@ from agent_rl.agents.syntaxes.json_calls import CHANNEL, without_channels
 from agent_rl.errors import EngineError, UnscoredError
 from agent_rl.trajectory.trace import Tokens, TokenSequence
 
-__all__ = ["TokenPolicy", "TrainingSequence"]
-
 
 class TrainingSequence(NamedTuple):
     """One training sequence; the response ends with a sampled token."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["load_tokenizer"]
-
 
 def load_tokenizer(name: str, key: str) -> Any:
     """Load the tokenizer of a model.

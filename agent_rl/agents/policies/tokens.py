@@ -18,8 +18,6 @@ from agent_rl.agents.policies.token_policy import TokenPolicy
 from agent_rl.errors import ConfigError, EngineError
 from agent_rl.remote import ChatClient, RemoteError
 
-__all__ = ["ChatTokenizer", "SGLangTokens", "Sampled", "TokenSource", "VLLMTokens"]
-
 
 class ChatTokenizer(NamedTuple):
     """A model's tokenizer, and the builder of the tokens around its turns."""

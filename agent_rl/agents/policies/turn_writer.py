@@ -12,8 +12,6 @@ from agent_rl.agents.policies.rendering_difference import THOUGHTS
 from agent_rl.agents.policies.shown_tools import call_text
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["TurnWriter"]
-
 
 class TurnWriter:
     """Writes turns as a chat template does, without the end of the turn.

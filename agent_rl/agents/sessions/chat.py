@@ -20,8 +20,6 @@ from agent_rl.agents.sessions.request import (
     text_of,
 )
 
-__all__ = ["chat_answer", "chat_events", "chat_request"]
-
 REFUSED = ("response_format", "grammar", "guided_json", "guided_regex", "guided_choice", "structured_outputs")
 
 

@@ -19,8 +19,6 @@ from agent_rl.agents.sessions.request import (
     text_of,
 )
 
-__all__ = ["messages_answer", "messages_error", "messages_events", "messages_request"]
-
 CHANGES = "x-anthropic-billing-header"
 """Start of a part of Claude Code's system prompt that differs in each request."""
 ERRORS = {

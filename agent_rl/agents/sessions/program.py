@@ -30,8 +30,6 @@ from agent_rl.settings.secrets import is_secret_variable
 from agent_rl.settings.user_code import place_of
 from agent_rl.work.concurrency import OutOfTime, gate, in_thread, within
 
-__all__ = ["ProgramEnd", "address_for", "function_worker", "run_program"]
-
 KEY = "agent_rl.gateway"
 PACKAGE = str(Path(__file__).parents[2])
 """Folder of agent_rl, whose stand-ins for packages that a CPU lacks are on Python's path in a run on a CPU."""

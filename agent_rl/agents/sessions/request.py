@@ -14,11 +14,6 @@ from agent_rl.agents.episode.policy import ChatMessage
 from agent_rl.tools.bounded_schema import canonical
 from agent_rl.trajectory import ToolCall
 
-__all__ = [
-    "SAMPLING", "RequestError", "TurnReply", "TurnRequest", "function_call", "function_tool", "message_key", "objects",
-    "sampling_of", "text_of",
-]  # fmt: skip
-
 SAMPLING: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "frequency_penalty": 0.0,
     "presence_penalty": 0.0, "logit_bias": {},

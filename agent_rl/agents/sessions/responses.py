@@ -21,8 +21,6 @@ from agent_rl.agents.sessions.request import (
     text_of,
 )
 
-__all__ = ["responses_answer", "responses_events", "responses_request"]
-
 ID = "resp_"
 REFUSED = ("background", "conversation", "prompt")
 ECHOED: Mapping[str, Any] = {

@@ -26,8 +26,6 @@ from agent_rl.agents.sessions.session import Session
 from agent_rl.trajectory import plain_reward
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["Gateway", "PortServer", "gateway"]
-
 KEEP_ALIVE_S = 10.0
 """Seconds between comments in a stream while its turn is generated."""
 KEEP_OPEN_S = 600
@@ -123,9 +121,10 @@ class Gateway(PortServer):
         super().__init__(Starlette(routes=routes))
 
     def _session(self, request: Request) -> Session:
-        authorization = request.headers.get("authorization", "")
-        key = request.headers.get("x-api-key") or authorization.removeprefix("Bearer ").strip()
-        if (session := self.sessions.get(key)) is None or session.is_closed:
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        keys = bearer, request.headers.get("x-api-key", "")  # verifiers sends the key in one, and its own in the other
+        session = next((self.sessions[key] for key in keys if key in self.sessions), None)
+        if session is None or session.is_closed:
             raise RequestError("the key names no open episode", 401, "invalid_api_key")
         return session
 

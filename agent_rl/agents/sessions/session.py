@@ -26,8 +26,6 @@ from agent_rl.tools import ToolSpec
 from agent_rl.tools.declared import declared_functions
 from agent_rl.trajectory import Message, StopReason, ToolCall, ToolResult, Trajectory, Turn
 
-__all__ = ["Session", "read_turn"]
-
 TOO_LONG = "context_length_exceeded"
 
 logger = logging.getLogger(__name__)

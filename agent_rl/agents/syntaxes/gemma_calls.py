@@ -14,8 +14,6 @@ from agent_rl.agents.syntaxes.reading import read_json, unreadable, without_ends
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["gemma4"]
-
 _OPEN, _CLOSE = "<|tool_call>", "<tool_call|>"
 _HEAD = re.compile(r"\s*call:([\w.-]+)(?=\{)")
 _QUOTED = r'<\|"\|>((?:(?!<\|"\|>).)*)<\|"\|>'

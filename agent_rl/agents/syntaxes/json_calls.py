@@ -16,8 +16,6 @@ from agent_rl.agents.syntaxes.tagged_calls import blocks
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["CHANNEL", "deepseek_v3", "gpt_oss", "hermes", "kimi", "llama3_json", "mistral", "without_channels"]
-
 Parsed = tuple[str, list[ToolCall]]
 
 _PYTHON_TAG = "<|python_tag|>"

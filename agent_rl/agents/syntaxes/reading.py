@@ -12,8 +12,6 @@ from agent_rl.tools import ToolSpec
 from agent_rl.tools.arguments import json_type, json_types
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["call_from", "parameter_types", "read_call_json", "read_json", "typed", "unreadable", "without_ends"]
-
 _MAX_DEPTH = 64
 """Maximum nesting depth of arguments: a deeper value could not be stored as JSON again."""
 

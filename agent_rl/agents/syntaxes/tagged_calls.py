@@ -14,8 +14,6 @@ from agent_rl.agents.syntaxes.reading import parameter_types, read_call_json, ty
 from agent_rl.tools import ToolSpec
 from agent_rl.trajectory import ToolCall
 
-__all__ = ["blocks", "deepseek_v4", "glm", "minimax", "qwen3_coder", "seed"]
-
 Parsed = tuple[str, list[ToolCall]]
 
 _GLM_TAGS = ("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")

@@ -10,8 +10,6 @@ from agent_rl.environments.session import MESSAGE
 from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["EnvironmentUser"]
-
 
 class EnvironmentUser(User):
     """Starts the environment, passes messages to its `step`, and reads its reward.

@@ -31,8 +31,6 @@ from agent_rl.settings.errors import validated
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["DEFAULT_INSTRUCTIONS", "LLMUser", "LLMUserConfig"]
-
 DEFAULT_INSTRUCTIONS = """\
 You play a user who talks with an assistant. What you want from it:
 

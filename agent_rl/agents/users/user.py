@@ -27,8 +27,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_class
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ROW_KEY", "Reply", "ScriptedUser", "User", "gives_verdict", "load_user", "opened"]
-
 KEY = "agent_rl.user_sim.user"
 ROW_KEY = "extra_info.user"
 SHORT_NAMES = {"scripted": "agent_rl.agents.users.user.ScriptedUser", "llm": "agent_rl.agents.users.llm_user.LLMUser"}
@@ -112,8 +110,8 @@ async def opened(messages: Sequence[dict[str, Any]], user: User | None) -> list[
 
 
 def gives_verdict(cls: type[User], row: Mapping[str, Any]) -> bool:
-    """Whether a row has an environment, or a user of this class, that judges its episodes."""
-    if (row.get("extra_info") or {}).get("environment") is not None:
+    """Whether a row has an environment, a program (`style: environment`), or a user of this class that judges it."""
+    if (row.get("reward_model") or {}).get("style") == "environment":
         return True
     return cls.score is not User.score and (row.get("extra_info") or {}).get("user") is not None
 

@@ -16,8 +16,6 @@ from typing import Any
 from agent_rl.data.arithmetic import generate, to_row
 from agent_rl.data.worlds.world import Turns, World, by_name, native_turn, react_answer, react_call
 
-__all__ = ["WORLD"]
-
 SEEDS = 1_000_000
 """Offset of the problems' seeds, so that they differ from the seeds the quickstart uses."""
 RECOVERY = 0.4

@@ -18,8 +18,6 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Turns, World, by_name, held_out, native_turn, split_rows
 
-__all__ = ["WORLD"]
-
 
 @dataclass(frozen=True)
 class Task:

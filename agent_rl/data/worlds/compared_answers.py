@@ -14,8 +14,6 @@ from typing import Any
 from agent_rl.data.worlds.graded_answers import THINGS, Part, answer_of, request_for, split_pairs
 from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows
 
-__all__ = ["WORLD"]
-
 PROMPT = """\
 # Task
 Choose the response that serves the query better.

@@ -14,8 +14,6 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Turns, World, by_name, held_out, split_rows
 
-__all__ = ["THINGS", "TONES", "WORLD", "Part", "answer_of", "request_for", "split_pairs"]
-
 TONES = (
     ("Whatever,", "Not again,", "Go away,", "Stop it,", "How dull,", "Leave me,"),
     ("So,", "Well,", "Here,", "Now,", "Right,", "Then,"),

@@ -15,8 +15,6 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Turns, World, by_name, held_out, split_rows
 
-__all__ = ["WORLD"]
-
 QUESTIONS = {
     "share": ("{a} boxes of {b} pens are shared by {c} people. How many pens are left?", "{a} * {b} % {c}"),
     "power": ("What are the last two digits of {a} to the power of {b}?", "{a} ** {b} % 100"),

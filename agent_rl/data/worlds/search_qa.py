@@ -16,8 +16,6 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Turns, World, by_name, split_rows
 
-__all__ = ["WORLD"]
-
 FIRST = (
     "Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo", "Ida", "Jan", "Kim", "Leo",
     "Mia", "Nora", "Olaf", "Pia", "Rosa", "Sam", "Tina", "Uli", "Vera", "Wim", "Yara", "Zoe",

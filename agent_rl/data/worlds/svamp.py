@@ -15,8 +15,6 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, react_answer, react_call
 
-__all__ = ["WORLD"]
-
 PEOPLE = (
     "Ada", "Ben", "Carla", "David", "Emma", "Frank", "Grace", "Henry", "Iris", "Jack", "Kim", "Liam",
     "Mona", "Noah", "Olga", "Paul", "Rosa", "Sam", "Tina", "Victor",

@@ -16,8 +16,6 @@ from typing import Any
 from agent_rl.data.text_to_sql import new_database
 from agent_rl.data.worlds.world import Turns, World, by_name, react_answer, react_call, split_rows
 
-__all__ = ["WORLD"]
-
 TABLES = ("goods", "items", "wares", "stock", "parts", "lots")
 NAMES = ("name", "label", "title", "word")
 AMOUNTS = ("amount", "number", "quantity", "pieces", "units", "volume")

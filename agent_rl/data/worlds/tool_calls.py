@@ -15,8 +15,6 @@ from typing import Any
 
 from agent_rl.data.worlds.world import Turns, World, by_name, drawn_rows, held_out, native_turn
 
-__all__ = ["WORLD"]
-
 WORDS = {
     "room": ("attic", "bath", "cellar", "garage", "hall", "kitchen", "office", "porch"),
     "person": ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gina", "Hugo"),

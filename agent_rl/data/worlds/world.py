@@ -12,11 +12,6 @@ from typing import Any, TypeVar
 
 from agent_rl.data.rows import make_row
 
-__all__ = [
-    *("Habit", "Turns", "World", "by_name", "drawn_rows", "held_out"),
-    *("native_turn", "react_answer", "react_call", "split_rows"),
-]
-
 Task = TypeVar("Task")
 Pool = TypeVar("Pool")
 Row = Mapping[str, Any]

@@ -22,8 +22,6 @@ from typing import Any
 from agent_rl.data.worlds import math_python
 from agent_rl.data.worlds.world import Turns, World
 
-__all__ = ["WORLD"]
-
 _RECORDED = re.compile(
     r"\s*(?:<code>\s*)?^[ \t]*```python[ \t]*\n(.*?)^[ \t]*```(?:\s*</code>)?(?:\s*<interpreter>.*?</interpreter>)?\s*",
     re.DOTALL | re.MULTILINE,

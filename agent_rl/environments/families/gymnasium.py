@@ -22,8 +22,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import load_file
 from agent_rl.settings.user_code import one_line
 
-__all__ = ["environment"]
-
 _KNOWN = {
     "FrozenLake": (
         "left down right up",

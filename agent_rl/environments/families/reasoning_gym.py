@@ -14,8 +14,6 @@ from agent_rl.environments.families import SIZES
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.rewards.scorers.reasoning_gym import score_reasoning_gym
 
-__all__ = ["environment", "problems"]
-
 
 class _Problem(Environment):
     """Solve the problem. Your last message is the answer alone, or has it between <answer> and </answer>."""

@@ -18,8 +18,6 @@ from agent_rl.environments.environment import Environment
 from agent_rl.environments.families.reasoning_gym import problems
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["environment"]
-
 _FORMS = {
     "gsm8k": 'Let\'s think step by step and output the final answer after "####".',
     "gsm8k_multi_turn": 'Let\'s think step by step and output the final answer after "####".',

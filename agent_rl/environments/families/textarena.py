@@ -19,8 +19,6 @@ from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import seeded_rows
 from agent_rl.errors import ConfigError, did_you_mean
 
-__all__ = ["environment"]
-
 
 class _Numbers(threading.local):
     """The module `random` of all games: the numbers of the trajectory that this thread plays, else the global ones."""

@@ -38,8 +38,6 @@ from agent_rl.verl_adapter.checkpoints import weights_digest
 from agent_rl.verl_adapter.inspection import load_chat_tokenizer
 from agent_rl.work.progress import progress
 
-__all__ = ["MADE", "ColdStart"]
-
 EPISODES = "episodes"
 """Name of the split whose rows become worked episodes."""
 SAMPLE = 300

@@ -30,8 +30,6 @@ from agent_rl.launch.training import train
 from agent_rl.trajectory.estimates import estimate_rate
 from agent_rl.verl_adapter.checkpoints import weights_digest
 
-__all__ = ["Experiment", "comparison"]
-
 LONGEST = 100
 """Maximum number of characters in the name of a variant's folder."""
 

@@ -21,9 +21,6 @@ from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
 from agent_rl.trajectory.symptoms import series
 from agent_rl.trajectory.viewer.report import read_run
 
-__all__ = ["Judgement", "RunOutcome", "judgement", "read_outcome", "solved", "success"]
-
-
 Judgement = dict[str, float]
 """How well a model's scores agree with the true scores, measured as by `agent-rl rm eval`.
 

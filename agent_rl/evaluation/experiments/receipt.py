@@ -26,8 +26,6 @@ from agent_rl.settings import SECTION, AgentRLSettings
 from agent_rl.trajectory.estimates import Estimate
 from agent_rl.trajectory.viewer.charts import Chart
 
-__all__ = ["RECEIPT", "check", "hashes", "machine", "verdicts", "write_curve"]
-
 RECEIPT = "receipt.json"
 GAIN = 0.1
 """Value that the whole interval of the gain must exceed, on every seed."""

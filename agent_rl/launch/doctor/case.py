@@ -14,8 +14,6 @@ from agent_rl.launch.environment import joins_ray
 from agent_rl.preflight import case
 from agent_rl.verl_adapter.checkpoints import policy_shards, settings_folder
 
-__all__ = ["Case"]
-
 ROLLOUT, VERLS = "actor_rollout_ref.rollout", "reward.reward_model"
 
 

@@ -25,8 +25,6 @@ from agent_rl.launch.doctor.machine import Machine
 from agent_rl.preflight.check import Check, Finding, Needs, Status, checks_at, group_order, reason, refusal
 from agent_rl.verl_adapter import inspection
 
-__all__ = ["all_checks", "diagnose", "run_check", "run_checks"]
-
 LIMIT_S = 30.0
 """Time limit of a check in seconds; a tool that builds an index, or a silent server, may exceed it."""
 CHILD_LIMIT_S = 120.0

@@ -33,8 +33,6 @@ from agent_rl.launch.cluster import Nodes, interfaces
 from agent_rl.launch.command import has_accelerator
 from agent_rl.launch.environment import RUNTIME, cuda_home, gpu_environment, missing_parts
 
-__all__ = ["FACTS", "Gpu", "Machine", "read_gpus", "try_compilers"]
-
 HUB_S = 3.0
 """Seconds within which the Hub must answer."""
 ASK = "import sys, httpx; httpx.head(sys.argv[1], verify=False)"

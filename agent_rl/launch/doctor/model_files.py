@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ModelFiles", "find_model", "parameters_by_shape"]
-
 
 @dataclass(frozen=True)
 class ModelFiles:

@@ -21,8 +21,6 @@ from agent_rl.rewards.components.correctness import Correctness
 from agent_rl.rewards.scorers import SCORERS, score_now
 from agent_rl.work.store import Pieces
 
-__all__ = ["known_rows"]
-
 VERLS = ("single_turn_agent", "tool_agent")
 """The loops that verl 0.9.1 itself registers."""
 OTHERS = 20

@@ -15,8 +15,6 @@ from rich.text import Text
 
 from agent_rl.preflight.check import Finding, Status
 
-__all__ = ["has_problem", "show", "to_dict"]
-
 STYLES = {Status.PROBLEM: "bold red", Status.WARNING: "yellow", Status.OK: "green", Status.SKIPPED: "dim"}
 SERIOUS = (Status.PROBLEM, Status.WARNING)
 WIDEST = 120

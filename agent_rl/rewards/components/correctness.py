@@ -13,8 +13,6 @@ from agent_rl.sandbox.fusion import FusionServer
 from agent_rl.settings import RewardSettings
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Correctness", "Custom"]
-
 Custom = Callable[[Trajectory], Awaitable[tuple[float, Mapping[str, float]]]]
 """A user's function that returns the verdict on a trajectory, and numbers for the trajectory's notes."""
 

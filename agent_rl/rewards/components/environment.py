@@ -8,8 +8,6 @@ from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["EnvironmentConfig", "EnvironmentPart"]
-
 
 class EnvironmentConfig(ComponentConfig):
     """Selects the part."""

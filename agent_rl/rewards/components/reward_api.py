@@ -31,8 +31,6 @@ from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.trajectory import Trajectory
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["RewardApi", "RewardApiConfig"]
-
 TOKEN_ENV = "AGENT_RL_REWARD_TOKEN"
 _WRONG_SETTINGS = (401, 403, 404, 405)
 """Statuses that mean a wrong token or path, if the service has not answered any request yet."""

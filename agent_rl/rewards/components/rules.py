@@ -22,8 +22,6 @@ from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.rewards.scorers.text_rules import TextRules, kept, tag_share
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Rules", "RulesConfig", "Tags", "TagsConfig"]
-
 Where = Literal["answer", "last_turn", "response"]
 """The text to check: the final answer, the last turn, or all turns."""
 

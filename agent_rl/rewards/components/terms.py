@@ -6,16 +6,6 @@ from agent_rl.errors import ConfigError, UnscoredError
 from agent_rl.settings import EfficiencySettings, FormatSettings, OverlongSettings
 from agent_rl.trajectory import StopReason, Trajectory
 
-__all__ = [
-    "SCORED_STOP_REASONS",
-    "charged_calls",
-    "efficiency",
-    "format_term",
-    "overlong",
-    "overlong_limit",
-    "require_scorable",
-]
-
 _UNSCORED_STOP_REASONS = (StopReason.ENGINE_ERROR, StopReason.ERROR)
 SCORED_STOP_REASONS = tuple(reason for reason in StopReason if reason not in _UNSCORED_STOP_REASONS)
 """The stop reasons of trajectories that can be scored."""

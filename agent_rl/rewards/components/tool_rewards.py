@@ -10,8 +10,6 @@ from agent_rl.errors import UnscoredError
 from agent_rl.rewards.component import Component, ComponentConfig, Value
 from agent_rl.trajectory import Trajectory, call_key
 
-__all__ = ["ToolRewards", "ToolRewardsConfig"]
-
 
 class ToolRewardsConfig(ComponentConfig):
     """Selects the step rewards that count."""

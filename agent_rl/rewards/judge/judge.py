@@ -35,8 +35,6 @@ from agent_rl.rewards.judge.verdict import rubric_form, score_form
 from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["Criterion", "Judge", "JudgeConfig", "aggregated", "load_rubric", "read_rubric"]
-
 LOGS = ("votes", "failures", "disagreement", "calls", "tokens", "cache_hits")
 
 

@@ -19,17 +19,6 @@ from agent_rl.rewards.judge.verdict import Winner, winner
 from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 
-__all__ = [
-    "PairwiseTemplate",
-    "PointwiseTemplate",
-    "RubricTemplate",
-    "chat_thinks",
-    "find_template",
-    "kind_of",
-    "names_a_class",
-    "scale_of",
-]
-
 KINDS = {"score": "pointwise", "preference": "pairwise", "scores": "rubric"}
 """Kind of a template, by the field of its verdict."""
 

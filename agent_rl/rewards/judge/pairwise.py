@@ -34,8 +34,6 @@ from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 from agent_rl.work.concurrency import together
 
-__all__ = ["PairwiseJudge", "PairwiseJudgeConfig"]
-
 LOGS = ("pairs", "failures", "disagreement", "calls", "tokens", "cache_hits")
 FORM = pair_form()
 

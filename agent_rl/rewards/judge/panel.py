@@ -20,8 +20,6 @@ from agent_rl.rewards.judge.prompt import Question, load_template
 from agent_rl.rewards.judge.verdict import MAX_REASON, VerdictError
 from agent_rl.work.store import Cache, reply_key
 
-__all__ = ["Ballot", "Panel", "PanelConfig"]
-
 
 class PanelConfig(EndpointConfig):
     """The endpoint of a judge, and the number of votes and attempts."""

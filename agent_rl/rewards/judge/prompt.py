@@ -14,17 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agent_rl.errors import ConfigError, UnscoredError, did_you_mean
+from agent_rl.errors import ConfigError, UnscoredError, did_you_mean, reason_of
 from agent_rl.rewards.judge.fence import Fence, harmless
 from agent_rl.rewards.judge.kinds import chat_thinks, find_template, names_a_class
 from agent_rl.rewards.judge.prompt_template import BasePromptTemplate
 from agent_rl.rewards.judge.verdict import VerdictForm, code_rule
 from agent_rl.trajectory import Message, Trajectory
-
-__all__ = [
-    "NO_ANSWER", "ClassTemplate", "FileTemplate", "PromptTemplate", "Question", "load_template",
-    "question_and_context", "read_file", "shown",
-]  # fmt: skip
 
 FOLDER = Path(__file__).parent / "templates"
 NO_ANSWER = "(no final answer was given)"
@@ -184,7 +179,7 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
     try:
         return file, file.read_text("utf-8")
     except (OSError, UnicodeError) as error:
-        problem = f"the template {file} cannot be read ({error})"
+        problem = f"the template {file} cannot be read ({reason_of(error)})"
         raise ConfigError(key, problem, "Use a text file, or remove the key to use the built-in template") from error
 
 

@@ -25,8 +25,6 @@ from agent_rl.rewards.judge import reply
 from agent_rl.rewards.judge.fence import harmless
 from agent_rl.rewards.judge.verdict import VerdictError, checked_verdict
 
-__all__ = ["BasePromptTemplate", "sections"]
-
 T = TypeVar("T", bound="BasePromptTemplate")
 _MOST = 400
 """Maximum number of characters of a problem that an error quotes."""

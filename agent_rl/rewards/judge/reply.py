@@ -20,8 +20,6 @@ from collections.abc import Collection, Iterator
 
 from agent_rl.rewards.judge.verdict import FENCED, SCANNED, VerdictError, json_object
 
-__all__ = ["THINK", "THOUGHTS_END", "escaped", "is_strict", "read_fields", "split_thoughts", "unescaped"]
-
 THINK = "think"
 """Name of the field that contains the model's thoughts."""
 THOUGHTS_END = f"</{THINK}>"

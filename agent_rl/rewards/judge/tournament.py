@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Literal
 
-__all__ = ["Game", "Pair", "Scheme", "bradley_terry", "pairs_of"]
-
 Pair = tuple[int, int]
 Game = tuple[int, int, float]
 """A comparison: two players, and the points of the first player (1 for a win, 0.5 for a tie, 0 for a loss)."""

@@ -21,25 +21,6 @@ from typing_extensions import TypedDict
 
 from agent_rl.tools.truncation import encodable
 
-__all__ = [
-    "FENCED",
-    "MAX_REASON",
-    "POINTS",
-    "SCANNED",
-    "SWAPPED",
-    "JudgeVerdict",
-    "VerdictError",
-    "VerdictForm",
-    "Winner",
-    "checked_verdict",
-    "code_rule",
-    "json_object",
-    "pair_form",
-    "rubric_form",
-    "score_form",
-    "winner",
-]
-
 Verdict = TypeVar("Verdict", bound=BaseModel)
 Winner = Literal["A", "B", "tie"]
 POINTS: dict[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}

@@ -28,8 +28,6 @@ from agent_rl.trajectory import Score, Trajectory
 from agent_rl.work.concurrency import together
 from agent_rl.work.store import Pieces
 
-__all__ = ["attack_table", "run_attacks"]
-
 GUESSES = 3
 SOLVED = 1.0
 FORMS = ("{}", "\\boxed{{{}}}", "#### {}", "<answer>{}</answer>")

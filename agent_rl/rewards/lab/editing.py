@@ -9,8 +9,6 @@ from dataclasses import replace
 
 from agent_rl.trajectory import ToolCall, Trajectory, Turn
 
-__all__ = ["answered", "with_answer", "with_thought", "with_turns"]
-
 _TOKENS_PER_CHARACTER = 0.25
 
 

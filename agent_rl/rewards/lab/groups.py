@@ -14,13 +14,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, reason_of
 from agent_rl.rewards.compose import Reward
 from agent_rl.trajectory import Score, StopReason, Trajectory, trace
 from agent_rl.work.concurrency import together
 from agent_rl.work.store import Pieces
-
-__all__ = ["group_key", "grouped", "read_trajectories", "score_groups", "summary", "summary_table"]
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
@@ -32,7 +30,7 @@ def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) ->
     try:
         trajectories = list(islice(trace.read(path, torn="skip"), limit))
     except (OSError, ValueError) as error:
-        raise ConfigError(str(path), str(error), "Pass a JSONL file of trajectories") from error
+        raise ConfigError(str(path), reason_of(error), "Pass a JSONL file of trajectories") from error
     if not trajectories:
         raise ConfigError(str(path), "the file contains no trajectories", "Pass a JSONL file of trajectories")
     return trajectories

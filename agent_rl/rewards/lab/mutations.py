@@ -24,8 +24,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.rewards.lab.editing import answered, with_answer, with_thought, with_turns
 from agent_rl.trajectory import StopReason, ToolCall, ToolStatus, Trajectory, Turn
 
-__all__ = ["ATTACKS", "Attack", "attack", "from_function"]
-
 ATTACKS: dict[str, Attack] = {}
 """The built-in attacks, by name."""
 

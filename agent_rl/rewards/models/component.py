@@ -30,8 +30,6 @@ from agent_rl.rewards.rm_prompt import with_judge_prompt
 from agent_rl.trajectory import Trajectory
 from agent_rl.work.concurrency import together
 
-__all__ = ["RewardModel", "RewardModelConfig"]
-
 TRUNCATED = "truncated"
 """Key of the logged number of models that read a trajectory cut to `prompt_length` or `response_length`."""
 Combine = Literal["add", "mul", "min", "max", "mean"]

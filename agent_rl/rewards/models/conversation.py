@@ -17,8 +17,6 @@ from agent_rl.rewards.judge.reply import THOUGHTS_END
 from agent_rl.tools.truncation import encodable
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["ChatMessage", "Keep", "Shown", "fill_in", "fit", "messages", "read_score", "text_of"]
-
 ChatMessage = dict[str, str]
 Shown = Literal["conversation", "answer"]
 Keep = Literal["head", "tail"]

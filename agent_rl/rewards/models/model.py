@@ -47,8 +47,6 @@ from agent_rl.settings.errors import Place
 from agent_rl.settings.importing import find_object
 from agent_rl.trajectory import Message, Trajectory
 
-__all__ = ["Model", "ModelConfig"]
-
 Messages = list[ChatMessage]
 PREPROCESS, POSTPROCESS = "rm_preprocess", "rm_postprocess"
 _MISSING = "scores: is the model a classifier?"

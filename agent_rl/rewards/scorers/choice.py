@@ -16,8 +16,6 @@ from typing import Any
 from agent_rl.rewards.scorers.extraction import after_thoughts, marked_answer, marked_part
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
-__all__ = ["extract_choice", "score_choice"]
-
 SOURCES = (
     *("gpqa*", "*/gpqa*", "mmlu*", "cais/mmlu", "TIGER-Lab/MMLU-Pro", "allenai/ai2_arc", "allenai/math_qa"),
     *("ScalerLab/JudgeBench", "preference_pairs"),

@@ -36,8 +36,6 @@ from agent_rl.sandbox import (
 )
 from agent_rl.sandbox.fusion import FusionServer, grade_remotely
 
-__all__ = ["extract_code", "score_code"]
-
 SOURCES = ("codecontests", "apps", "codeforces", "taco", "livecodebench*", "deepcoder*", "mbpp*")
 WHOLE_SOURCES = (
     "agent_rl/code",

@@ -8,22 +8,6 @@ from collections.abc import Sequence
 
 from agent_rl.data.boxes import MAX_TEXT, last_boxed
 
-__all__ = [
-    "ANY",
-    "FINAL",
-    "LOOKS_LIKE_MATH",
-    "PROSE",
-    "STRICT",
-    "after_thoughts",
-    "extract_formula",
-    "last_block",
-    "last_match",
-    "last_tag",
-    "marked_answer",
-    "marked_part",
-    "tagged_block",
-]
-
 ANY = ("answer", "####", "答案")
 FINAL = ("####", "answer", "答案")
 STRICT = ("####",)

@@ -13,8 +13,6 @@ from typing import Any, Literal
 from agent_rl.rewards.scorers.math.numeric import numeric_match, parse_number
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 
-__all__ = ["score_gsm8k"]
-
 _Reading = Literal["any", "marked", "strict"]
 SOURCES = ("openai/gsm8k", "gsm8k*", "ChilleD/SVAMP", "agent_rl/arithmetic", "agent_rl/svamp")
 _MARKED_TEXT = "Whether the marked number of a response equals the ground truth."

@@ -19,8 +19,6 @@ from agent_rl.rewards.scorers.extraction import tagged_block
 from agent_rl.rewards.scorers.scorer import built_in, unusable
 from agent_rl.tools.bounded_schema import bounded, time_limit
 
-__all__ = ["extract_json", "score_json_schema"]
-
 _MAX_TEXT = 100_000
 _LIMIT_S = 5.0
 

@@ -18,8 +18,6 @@ from typing import Any
 from agent_rl.rewards.scorers.extraction import after_thoughts, marked_part
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["extract_answer", "normalize_answer", "read_targets", "score_qa"]
-
 _DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 SOURCES = ("agent_rl/search_qa", *_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
 MAX_ANSWER_CHARS = 2_000

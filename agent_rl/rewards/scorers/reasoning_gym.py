@@ -20,8 +20,6 @@ from agent_rl.rewards.scorers.extraction import marked_part
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import ExecutionStatus, raise_if_not_run, repeated_if_busy, shared_sandbox
 
-__all__ = ["score_reasoning_gym"]
-
 _PROGRAM = """\
 import json, sys
 from reasoning_gym import get_score_answer_fn

@@ -26,21 +26,6 @@ from typing import Any, SupportsFloat, TypeVar
 from agent_rl.errors import AgentRLError, ConfigError, UnscoredError
 from agent_rl.settings.user_code import is_outage
 
-__all__ = [
-    "SCORERS",
-    "GroundTruthError",
-    "Result",
-    "Scorer",
-    "ScorerFunction",
-    "as_data",
-    "as_entries",
-    "built_in",
-    "close_background",
-    "score_answer",
-    "score_now",
-    "unusable",
-]
-
 logger = logging.getLogger(__name__)
 
 Result = float | dict[str, Any]

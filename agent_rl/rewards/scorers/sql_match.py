@@ -27,8 +27,6 @@ from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 from agent_rl.sandbox import in_a_place
 from agent_rl.tools.builtin._sql import pool
 
-__all__ = ["extract_query", "score_sql_match"]
-
 QUERY_S = 2.0
 """CPU time limit of one query, in seconds."""
 MEMORY_MB = 512

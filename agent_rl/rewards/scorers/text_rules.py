@@ -21,8 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agent_rl.rewards.scorers.math.numeric import extract_number
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["TextRules", "compiled", "found", "kept", "score_text_rules", "tag_share"]
-
 MAX_TEXT = 1_000_000
 """Number of characters at the end of a text that are searched; a longer text has no well-formed tags."""
 MAX_COMPARED = 2_000

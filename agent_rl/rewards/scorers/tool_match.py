@@ -23,8 +23,6 @@ from typing import Any
 from agent_rl.rewards.scorers.extraction import last_block
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["extract_calls", "score_tool_match"]
-
 _EXACT_TEXT = "1.0 if exactly the expected calls were made, in any order; else 0.0."
 _MAX_TEXT = 100_000
 _MAX_CALLS = 64

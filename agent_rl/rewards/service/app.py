@@ -17,8 +17,6 @@ from agent_rl.rewards.service.endpoint import RewardEndpoint
 from agent_rl.rewards.service.gate import ENDPOINTS, Gate, GatedRoute, Metrics
 from agent_rl.rewards.service.settings import ServiceSettings
 
-__all__ = ["create_app"]
-
 Handler = Callable[..., Awaitable[Response]]
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {

@@ -34,9 +34,6 @@ from agent_rl.settings.importing import find_object
 from agent_rl.settings.user_code import UserCodeError
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["RewardEndpoint"]
-
-
 logger = logging.getLogger(__name__)
 
 

@@ -20,8 +20,6 @@ from starlette.requests import ClientDisconnect
 
 from agent_rl.rewards.service.wire import Answer, Unscored
 
-__all__ = ["ENDPOINTS", "Gate", "GatedRoute", "Metrics"]
-
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 

@@ -16,8 +16,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.rewards.service.app import create_app
 from agent_rl.rewards.service.settings import ServiceSettings
 
-__all__ = ["serve"]
-
 BACKLOG = 2048
 KEEPALIVE_S = 30
 """Idle time of a connection in seconds, longer than that of agent_rl's client, so that no request meets a closed

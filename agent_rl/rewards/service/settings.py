@@ -15,8 +15,6 @@ from agent_rl.settings.secrets import secret
 from agent_rl.settings.section import Section
 from agent_rl.settings.yaml_files import read_yaml
 
-__all__ = ["ServiceSettings", "read_settings"]
-
 
 class ServiceSettings(Section):
     """The settings of one reward service."""

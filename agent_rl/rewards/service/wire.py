@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_val
 
 from agent_rl.trajectory import SCHEMA_VERSION, Message, StopReason, Trajectory, Turn
 
-__all__ = ["FORMS", "Answer", "Answers", "Arguments", "Batch", "Body", "Scored", "Unscored", "Whole"]
-
 MAX_ITEMS = 4096
 
 

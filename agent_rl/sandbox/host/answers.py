@@ -12,8 +12,6 @@ import re
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["longest_text", "read_result", "same_output", "same_value"]
-
 _FRACTIONAL = re.compile(r"[.eE]")
 _LONGEST = 1000  # characters of a decimal number that is compared with a whole number
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # matches in only one way

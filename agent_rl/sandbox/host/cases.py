@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.sandbox.jail.call import NotComparable, plain
 
-__all__ = ["Case", "FunctionCase", "StdioCase", "read_cases"]
-
 _FORMS = (
     "Known forms: {inputs: [...], outputs: [...], fn_name: ...} or its JSON text; a list of {input, output, testtype}, "
     "{fn_name, args, kwargs, expected}, {stdin, expected}, FunctionCase, StdioCase or 'assert f(1) == 2'"

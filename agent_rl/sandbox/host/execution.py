@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Execution", "ExecutionStatus", "IsolationReport"]
-
 
 class ExecutionStatus(str, Enum):
     """How an execution ended; only `OK` means that the program ran to its end with exit code 0.

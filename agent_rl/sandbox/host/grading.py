@@ -28,8 +28,6 @@ from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.sandbox.host.shared import repeated_if_busy
 
-__all__ = ["CaseResult", "GradeReport", "difference", "grade", "grade_in_order"]
-
 _AT_ONCE = 64  # cases of one program
 _ROOM = 2  # allowed bytes per expected byte, because whitespace is ignored
 _MAX_SHOWN = 200  # characters of a program's output in a reason

@@ -23,8 +23,6 @@ from typing import TypeVar
 
 from agent_rl.errors import UnscoredError
 
-__all__ = ["PLACES", "Places", "in_a_place"]
-
 T = TypeVar("T")
 
 PLACES = max(4, len(os.sched_getaffinity(0)))

@@ -15,8 +15,6 @@ from agent_rl.sandbox.host.supervisor import Lost, NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import ZygoteSettings
 from agent_rl.sandbox.jail.scratch import sweep
 
-__all__ = ["KILLER", "KINDS", "LOST", "Pool", "check_limits"]
-
 KINDS: Mapping[str, tuple[str, ...]] = {
     "lean": (),
     "numpy": ("numpy", "numpy.random", "numpy.linalg", "numpy.fft"),

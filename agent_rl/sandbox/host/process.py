@@ -13,8 +13,6 @@ from agent_rl.sandbox.host.supervisor import End, NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import MEMORY_SIGNAL, Op, Reason
 from agent_rl.sandbox.jail.run_queue import PATIENCE
 
-__all__ = ["Child"]
-
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before reading is necessary
 _HANG_S = 30.0  # after a deadline, until a silent zygote is killed

@@ -32,8 +32,6 @@ from agent_rl.sandbox.host.sessions import SandboxSession
 from agent_rl.sandbox.host.supervisor import NotRun, Zygote
 from agent_rl.sandbox.jail.protocol import CALL, SHOW_LAST, ZygoteSettings
 
-__all__ = ["PythonSandbox"]
-
 _MIB = 1 << 20
 _PACKAGES = ("site-packages", "dist-packages")  # of the interpreter itself, which a virtual environment does not import
 _SYSTEM = ("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/zero", "/dev/urandom")

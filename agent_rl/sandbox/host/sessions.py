@@ -21,8 +21,6 @@ from agent_rl.sandbox.host.process import Child
 from agent_rl.sandbox.host.supervisor import Lost, Zygote
 from agent_rl.sandbox.jail.protocol import CELL, CELL_END, NONCE_BYTES, SESSION, SHOW_LAST, Op, Reason
 
-__all__ = ["SandboxSession"]
-
 _MIB = 1 << 20
 _READ_BYTES = 1 << 16
 _MARGIN_S = 0.05  # how far a zygote's clock for a run is ahead of ours

@@ -13,8 +13,6 @@ from agent_rl.sandbox.host.places import PLACES
 from agent_rl.sandbox.host.sandbox import PythonSandbox
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["TOOL_CONCURRENCY", "UNBOUNDED", "raise_if_not_run", "repeated_if_busy", "shared_sandbox"]
-
 TOOL_CONCURRENCY = PLACES
 """Maximum number of concurrent programs of one tool in one worker process."""
 UNBOUNDED = 1_000

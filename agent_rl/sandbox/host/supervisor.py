@@ -22,8 +22,6 @@ from agent_rl.sandbox.host.execution import Execution, ExecutionStatus
 from agent_rl.sandbox.jail.protocol import FORK, ORDER, PACKET_BYTES, RECORD, Op, Reason, ZygoteSettings
 from agent_rl.sandbox.jail.run_queue import run_queue
 
-__all__ = ["End", "Lost", "NotRun", "Zygote"]
-
 _START_S = 60.0
 _TICK_S = 1.0
 _LACKING = (errno.EAGAIN, errno.ENOMEM)

@@ -25,8 +25,6 @@ from agent_rl.sandbox.host.shared import repeated_if_busy
 from agent_rl.sandbox.host.supervisor import Lost, NotRun
 from agent_rl.sandbox.jail.protocol import SERVE, TEST
 
-__all__ = ["PythonTests", "grade_by_tests"]
-
 _FAILED = (ExecutionStatus.TIMEOUT, ExecutionStatus.MEMORY, ExecutionStatus.OUTPUT_LIMIT, ExecutionStatus.KILLED)
 _OUTPUT_BYTES = 1 << 20
 

@@ -34,8 +34,6 @@ from .protocol import CALL, CELL, CELL_END, MEMORY_SIGNAL, SERVE, SESSION, SHOW_
 from .pytests import run_tests
 from .syscalls import call
 
-__all__ = ["NOT_CONFINED_EXIT", "ChildSettings", "Job", "Seeds", "execute", "flush", "run", "write_out_and_die"]
-
 NOT_CONFINED_EXIT = 70
 _OWN_FILES = (__file__, marked_value.__code__.co_filename)  # not shown in tracebacks
 _CHANNEL = 3  # descriptor of a session's channel, or of the socket between a program and its tests

@@ -20,8 +20,6 @@ from .namespace import hide_neighbours
 from .seccomp import Filter
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 
-__all__ = ["MAX_THREADS", "Confinement", "Plan"]
-
 MAX_THREADS = 64
 """Maximum number of threads of a child; the kernel enforces it per uid, if each child has a separate uid."""
 MAX_OPEN_FILES = 64

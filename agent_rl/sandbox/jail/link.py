@@ -20,8 +20,6 @@ from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
-__all__ = ["DATA", "Link", "serve"]
-
 DATA = (str, bytes, int, float, complex, tuple, frozenset, list, OrderedDict, dict, set)
 """Types of plain data; an object of a derived class has such data as its content."""
 _SHARED = (list, dict, set, OrderedDict, Counter, defaultdict, deque)

@@ -20,8 +20,6 @@ from .layers import Confinement, Plan
 from .namespace import enter_namespace
 from .syscalls import supported
 
-__all__ = ["PARTS", "TIERS", "ProbeReport", "probe"]
-
 TIERS: tuple[frozenset[str], ...] = (
     frozenset({"uid", "landlock", "seccomp"}),
     frozenset({"landlock", "seccomp"}),

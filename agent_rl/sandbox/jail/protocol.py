@@ -13,25 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = [
-    "CALL",
-    "CELL",
-    "CELL_END",
-    "FORK",
-    "MEMORY_SIGNAL",
-    "NONCE_BYTES",
-    "ORDER",
-    "PACKET_BYTES",
-    "RECORD",
-    "SERVE",
-    "SESSION",
-    "SHOW_LAST",
-    "SOFT_SIGNAL",
-    "Op",
-    "Reason",
-    "ZygoteSettings",
-]
-
 PACKET_BYTES = 1 << 16
 
 FORK = struct.Struct("<BQBIdQ")

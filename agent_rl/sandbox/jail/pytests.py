@@ -24,8 +24,6 @@ from typing import Any
 from .call import begin
 from .stand_ins import Broken, TestSide, is_stand_in
 
-__all__ = ["run_tests"]
-
 _NAME = "test_solution"
 _WITHOUT = """
 cacheprovider doctest faulthandler junitxml logging monkeypatch pastebin recwarn setuponly setupplan terminal

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["PATIENCE", "run_queue"]
-
 PATIENCE = 20
 """Wall time that a program may take while waiting for cores, as a multiple of its limit."""
 

@@ -19,8 +19,6 @@ from collections.abc import Iterator
 from .layers import MAX_THREADS
 from .protocol import Reason, ZygoteSettings
 
-__all__ = ["ScratchRoot", "excess", "measure", "remove_tree", "sweep", "touched", "unnamed_bytes"]
-
 _PREFIX = "agent_rl-sandbox-"
 _LOCK = "lock"
 _MAX_VANISHED = 20  # counts in which entries vanish, after which they are considered to be moved on purpose

@@ -14,8 +14,6 @@ from ctypes import addressof, c_uint32, create_string_buffer
 
 from .syscalls import AUDIT_ARCHES, MACHINE, UNRESTRICTED, call, numbers_of
 
-__all__ = ["Filter", "program"]
-
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS, _ENOTTY = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS, _ERRNO | errno.ENOTTY
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06

@@ -19,8 +19,6 @@ from typing import Any
 
 from .link import DATA, Link
 
-__all__ = ["Broken", "CannotCross", "TestSide", "is_stand_in"]
-
 MAX_MESSAGE_BYTES = 32 << 20
 _MOST_ITEMS = 100_000
 _NUMBER, _OWN, _MADE = "\0number", "\0own", "\0made"

@@ -10,19 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = [
-    "AUDIT_ARCHES",
-    "MACHINE",
-    "NUMBERS",
-    "PR_GET_DUMPABLE",
-    "PR_SET_DUMPABLE",
-    "PR_SET_PDEATHSIG",
-    "UNRESTRICTED",
-    "call",
-    "numbers_of",
-    "supported",
-]
-
 _UNRESTRICTED = """
 access:21:- alarm:37:- brk:12:214 chdir:80:49 clock_getres:229:114 clock_gettime:228:113 clock_nanosleep:230:115
 close:3:57 copy_file_range:326:285 creat:85:- dup:32:23 dup2:33:- dup3:292:24 epoll_create:213:- epoll_create1:291:20

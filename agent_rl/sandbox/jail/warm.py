@@ -22,8 +22,6 @@ from types import ModuleType
 from .child import Seeds, execute, flush, write_out_and_die
 from .protocol import SOFT_SIGNAL
 
-__all__ = ["preload", "reset_signals"]
-
 _BUFFER_BYTES = 1 << 16
 _REHEARSALS = 20  # CPython 3.11 specializes a function at its eighth call
 # Imports that most programs use. Each additional shared library slows down every fork.

@@ -38,8 +38,6 @@ from .scratch import ScratchRoot, excess, remove_tree, sweep
 from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals
 
-__all__ = ["main"]
-
 _WATCH_S = 0.1
 _LEAST_S = 0.005  # between two readings of a child's CPU time
 _LATE_S = 0.25  # how late after its deadline the end of a program may be noticed and still count

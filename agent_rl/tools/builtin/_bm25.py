@@ -34,8 +34,6 @@ import numpy as np
 from bm25s.stopwords import STOPWORDS_EN
 from filelock import FileLock
 
-__all__ = ["Bm25Index", "Hit", "open_index", "read_document", "tokenize"]
-
 K1, B = 1.2, 0.75
 _FORMAT = f"1 k1={K1} b={B} bm25s={bm25s.__version__}"  # of the index; changing it rebuilds the index
 _OFFSETS = "offsets.npy"

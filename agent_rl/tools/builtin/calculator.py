@@ -14,8 +14,6 @@ from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin._calculator.parser import evaluate
 from agent_rl.tools.builtin._calculator.values import too_large
 
-__all__ = ["Calculator", "calculate"]
-
 SIGNIFICANT_DIGITS = 12
 """Number of significant digits in a result that is neither an integer nor a short decimal."""
 MAX_RESULT_DIGITS = 1000

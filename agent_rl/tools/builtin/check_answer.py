@@ -22,8 +22,6 @@ from agent_rl.settings.errors import Place, validated
 from agent_rl.settings.importing import find_object
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 
-__all__ = ["CheckAnswer", "CheckAnswerConfig"]
-
 
 class CheckAnswerConfig(ToolConfig):
     """The entry's `config`."""

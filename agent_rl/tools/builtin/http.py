@@ -47,8 +47,6 @@ from agent_rl.tools.builtin._http.request import HttpEndpoint, HttpRequest, Resp
 from agent_rl.tools.spec import Toolset, ToolSpec
 from agent_rl.tools.truncation import shortened
 
-__all__ = ["Http", "HttpTool", "IdempotentHttpTool"]
-
 MAX_ERROR_CHARS = 1000
 """Maximum number of characters of an error response's body that the policy sees."""
 

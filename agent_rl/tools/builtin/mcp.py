@@ -52,8 +52,6 @@ if TYPE_CHECKING:  # the SDK takes 0.7 s to import
 
     from agent_rl.tools.builtin._mcp.connection import McpConnection
 
-__all__ = ["IdempotentMcpTool", "Mcp", "McpTool"]
-
 MAX_RESULT_CHARS = 100_000
 """Maximum number of characters in a result; the middle of a longer one is cut."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")

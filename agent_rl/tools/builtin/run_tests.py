@@ -22,8 +22,6 @@ from agent_rl.tools.base import Tool
 from agent_rl.tools.builtin.python import SandboxConfig, unfenced
 from agent_rl.tools.truncation import shortened
 
-__all__ = ["RunTests", "RunTestsConfig"]
-
 _MAX_CHARS = 300  # maximum characters of an input, and of an expected value
 
 

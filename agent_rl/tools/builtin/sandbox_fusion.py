@@ -30,8 +30,6 @@ from agent_rl.settings.errors import validated
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.truncation import truncate
 
-__all__ = ["SandboxFusion", "SandboxFusionConfig"]
-
 MAX_CODE_CHARS = 100_000
 
 

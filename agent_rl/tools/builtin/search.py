@@ -39,8 +39,6 @@ from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 from agent_rl.tools.builtin._bm25 import Bm25Index, Hit, open_index, read_document
 from agent_rl.tools.truncation import shortened
 
-__all__ = ["LocalSearchConfig", "RemoteSearchConfig", "Search"]
-
 MAX_QUERY_CHARS = 1000
 _MAX_ECHO = 200  # maximum characters of a query or a title in an answer
 

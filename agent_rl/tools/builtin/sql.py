@@ -28,8 +28,6 @@ from agent_rl.settings.errors import Place, validated
 from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin._sql import pool
 
-__all__ = ["Sql", "SqlConfig"]
-
 MAX_QUERY_CHARS = 20_000
 _LISTING = re.compile(
     r"(?:\.tables|show\s+tables|(?:\.schema|describe|desc)"

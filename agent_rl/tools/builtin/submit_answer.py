@@ -17,8 +17,6 @@ from typing import Any, ClassVar
 
 from agent_rl.tools.base import Tool, ToolConfig, ToolOutput
 
-__all__ = ["SubmitAnswer"]
-
 
 class SubmitAnswer(Tool):
     """Ends the episode, and has no state."""

@@ -22,8 +22,6 @@ from agent_rl.sandbox import TOOL_CONCURRENCY, UNBOUNDED, Execution, ExecutionSt
 from agent_rl.tools.base import Tool, ToolConfig
 from agent_rl.tools.builtin._sympy.notation import to_sympy
 
-__all__ = ["SymPy", "SymPyConfig"]
-
 _PROGRAM = (Path(__file__).with_name("_sympy") / "program.py").read_text("utf-8")
 _MAX_CHARS = 4000
 _VALUE = {"type": ["string", "number"]}

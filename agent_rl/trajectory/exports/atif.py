@@ -14,8 +14,6 @@ from typing import Any
 import agent_rl
 from agent_rl.trajectory import Trajectory
 
-__all__ = ["VERSION", "from_atif", "to_atif"]
-
 VERSION = "ATIF-v1.7"
 _KEY = "agent_rl"
 """The key of the whole trajectory in `extra`."""

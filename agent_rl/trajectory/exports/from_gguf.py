@@ -13,8 +13,6 @@ from typing import Any
 
 from agent_rl.errors import ConfigError
 
-__all__ = ["model_from_gguf"]
-
 MAGIC = b"GGUF"
 SPECIAL = {"bos": "bos_token", "eos": "eos_token", "padding": "pad_token", "unknown": "unk_token"}
 """Names of the special tokens in the file, and in transformers."""

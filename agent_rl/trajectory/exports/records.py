@@ -13,8 +13,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.trajectory import Trajectory, trace
 from agent_rl.trajectory.trace.tables import split_of, trajectory_row
 
-__all__ = ["flat_record", "select", "write_csv", "write_jsonl"]
-
 _FIRST = ("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "reward")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet evaluate a cell as a formula."""

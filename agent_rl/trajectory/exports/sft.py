@@ -19,8 +19,6 @@ from agent_rl.trajectory import StopReason, Trajectory
 from agent_rl.trajectory.trace import Tokens
 from agent_rl.trajectory.trace.tables import split_of
 
-__all__ = ["SftChoice", "sft_rows", "write_sft"]
-
 CUT = (StopReason.MAX_TOKENS, StopReason.ENGINE_ERROR, StopReason.ERROR)
 """Stop reasons that end an episode in the middle of a turn."""
 

@@ -19,8 +19,6 @@ from statistics import fmean
 from agent_rl.trajectory.trace.tokens import LEVEL, pack, unpack
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
-__all__ = ["TrainedBatch", "TrainedRow", "append_batch", "mean_advantage", "read_batches", "read_trained_rows"]
-
 Advantage = float | list[float]
 
 

@@ -20,8 +20,6 @@ from agent_rl.trajectory.trace.images import store_images
 from agent_rl.trajectory.trace.tokens import TokenReader, append_tokens
 from agent_rl.work.parts import append_lines, parts
 
-__all__ = ["append", "read", "trace_of"]
-
 NAMES = ("trace.jsonl", "trajectories.jsonl")
 """File names of the trace in the folder of a run and of an evaluation."""
 

@@ -20,8 +20,6 @@ from agent_rl.trajectory import Message, ToolResult, Trajectory
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["find_image", "has_images", "image_folder", "image_names", "store_images"]
-
 MOST_PIXELS = 4 << 20
 """Number of pixels above which an image is scaled down."""
 LEVEL = 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["segments"]
-
 _ROLE = re.compile(r"^(system|user|assistant|tool)[ \t]*\n", re.MULTILINE)
 
 

@@ -13,8 +13,6 @@ from agent_rl.trajectory.trace.files import read, trace_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TraceTables", "read_trace", "split_of", "trajectory_row"]
-
 TRAJECTORY = (
     *("id", "group", "step", "split", "index", "data_source", "agent", "stop_reason", "error", "answer"),
     *("ground_truth", "reward", "advantage", "turns", "calls", "prompt_tokens", "response_tokens", "seconds", "ended"),

@@ -22,8 +22,6 @@ from typing import Any, Literal, TypedDict
 
 from agent_rl.work.parts import append_lines, parts, sibling, whole_lines
 
-__all__ = ["TokenReader", "TokenSequence", "Tokens", "append_tokens", "pack", "token_line", "unpack"]
-
 LEVEL = 1
 """zlib compression level."""
 _HEAD = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*"),"size":(\d+),')

@@ -22,9 +22,6 @@ from agent_rl.trajectory.trace.images import has_images, store_images
 from agent_rl.trajectory.trace.tokens import Tokens, append_tokens
 from agent_rl.work.concurrency import OneThread
 
-__all__ = ["TraceWriter"]
-
-
 PATIENCE_S = 5.0
 """Maximum number of seconds to wait for a record; after that, records are lost until it is written."""
 

@@ -30,8 +30,6 @@ from agent_rl.trajectory.viewer.records import Source
 from agent_rl.trajectory.viewer.rendering import visible
 from agent_rl.work.progress import progress
 
-__all__ = ["create_app", "serve"]
-
 logger = logging.getLogger(__name__)
 
 REFRESH_S = 2.0

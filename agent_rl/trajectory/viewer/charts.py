@@ -15,8 +15,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.trajectory.viewer.rendering import environment
 from agent_rl.work.text import one_line
 
-__all__ = ["COLOURS", "Chart", "Point"]
-
 COLOURS = ("#2f6fb5", "#c4622d", "#2e8b57", "#8b4fb3", "#b8860b", "#c43b6b", "#4b8f9e", "#777777")
 """Colours of the lines, in order; the contrast with white and with black is at least 3."""
 WIDTH, HEIGHT = 440, 190

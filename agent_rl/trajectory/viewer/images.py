@@ -16,8 +16,6 @@ from typing import Any
 
 from agent_rl.trajectory.trace import find_image
 
-__all__ = ["image_type", "names_of", "thumbnail"]
-
 TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 MOST_BYTES = 20 << 20
 MOST_PIXELS = 32 << 20

@@ -32,8 +32,6 @@ from agent_rl.trajectory.viewer.query import FACETS, Query
 from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.tables import SCHEMA, RowBatch, lines
 
-__all__ = ["PAGE", "TraceIndex", "cache_folder"]
-
 VERSION = 3
 PAGE = 50
 MOST_COMPARED = 200
@@ -104,8 +102,8 @@ class TraceIndex:
         """Return a page of matching trajectories, as their columns."""
         where, values = query.condition()
         order = "DESC" if query.descending else "ASC"
-        nulls = "" if query.sort == "id" else " NULLS LAST"
-        order_by = f"ORDER BY {query.sort} {order}{nulls}, id {order}"
+        # rows that tie are shuffled, because the last trajectories of a step are its longest
+        order_by = f"ORDER BY {query.sort} {order} NULLS LAST, id * 2654435761 % 4294967296"
         # sort only the ids: sorting whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"

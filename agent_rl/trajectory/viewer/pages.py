@@ -24,8 +24,6 @@ from agent_rl.trajectory.viewer.report import read_run, run_charts, run_facts
 from agent_rl.trajectory.viewer.rewards import components, read_breakdown, read_group
 from agent_rl.trajectory.viewer.tokens import find_tokenizer, shaded
 
-__all__ = ["Pages"]
-
 _OWN = ("full", "with")
 """Query parameters that do not belong to the table."""
 

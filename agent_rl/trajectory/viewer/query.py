@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["FACETS", "NUMBERS", "Query", "read_float", "read_int"]
-
 FACETS = ("file", "step", "split", "data_source", "agent", "stop_reason")
 """Columns with few distinct values, which a page offers as choices."""
 NUMBERS = ("reward", "correctness", "turns", "calls", "errors", "malformed", "tokens", "seconds")
@@ -21,13 +19,13 @@ class Query:
         parameters: the parameters of a URL; invalid values are ignored. A name in `FACETS` has the value to match; a
             name in `NUMBERS` with `_min` or `_max` has a limit; `tool` was called; `component` has a value from
             `component_min` to `component_max`; `error` is yes or no; all words of `text` occur; `sort` is a name of
-            `NUMBERS` or `step`; `order` is desc or asc; `page` is a number.
+            `NUMBERS` or `step`, the default; `order` is desc or asc; `page` is a number.
     """
 
     def __init__(self, parameters: Mapping[str, str] | None = None) -> None:
         self._parameters = parameters or {}
         sort = self._parameters.get("sort", "")
-        self.sort = sort if sort in (*NUMBERS, "step") else "id"
+        self.sort = sort if sort in NUMBERS else "step"
         self.descending = self._parameters.get("order") != "asc"
         self.page = max(0, min(read_int(self._parameters.get("page")) or 0, 10**6))
 

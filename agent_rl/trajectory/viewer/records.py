@@ -16,8 +16,6 @@ from agent_rl.trajectory import trace
 from agent_rl.trajectory.exports.atif import from_atif
 from agent_rl.trajectory.viewer.rendering import visible
 
-__all__ = ["Source", "find_sources", "in_our_form", "newest_run"]
-
 _IN_A_RUN = (
     "trace.jsonl",
     "trajectories.jsonl",

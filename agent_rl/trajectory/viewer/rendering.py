@@ -11,8 +11,6 @@ from markupsafe import Markup
 
 from agent_rl.work.text import named
 
-__all__ = ["MOST_CHARACTERS", "environment", "visible"]
-
 MOST_CHARACTERS = 20_000
 """Maximum number of characters per text on a page; `?full=1` shows the whole text."""
 _THOUGHT = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)

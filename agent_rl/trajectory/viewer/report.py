@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from agent_rl.errors import ConfigError
+from agent_rl.errors import ConfigError, reason_of
 from agent_rl.trajectory.estimates import Estimate, estimate_mean, estimate_rate
 from agent_rl.trajectory.run_files import RunState, leaves, read_metrics, run_state
 from agent_rl.trajectory.symptoms import SymptomWarning, components, end_warnings, run_warnings, series
@@ -24,8 +24,6 @@ from agent_rl.trajectory.viewer.index import TraceIndex
 from agent_rl.trajectory.viewer.query import Query
 from agent_rl.trajectory.viewer.records import find_sources
 from agent_rl.trajectory.viewer.rendering import environment
-
-__all__ = ["Run", "charts", "facts", "read_run", "report", "run_charts", "run_facts"]
 
 CHARTS: dict[str, dict[str, str]] = {
     "Reward": {"critic/score/mean": "mean", "critic/score/max": "highest", "critic/score/min": "lowest"},
@@ -142,7 +140,7 @@ def read_run(folder: str) -> Run:
         description = json.loads(about.read_text()) if about.is_file() else {}
         steps = read_metrics(path) if (path / "metrics.jsonl").exists() or not about.is_file() else []
     except (OSError, ValueError, KeyError) as error:
-        problem = f"the folder has no readable metrics ({error})"
+        problem = f"the folder has no readable metrics ({reason_of(error)})" if path.is_dir() else reason_of(error)
         raise ConfigError(folder, problem, "Pass a run's folder, outputs/<experiment>, with metrics.jsonl") from error
     return Run(path.resolve().name, path, steps, description)
 

@@ -16,8 +16,6 @@ from agent_rl.trajectory.trace import read_trained_rows
 from agent_rl.trajectory.trace.batches import mean_advantage
 from agent_rl.trajectory.viewer.index import TraceIndex
 
-__all__ = ["Sample", "SampleGroup", "components", "read_breakdown", "read_group"]
-
 TRAINED = "as used in training"
 COMPUTED = "computed from the group's rewards as in GRPO, because the trace has no advantages"
 

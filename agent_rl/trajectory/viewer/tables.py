@@ -12,8 +12,6 @@ from agent_rl.trajectory.viewer.records import Source, in_our_form
 from agent_rl.trajectory.viewer.rendering import visible
 from agent_rl.work.parts import whole_lines
 
-__all__ = ["SCHEMA", "RowBatch", "lines"]
-
 _SHOWN = 160
 """Maximum number of characters in a question and in an answer in the table."""
 _MOST_TEXT = 200_000

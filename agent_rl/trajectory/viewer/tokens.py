@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from agent_rl.trajectory.trace import TokenSequence
 
-__all__ = ["ShadedToken", "find_tokenizer", "shaded"]
-
 MOST_TOKENS = 20_000
 """Maximum number of tokens per sequence on a page; `?full=1` shows all."""
 SHADES = ((0.9, "s"), (0.5, "s s1"), (0.1, "s s2"), (0.01, "s s3"), (0.0, "s s4"))

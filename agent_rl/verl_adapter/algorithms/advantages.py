@@ -11,8 +11,6 @@ from agent_rl.verl_adapter.algorithms import turns
 if TYPE_CHECKING:
     from verl import DataProto
 
-__all__ = ["estimate"]
-
 
 def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any) -> DataProto:
     """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.

@@ -14,8 +14,6 @@ import numpy as np
 
 from agent_rl.verl_adapter.algorithms.turn import members, to_go
 
-__all__ = ["ESTIMATOR", "gigpo_advantages"]
-
 ESTIMATOR = "agent_rl_gigpo"
 """The value of `algorithm.adv_estimator`."""
 EPSILON = 1e-6

@@ -16,8 +16,6 @@ from agent_rl.errors import ConfigError, did_you_mean
 from agent_rl.settings import TERMS, RewardSettings
 from agent_rl.verl_adapter.trained_samples import finals, reported, session_of
 
-__all__ = ["GDPO", "SQUARES", "add_components", "add_squares", "component_weights"]
-
 GDPO = "gdpo"
 """The value of `algorithm.adv_estimator`."""
 SQUARES = "sum_pi_squared"

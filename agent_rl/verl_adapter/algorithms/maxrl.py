@@ -8,8 +8,6 @@ from typing import Any
 
 from agent_rl.verl_adapter.algorithms.turn import members
 
-__all__ = ["ESTIMATOR", "register_estimator"]
-
 ESTIMATOR = "agent_rl_maxrl"
 """The value of `algorithm.adv_estimator`."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from agent_rl.errors import ConfigError
 from agent_rl.verl_adapter.algorithms import maxrl, remax, turns
 
-__all__ = ["register"]
-
 
 def register(module: ModuleType) -> None:
     """`verl.trainer.ppo.core_algos`: add the estimators, and refuse a second policy loss of the same name."""

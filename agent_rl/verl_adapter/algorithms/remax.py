@@ -14,17 +14,6 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = [
-    "BASELINES_PARTITION",
-    "ESTIMATOR",
-    "GREEDY_SESSION",
-    "MANAGER",
-    "publish",
-    "published",
-    "register_estimator",
-    "take_metrics",
-]
-
 ESTIMATOR = "agent_rl_remax"
 """The value of `algorithm.adv_estimator`: verl's own `remax` expects the baselines as an argument; v1 passes none."""
 

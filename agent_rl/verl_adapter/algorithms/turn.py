@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ESTIMATOR", "members", "to_go", "turn_advantages"]
-
 ESTIMATOR = "agent_rl_turn"
 """The value of `algorithm.adv_estimator`."""
 

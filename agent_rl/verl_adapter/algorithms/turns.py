@@ -21,8 +21,6 @@ from agent_rl.verl_adapter.algorithms import gigpo
 from agent_rl.verl_adapter.algorithms.turn import ESTIMATOR, turn_advantages
 from agent_rl.verl_adapter.trained_samples import final_rows, session_of
 
-__all__ = ["BY_TURN", "REWARDS", "TurnTable", "add_records", "credit_fields", "turn_level_advantages", "turn_states"]
-
 BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
 """The values of `algorithm.adv_estimator` with an advantage per turn."""
 RECORDS = "turn_records"

@@ -13,8 +13,6 @@ from verl import DataProto
 
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS, OBSERVATION, TabularTrajectory
 
-__all__ = ["TabularRows"]
-
 PADDING = "pad0"
 """The prompt of a row that only fills up a batch."""
 

@@ -15,8 +15,6 @@ from agent_rl.verl_adapter.certificates.gradients import Method, TabularWorld
 from agent_rl.verl_adapter.certificates.objectives import RETURN, declared
 from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProcess
 
-__all__ = ["LARGE", "certify", "certify_method", "certify_process", "summarize", "world"]
-
 LARGE = (16, 256, 2048)
 """Groups per prompt of the growing batches."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")

@@ -26,8 +26,6 @@ from agent_rl.verl_adapter.certificates.objectives import Objective
 from agent_rl.verl_adapter.certificates.processes import ACTIONS, TabularProcess, enumerate_trajectories
 from agent_rl.verl_adapter.trained_samples import lone
 
-__all__ = ["GradientEstimate", "Method", "TabularWorld"]
-
 GREEDY = ("remax", remax.ESTIMATOR)
 """Estimators that need the rewards of greedy trajectories."""
 Groups = list[tuple[int, ...]]

@@ -21,8 +21,6 @@ from agent_rl.verl_adapter.certificates.gradients import Method
 from agent_rl.verl_adapter.certificates.processes import COMPONENTS
 from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
-__all__ = ["find", "method", "user_method"]
-
 WORD = "algo="
 WITHOUT_STD = " without std"
 """After the name of an estimator: `norm_adv_by_std_in_grpo` is false."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from agent_rl.verl_adapter.algorithms import gigpo, maxrl
 
-__all__ = ["BEST", "RETURN", "Objective", "declared"]
-
 
 @dataclass(frozen=True)
 class Objective:

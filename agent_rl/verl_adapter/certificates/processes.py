@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = ["PROCESSES", "TabularProcess", "TabularTrajectory", "enumerate_trajectories"]
-
 ACTIONS = 2
 OBSERVATION = ("", 0, 0)
 COMPONENTS = ("accuracy", "length")

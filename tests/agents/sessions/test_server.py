@@ -98,6 +98,20 @@ def test_values_that_cannot_be_used_are_refused(play: Callable[..., Any]) -> Non
     assert play(client, "It is 3.").trajectory.answer == "It is 3."
 
 
+def test_either_header_may_have_the_key(serve: Callable[..., Any]) -> None:
+    """verifiers overwrites one of the two with a key of its own."""
+    statuses = []
+
+    async def client(url: str, key: str) -> None:
+        async with httpx.AsyncClient(base_url=url) as http:
+            for bearer, other in ((key, "EMPTY"), ("EMPTY", key), ("EMPTY", "EMPTY")):
+                headers = {"Authorization": f"Bearer {bearer}", "x-api-key": other}
+                statuses.append((await http.get("/v1/models", headers=headers)).status_code)
+
+    serve(client)
+    assert statuses == [200, 200, 401]
+
+
 async def ask(openai: AsyncOpenAI, *messages: Any, **options: Any) -> Any:
     return await openai.chat.completions.create(**{"model": "policy", "messages": list(messages) or [USER], **options})
 

@@ -78,7 +78,8 @@ def test_a_trajectory_is_shown_as_a_conversation(client: TestClient) -> None:
     assert answer.headers["content-type"].startswith("application/json")
     assert answer.json() == trajectory(1, 1).to_dict()
     assert client.get("/t/99").status_code == 404
-    assert 'id="next" href="/t/5?step=1"' in client.get("/t/6?step=1").text
+    (following,) = re.findall(r'id="next" href="/t/(\d+)\?step=1"', client.get("/t/6?step=1").text)
+    assert 'id="previous" href="/t/6?step=1"' in client.get(f"/t/{following}?step=1").text
 
 
 def test_right_and_wrong_answers_are_marked_beside_the_ground_truth(client: TestClient) -> None:

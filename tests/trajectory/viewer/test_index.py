@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -45,8 +47,21 @@ def test_rows_are_sorted_and_those_without_a_value_come_last(index: TraceIndex) 
         rewards = [row["reward"] for row in index.find(query)]
         assert rewards[-1] is None
         assert rewards[:-1] == sorted(rewards[:-1], reverse=descending)
-    assert [row["id"] for row in index.find(Query({"sort": "id; DROP TABLE files"}))] == list(range(25, 0, -1))
+    rows = index.find(Query({"sort": "id; DROP TABLE files"}))
+    assert rows == index.find(Query({"sort": "step"}))
+    assert [row["step"] for row in rows] == [2] * 13 + [1] * 12
     assert index.find(Query({"page": "1"})) == []
+
+
+def test_the_first_rows_are_of_the_last_step_whatever_their_order(tmp_path: Path) -> None:
+    """The last trajectories of a step are its longest."""
+    for step, number in product((1, 2), range(200)):
+        trace.append(tmp_path / "trace.jsonl", replace(trajectory(number, 0, step), answer="long" * (number >= 100)))
+    with closing(TraceIndex(find_sources([str(tmp_path)]), tmp_path / "cache")) as index:
+        index.refresh()
+        rows = index.find(Query())
+    assert {row["step"] for row in rows} == {2}
+    assert 15 <= sum(row["answer"].startswith("long") for row in rows) <= 35
 
 
 def test_what_is_appended_comes_in_and_a_torn_line_later(run: Path, index: TraceIndex) -> None:
@@ -68,9 +83,9 @@ def test_later_parts_of_a_trace_belong_to_it(run: Path, index: TraceIndex) -> No
     assert index.refresh() == 2
     found = index.find(Query({"text": "number 109"}))
     assert [each["file"] for each in found] == ["my_run/trace.jsonl"] * 2
-    assert index.group(found[0]) == found[::-1]
+    assert index.group(found[0]) == sorted(found, key=lambda row: row["reward"], reverse=True)
     columns, record = index.get(found[0]["id"]) or ({}, {})
-    assert (columns["name"], record["id"]) == ("uid1-9_1", "uid1-9_1")
+    assert columns["name"] == record["id"] == found[0]["name"]
     assert [source.name for source in find_sources([str(run)])] == ["my_run/trace.jsonl"]
 
 

@@ -74,6 +74,34 @@ def test_a_run_is_shown_with_its_curves_and_trajectories(run: Path) -> None:
     assert page.count("<figure>") == 6
 
 
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ({"status": "trained"}, ['class="chip good">trained</span>', "trained after step 2"]),
+        ({"status": "failed", "error": "CUDA out of memory"},
+         ['class="chip bad">failed</span>', "failed after step 2", "The run ran out of memory: CUDA out of memory"]),
+        (None, ['class="chip ">unknown</span>']),
+    ],
+)  # fmt: skip
+def test_a_page_says_how_the_run_ended(tmp_path: Path, end: dict[str, str] | None, words: list[str]) -> None:
+    folder = with_metrics(tmp_path / "ended")
+    about = {} if end is None else {"end": {"time": "2026-01-02T03:04:05", **end}}
+    (folder / "run.json").write_text(json.dumps(about))
+    page = shown(folder)
+    for text in words:
+        assert text in page, text
+
+
+def test_an_answer_has_its_mark_its_ground_truth_and_its_stop_reason(run: Path) -> None:
+    page = shown(with_metrics(run))
+    for name, mark, answer in (("Best", "right", "[02]"), ("Worst", "wrong", "[13]")):
+        section = page.partition(f"{name} trajectories")[2].partition("</details>")[0]
+        assert re.search(
+            rf'">{mark}</span> What is number \d+\? <b>{answer}</b> <span class="dim">truth: 42, answered</span>',
+            section,
+        )
+
+
 def test_images_are_in_the_page_itself_small_and_written_anew(tmp_path: Path) -> None:
     folder = with_metrics(tmp_path / "seen")
     turn = Turn("I look.", results=[ToolResult("", "camera", "Done.", images=[Image.new("RGB", (2000, 1000), "blue")])])

@@ -18,8 +18,6 @@ from agent_rl.launch.doctor.case import Case
 from agent_rl.launch.environment import CUDA, RUNTIME, require_home, temporary_files
 from agent_rl.preflight.check import Finding, Needs, check, problem, skipped, warning
 
-__all__ = ["STACK", "NodeRequirement"]
-
 ROLLOUT = "actor_rollout_ref.rollout"
 BUSY = 0.05
 """A GPU counts as busy if more than this share of its memory is in use."""

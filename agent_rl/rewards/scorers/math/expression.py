@@ -13,8 +13,6 @@ from typing import Any
 
 from agent_rl.tools.builtin._calculator.reader import Reader
 
-__all__ = ["FUNCTIONS", "Node", "Unreadable", "parse", "variables"]
-
 Node = tuple[Any, ...]
 
 _MAX_NODES = 300

@@ -16,8 +16,6 @@ from agent_rl.rewards.scorers.math.expression import FUNCTIONS, Unreadable, pars
 from agent_rl.rewards.scorers.math.latex import QUOTE, clean, unit_of
 from agent_rl.rewards.scorers.math.value import ExpressionValue
 
-__all__ = ["FLIPPED", "MAX_CHARS", "Form", "read"]
-
 MAX_CHARS = 1_000
 _MAX_ELEMENTS = 40
 _MAX_DEPTH = 6

@@ -7,8 +7,6 @@ import unicodedata
 
 from agent_rl.tools.builtin._calculator.reader import SIGNS
 
-__all__ = ["QUOTE", "clean", "plain_characters", "unit_factor", "unit_of"]
-
 QUOTE = "\x01"
 """Character before and after words that are text, as opposed to a product of variables."""
 

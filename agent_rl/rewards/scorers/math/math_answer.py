@@ -41,8 +41,6 @@ from agent_rl.rewards.scorers.math.numeric import contradicts_itself
 from agent_rl.rewards.scorers.math.same import Undecided, same
 from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 
-__all__ = ["score_math"]
-
 _STRICT_TEXT = "Whether the marked answer of a response equals the ground truth."
 _MARKS_OF_DAPO = ("####", "answer:")
 _ANSWER_LINES = ("math_dapo", "aime", "AIME")

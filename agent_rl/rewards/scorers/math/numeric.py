@@ -29,8 +29,6 @@ from typing import Any
 from agent_rl.rewards.scorers.extraction import FINAL, STRICT, after_thoughts, extract_formula, last_match
 from agent_rl.rewards.scorers.math.latex import plain_characters
 
-__all__ = ["contradicts_itself", "extract_number", "numeric_match", "parse_number"]
-
 _MAX_TEXT = 5_000
 _MAX_LAST = 300  # maximum distance from the start of the last number to the last digit, in characters
 _MAX_NUMBER_TEXT = 1_000

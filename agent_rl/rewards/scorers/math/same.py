@@ -10,8 +10,6 @@ from agent_rl.rewards.scorers.math.forms import FLIPPED, Form
 from agent_rl.rewards.scorers.math.latex import unit_factor
 from agent_rl.rewards.scorers.math.value import ExpressionValue, proportional
 
-__all__ = ["Undecided", "same"]
-
 _LETTER = r"[A-Za-z](?:[_^]\{?-?\w+\}?)?'?"
 _SYMBOL = re.compile(rf"{_LETTER}(?:\([A-Za-z0-9,]{{1,12}}\))?|[A-Z]{{2,4}}")
 _DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,}|(?<=0,)[0-9]{3})")

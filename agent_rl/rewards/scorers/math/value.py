@@ -17,8 +17,6 @@ from typing import Any
 
 from agent_rl.rewards.scorers.math.expression import Node, variables
 
-__all__ = ["ExpressionValue", "proportional"]
-
 _MAX_EXPONENT = 10**4
 _DIGITS = 90
 _SAME, _CANCELLED, _NOTHING = 1e-72, 1e-76, 1e-20

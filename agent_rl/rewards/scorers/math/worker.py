@@ -13,8 +13,6 @@ from pathlib import Path
 from agent_rl.sandbox import in_a_place
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
 
-__all__ = ["ANSWER_S", "compare"]
-
 ANSWER_S = 5.0
 """Time limit of one comparison in seconds, without waiting for a core; after that, the answers count as different."""
 _PROGRAM = Path(__file__).with_name("worker_program.py")

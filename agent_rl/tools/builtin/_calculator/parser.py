@@ -14,8 +14,6 @@ from agent_rl.errors import ToolError, did_you_mean
 from agent_rl.tools.builtin._calculator.reader import SIGNS, Reader
 from agent_rl.tools.builtin._calculator.values import CONSTANTS, FUNCTIONS, OPERATIONS, Value, checked, too_large
 
-__all__ = ["evaluate"]
-
 MAX_LENGTH = 1000
 MAX_EXPONENT = 1000
 """Largest exponent of a literal such as 1e3."""

@@ -15,8 +15,6 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["SIGNS", "Reader"]
-
 T = TypeVar("T")
 SIGNS = str.maketrans(  # one character each, so that positions stay valid
     "\u00d7\u00b7\u22c5\u2219\u2022\u2217"  # times, middle dot, dot, bullet operator, bullet, asterisk

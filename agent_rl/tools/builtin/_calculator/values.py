@@ -15,8 +15,6 @@ from functools import reduce
 
 from agent_rl.errors import ToolError
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "OPERATIONS", "Value", "checked", "too_large"]
-
 Value = Fraction | float
 
 MAX_BITS = 10_000

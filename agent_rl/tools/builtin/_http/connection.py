@@ -23,8 +23,6 @@ from agent_rl.settings.secrets import SHORTEST_SECRET, Secrets, secret
 from agent_rl.tools.base import ToolConfig
 from agent_rl.tools.builtin._http.request import FRAMING_HEADERS, header_name
 
-__all__ = ["HttpConnection", "Service", "connect"]
-
 
 class Auth(ToolConfig):
     """The credentials of a connection."""

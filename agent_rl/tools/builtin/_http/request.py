@@ -17,8 +17,6 @@ from pydantic import Field
 from agent_rl.errors import ConfigError, ToolError, did_you_mean
 from agent_rl.tools.base import ToolConfig
 
-__all__ = ["HttpEndpoint", "HttpRequest", "ResponseRule", "build", "check_request", "header_name"]
-
 PLACES = ("path", "query", "header", "body", "whole_body")
 FRAMING_HEADERS = frozenset(
     (

@@ -47,8 +47,6 @@ from agent_rl.remote.http import certificates, is_near
 from agent_rl.tools.builtin._mcp.server import MAX_MESSAGE_BYTES, TOO_LARGE, McpServer
 from agent_rl.work.concurrency import PerLoop
 
-__all__ = ["McpConnection", "list_tools", "shared"]
-
 CLOSE_TIMEOUT_S = 5.0
 """Time limit for closing a session of an HTTP server, in seconds."""
 _CAUSE_S = 1.0  # seconds a failed call waits for the cause of a broken connection

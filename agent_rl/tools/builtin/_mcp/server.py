@@ -12,8 +12,6 @@ from agent_rl.errors import ConfigError
 from agent_rl.settings.secrets import Secrets, secret
 from agent_rl.tools.base import ToolConfig
 
-__all__ = ["MAX_MESSAGE_BYTES", "TOO_LARGE", "McpServer"]
-
 MAX_MESSAGE_BYTES = 8 << 20
 """Maximum size of a result, in bytes; a larger one becomes an error."""
 TOO_LARGE = f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB"

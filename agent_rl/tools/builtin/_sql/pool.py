@@ -15,9 +15,8 @@ from typing import Any
 
 from agent_rl.errors import ToolError, ToolTimeoutError, UnscoredError
 from agent_rl.sandbox.workers import WorkerDied, Workers, WorkerTimeout
-from agent_rl.tools.builtin._sql.worker import BYTES, IDLE_S, SETUP_S, TOO_MUCH_MEMORY
-
-__all__ = ["ask", "has_unwritten_changes", "rows", "workers"]
+from agent_rl.tools.builtin._sql.text import BYTES
+from agent_rl.tools.builtin._sql.worker import IDLE_S, SETUP_S, TOO_MUCH_MEMORY
 
 _START = "import sys; sys.path.append(sys.argv[1]); from _sql.worker import main; main(int(sys.argv[2]))"
 _SLACK_S = 5.0  # until a worker that should have exited is killed

@@ -11,8 +11,6 @@ from typing import Any
 
 from .text import BYTES, READ_ONLY, QueryError, UnusableError, counted, nearest
 
-__all__ = ["Sqlite"]
-
 MAX_COUNTED = 100_000
 """Maximum number of rows that a listing counts per table."""
 

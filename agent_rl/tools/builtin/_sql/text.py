@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["BYTES", "READ_ONLY", "QueryError", "UnusableError", "counted", "nearest", "one_line", "table"]
-
 READ_ONLY = "the database is read-only; write one SELECT statement"
 MAX_ERROR_CHARS = 400
 BYTES = "bytes"

@@ -22,8 +22,6 @@ from typing import Any, BinaryIO
 from .sqlite import Sqlite
 from .text import BYTES, QueryError, UnusableError, nearest, one_line, table
 
-__all__ = ["BYTES", "IDLE_S", "SETUP_S", "TOO_MUCH_MEMORY", "main"]
-
 IDLE_S = 120.0
 """Idle seconds after which the process exits, in case its parent died unnoticed."""
 SETUP_S = 30.0

@@ -11,8 +11,6 @@ import re
 from agent_rl.errors import ToolError
 from agent_rl.tools.builtin._calculator.reader import SIGNS
 
-__all__ = ["to_sympy"]
-
 _SIGNS = SIGNS | str.maketrans({
     "∞": "oo", "π": "pi", "√": "sqrt", "≤": "<=", "≥": ">=", "≠": "!=", "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5",
     "θ": "theta", "λ": "lamda", "∑": "Sum",
