@@ -25,7 +25,6 @@ from agent_rl.environments.families import family_names
 from agent_rl.environments.kind import SPLITS, environment_rows, row_values
 from agent_rl.environments.session import state_of
 from agent_rl.environments.trl import ADDED, absolute
-from agent_rl.environments.trl_session import TrlType
 from agent_rl.environments.worked import WORLD, habit_shares, require_expert
 from agent_rl.errors import AgentRLError, ConfigError
 from agent_rl.settings.user_code import place_of
@@ -151,14 +150,14 @@ def try_out(kind: EnvironmentType) -> _Trial:
         ConfigError: a method fails, the two trajectories begin in different states, or there is no reward.
     """
     where = kind.cls.__qualname__
-    if isinstance(kind, TrlType) and not kind.parts:
-        remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
-        raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
     row = _rows(kind, "train")[0]
     try:
         (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, row))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
+    if reward == {} and not kind.parts:  # of TRL
+        remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
+        raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"
