@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
 
 from agent_rl.errors import ConfigError
+
+MODEL = "actor_rollout_ref.model.path"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 """The `as_json` option of every command that prints a result; the command's help lists the keys."""
@@ -47,6 +51,27 @@ def json_object(key: str, text: str) -> dict[str, Any]:
     return value
 
 
+def with_additions(task: str, data: Path | None, reward: Sequence[str] | None) -> str:
+    """Return the target of a file of TRL with the values of --data and --reward."""
+    from agent_rl.environments.trl import ADDED
+
+    return ADDED.join([task, *(reward or ()), *([] if data is None else [str(data)])])
+
+
+def keys_with_model(recipe: str, overrides: Sequence[str] | None, model: str | None) -> list[str]:
+    """Return the overrides, including the model; if one is given, a task on a CPU does not start from a tiny model."""
+    from agent_rl.cpu import switch as cpu
+    from agent_rl.launch.task import is_task
+
+    keys = [*([] if model is None else [f"{MODEL}={model}"]), *(overrides or ())]
+    return ["size=own_model"] * (names_a_model(keys) and is_task(recipe) and cpu.is_selected()) + keys
+
+
+def names_a_model(keys: Sequence[str]) -> bool:
+    """Whether an override sets the model."""
+    return any(key.partition("=")[0].lstrip("+") == MODEL for key in keys)
+
+
 def recipe_names(incomplete: str) -> list[str]:
     """Names of the recipes in the package, for shell completion."""
     from agent_rl.launch.recipes import described
@@ -68,6 +93,14 @@ Recipe = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, or groups"),
+]
+Model = Annotated[
+    str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
+]
+Data = Annotated[Path | None, typer.Option(help="For a file of TRL: file of rows that replaces its train_dataset")]
+RewardFunctions = Annotated[
+    list[str] | None,
+    typer.Option("--reward", help="For a file of TRL: reward function file.py:name; may be repeated"),
 ]
 AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows that name none", autocompletion=agent_names)]
 Script = Annotated[str | None, typer.Option(help="Training script that registers your agents")]

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from agent_rl.cli._arguments import Json, Overrides, print_json, recipe_names
+from agent_rl.cli._arguments import Json, Model, Overrides, keys_with_model, print_json, recipe_names
 from agent_rl.errors import ConfigError
 
 app = typer.Typer(rich_help_panel="check", add_completion=False)
@@ -27,6 +27,7 @@ def doctor(
         ),
     ] = None,
     overrides: Overrides = None,
+    model: Model = None,
     script: Annotated[
         Path | None, typer.Option(help="Your entry point, as for train; doctor tries the agents it registers")
     ] = None,
@@ -62,10 +63,11 @@ def doctor(
         raise typer.Exit
     if recipe and "=" in recipe:
         raise ConfigError(recipe, "there is an override but no recipe", "Pass the recipe's folder first")
+    keys = keys_with_model(recipe or "", overrides, model)
     facts = None if machine is None else Machine.from_file(machine)
     with Console(stderr=True).status("") as status, contextlib.redirect_stdout(sys.stderr):
         # what tools and packages print is not part of the answer
-        findings = diagnose(recipe, overrides or [], script, status.update, facts)
+        findings = diagnose(recipe, keys, script, status.update, facts)
     if as_json:
         print_json(table.to_dict(findings))
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_rl.cli._arguments import Json, print_json
+from agent_rl.cli._arguments import Data, Json, RewardFunctions, print_json, with_additions
 from agent_rl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def play(
     expert: Annotated[
         bool, typer.Option("--expert", help="Let the environment's solve method act instead of you")
     ] = False,
+    data: Data = None,
+    reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
     r"""Act in an environment at the terminal instead of a model.
@@ -37,16 +39,17 @@ def play(
       agent-rl play lockers.py
       agent-rl play lockers.py --expert
       agent-rl play lockers.py --row 3 < moves.txt
+      agent-rl play my_trl.py:GameEnv --reward my_trl.py:reward_won
 
     A line such as look_up(number=182) calls a tool; any other line is a message, like a model's turn without a call.
-    The end of the input ends the episode.
+    The end of the input ends the episode. A class of TRL may lack a reward here.
 
     --json: `turns` (each with `text` and `answer`), and `reward`.
     """
     from agent_rl.environments.kind import environment_rows
     from agent_rl.launch.task import load_task
 
-    kind = load_task(task)
+    kind = load_task(with_additions(task, data, reward))
     rows = environment_rows(kind, split, seed=0)
     if not 0 <= row < len(rows):
         raise ConfigError(
@@ -54,11 +57,11 @@ def play(
         )
     is_typed = not expert and sys.stdin.isatty()
     lines = _expert_lines(kind, rows[row]) if expert else _typed_lines("> " if is_typed and not as_json else "")
-    turns, reward = asyncio.run(_play(kind, rows[row], lines, echo=not is_typed, quiet=as_json))
+    turns, value = asyncio.run(_play(kind, rows[row], lines, echo=not is_typed, quiet=as_json))
     if as_json:
-        print_json({"turns": turns, "reward": reward})
+        print_json({"turns": turns, "reward": value})
     else:
-        print(f"reward {reward}")
+        print(f"reward {'none' if value == {} else value}")
 
 
 async def _play(
@@ -68,14 +71,16 @@ async def _play(
     from agent_rl.environments import open_session
     from agent_rl.environments.kind import row_values
     from agent_rl.tools.inspection import signature
-    from agent_rl.trajectory import StopReason, Trajectory
+    from agent_rl.trajectory import Message, StopReason, Trajectory
 
     show = (lambda *text, **_: None) if quiet else print
-    session = open_session(kind, row_values(row), 60.0, Trajectory([], StopReason.ERROR))
+    trajectory = Trajectory([Message.from_chat(message) for message in row["prompt"]], StopReason.ERROR)
+    session = open_session(kind, row_values(row), 60.0, trajectory)
     turns = []
     try:
         start = await session.reset()
-        show(*(message["content"] for message in row["prompt"]), *([start] if start else []), sep="\n\n")
+        begun = [Message.from_chat({"role": "user", "content": start})] if start else []
+        show(*(message.content for message in (*trajectory.prompt, *begun)), sep="\n\n")
         show("\nTools:", ", ".join(signature(spec) for spec in session.specs) or "none")
         for line in lines:
             if echo:
@@ -94,13 +99,19 @@ async def _play(
 async def _turn(session: EnvironmentSession, line: str) -> tuple[str | None, bool]:
     """Play one line; return the environment's answer, and whether the episode continues."""
     from agent_rl.errors import ObservationError
+    from agent_rl.trajectory import ToolCall, ToolResult, Turn
 
+    trajectory = session.trajectory  # rewards may read it
     try:
         call = _call(session.specs, line)
         if call is None:
+            trajectory.turns.append(Turn(line))
             answer, _ = await session.step(line)
+            trajectory.answer = line if answer is None else None
             return answer, answer is not None
+        trajectory.turns.append(turn := Turn("", calls=[ToolCall(*call)]))
         output = await session.call(*call)
+        turn.results.append(ToolResult("", call[0], output.text, images=output.images))
         return output.text, not session.done
     except ObservationError as error:
         return f"Error: {error}", True

@@ -5,19 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 import yaml
 
-from agent_rl.cli._arguments import Overrides, Recipe, print_json, stdout
+from agent_rl.cli._arguments import (
+    Data,
+    Model,
+    Overrides,
+    Recipe,
+    RewardFunctions,
+    keys_with_model,
+    names_a_model,
+    print_json,
+    stdout,
+    with_additions,
+)
 from agent_rl.errors import AgentRLError, ConfigError
 
 if TYPE_CHECKING:
     from agent_rl.launch.display import Display
 
-MODEL = "actor_rollout_ref.model.path"
 
 app = typer.Typer(rich_help_panel="train", add_completion=False)
 
@@ -26,15 +35,9 @@ app = typer.Typer(rich_help_panel="train", add_completion=False)
 def train(
     recipe: Recipe,
     overrides: Overrides = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="For a file of TRL: file of rows that replaces its train_dataset")
-    ] = None,
-    reward: Annotated[
-        list[str] | None, typer.Option(help="For a file of TRL: reward function file.py:name; may be repeated")
-    ] = None,
+    model: Model = None,
+    data: Data = None,
+    reward: RewardFunctions = None,
     script: Annotated[
         str | None, typer.Option(help="Your script, which registers loops, then calls verl.trainer.main_ppo.main()")
     ] = None,
@@ -83,15 +86,14 @@ def train(
     path; 129, 130, 143 ended at once by SIGHUP, SIGINT, SIGTERM; any other: the trainer failed.
     """
     from agent_rl.cpu import switch as cpu
-    from agent_rl.environments.trl import ADDED
     from agent_rl.evaluation.experiments.cold_start import ColdStart
     from agent_rl.launch.stopping import STOPPED
     from agent_rl.launch.task import is_task
     from agent_rl.launch.training import train as run
 
-    recipe = ADDED.join([recipe, *(reward or ()), *([] if data is None else [str(data)])])
-    keys = _keys(recipe, overrides or [], model)
-    starts_small = is_task(recipe) and cpu.is_selected() and not _name_a_model(keys)
+    recipe = with_additions(recipe, data, reward)
+    keys = keys_with_model(recipe, overrides, model)
+    starts_small = is_task(recipe) and cpu.is_selected() and not names_a_model(keys)
     start = ColdStart(recipe, keys) if starts_small else None  # refuses a bad expert
     if dry_run:
         raise typer.Exit(_show_composed(recipe, keys, script, as_json))
@@ -101,19 +103,6 @@ def train(
         stopped = run(recipe, keys, script, nodes_timeout_s=nodes_timeout_s, display=display)
     if stopped is not None:
         raise typer.Exit(STOPPED)
-
-
-def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
-    """Return the overrides, including the model; if one is given, a task on a CPU does not start from a tiny model."""
-    from agent_rl.cpu import switch as cpu
-    from agent_rl.launch.task import is_task
-
-    keys = [*([] if model is None else [f"{MODEL}={model}"]), *overrides]
-    return ["size=own_model"] * (_name_a_model(keys) and is_task(recipe) and cpu.is_selected()) + keys
-
-
-def _name_a_model(keys: list[str]) -> bool:
-    return any(key.partition("=")[0].lstrip("+") == MODEL for key in keys)
 
 
 def _show_composed(recipe: str, overrides: list[str], script: str | None, as_json: bool) -> int:

@@ -109,7 +109,8 @@ class EnvironmentType:
             try:
                 return list(self.cls().rows(split, seed))
             except Exception as error:
-                raise UserCodeError.of(f"{self.cls.__name__}.rows", error, code=self.cls.rows) from error
+                remedy = "Correct the method, which yields a dict for each row"
+                raise UserCodeError.of(f"{self.cls.__name__}.rows", error, remedy, self.cls.rows) from error
         try:
             rows = [dict(raw.value) for raw in read_raw(Path(inspect.getfile(self.cls)).parent / self.cls.data)]
         except ConfigError as error:

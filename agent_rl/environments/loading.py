@@ -99,16 +99,14 @@ def open_session(
 def _only_class(target: str, place: Place) -> type:
     """Return the only environment that a file defines."""
     module = load_file(target, Path.cwd(), place)
-    classes = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Environment) and value.__module__ == module.__name__
-    ]
+    own = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    classes = [cls for cls in own if issubclass(cls, Environment)]
     if len(classes) == 1:
         return classes[0]
+    names = ", ".join(f"{cls.__name__} ({defined_at(cls)})" for cls in classes or own)
     if not classes:
-        raise place.error(f"{target} has no subclass of agent_rl.Environment", "Derive the class of the task from it")
-    names = ", ".join(cls.__name__ for cls in classes)
+        problem = f"{target} has no subclass of agent_rl.Environment" + (f", only {names}" if names else "")
+        raise place.error(problem, "Derive the class of the task from it")
     raise place.error(f"{target} has several environments: {names}", f"Name one: {target}:{classes[0].__name__}")
 
 

@@ -16,8 +16,8 @@ import yaml
 
 import agent_rl
 from agent_rl.environments.families import family_names
-from agent_rl.errors import ConfigError, did_you_mean
-from agent_rl.launch.task import is_task, task_recipe
+from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
+from agent_rl.launch.task import is_task, require_experts, small_model, task_recipe
 from agent_rl.trajectory.run_files import leaves
 
 if TYPE_CHECKING:
@@ -119,6 +119,11 @@ def rows_remedy(path: str, case: RunCase) -> str:
 
 def model_remedy(path: str, case: RunCase) -> str:
     """Return the remedy for a missing model."""
+    if case.recipe and is_task(case.recipe) and Path(path).absolute() == small_model(task_recipe(case.recipe)):
+        try:
+            require_experts(case.recipe)
+        except AgentRLError as error:
+            return str(error)
     if how := _cold_start(path, case):
         return f"Make it with: {how}; or correct the path"
     if case.on_cpu:

@@ -51,7 +51,7 @@ class _Trial(NamedTuple):
 
 def is_task(recipe: str) -> bool:
     """Whether the argument names environments: a Python file, a class in one, or `family:id`, with commas between."""
-    files = [each.partition(":")[0] for each in recipe.split(",")]
+    files = [each.partition(ADDED)[0].partition(":")[0] for each in recipe.split(",")]
     return all(file.endswith(".py") or file in family_names() for file in files)
 
 
@@ -71,8 +71,7 @@ def task_recipe(targets: str) -> Path:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(targets, f"two environments have the name {twice[0]}", "Rename a file")
     rows = {split: [row for kind in kinds for row in _rows(kind, split)] for split in SPLITS}
-    of_kind = {kind: _rows(kind, "train") for kind in kinds}
-    trials = {kind: _try_out(kind, of_kind[kind]) for kind in kinds}
+    trials = {kind: try_out(kind) for kind in kinds}
     rewards = {kind.name: _reward(kind, trial.parts) for kind, trial in trials.items()}
     folder = OUTPUTS / _run_name(kinds) / "recipe"
     (folder / "size").mkdir(parents=True, exist_ok=True)
@@ -82,16 +81,20 @@ def task_recipe(targets: str) -> Path:
     own_model = _cpu(max(prompts[kind] + trial.characters for kind, trial in trials.items()))
     files = {"config.yaml": _config(kinds, rewards), "size/own_model.yaml": own_model, "size/0.5b.yaml": _GPU}
     try:
-        files["size/cpu.yaml"] = _cold_start(
-            folder, kinds, sum(map(len, of_kind.values())), _cpu(max(prompts.values()))
-        )
+        files["size/cpu.yaml"] = _cold_start(folder, kinds, len(rows["train"]), _cpu(max(prompts.values())))
     except AgentRLError:  # `require_experts` raises it where the small model is needed
-        files["size/cpu.yaml"] = own_model
+        rollout = {**own_model["actor_rollout_ref"], "model": {"path": str(small_model(folder))}}
+        files["size/cpu.yaml"] = {**own_model, "actor_rollout_ref": rollout}
     for file, content in files.items():
         package = "# @package _global_\n" if file.startswith("size/") else ""
         text = package + HEADER.format(targets) + yaml.safe_dump(content, sort_keys=False, width=110)
         (folder / file).write_text(text, encoding="utf-8")
     return folder.resolve()
+
+
+def small_model(folder: Path) -> Path:
+    """Return the folder of the model that a task's recipe trains on a CPU without `--model`."""
+    return folder.parent / "cold_start" / "model"
 
 
 def _run_name(kinds: Sequence[EnvironmentType]) -> str:
@@ -139,17 +142,22 @@ def _longest(kind: EnvironmentType, rows: Mapping[str, Sequence[Mapping[str, Any
     return max(len(str(row["prompt"])) for split in rows.values() for row in split if row["data_source"] == kind.name)
 
 
-def _try_out(kind: EnvironmentType, rows: Sequence[Mapping[str, Any]]) -> _Trial:
-    """Begin two trajectories of a row and read the reward of the second.
+@cache
+def try_out(kind: EnvironmentType) -> _Trial:
+    """Begin two trajectories of the first row and read the reward of the second.
 
     Raises:
-        ConfigError: a method fails, or the two trajectories begin in different states.
+        ConfigError: a method fails, the two trajectories begin in different states, or there is no reward.
     """
     where = kind.cls.__qualname__
+    row = _rows(kind, "train")[0]
     try:
-        (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, rows[0]))
+        (text, state), (other_text, other_state), reward, tools = asyncio.run(_begun_twice(kind, row))
     except AgentRLError as error:
         raise ConfigError(where, str(error), "Correct the method: it must work in an episode without turns") from error
+    if reward == {} and not kind.parts:  # of TRL
+        remedy = "Define get_reward(self) or reward_funcs, or give a function: --reward rewards.py:function"
+        raise ConfigError(f"{where} ({_line(kind)})", "it has no reward", remedy)
     if text != other_text or state != other_state:
         names = sorted(key for key in state.keys() | other_state.keys() if state.get(key) != other_state.get(key))
         differs = f"self.{', self.'.join(names)}" if names else "its text"
@@ -275,7 +283,7 @@ def _cold_start(folder: Path, kinds: Sequence[EnvironmentType], count: int, size
         "defaults": [{"override /kl": "none"}, {"override /val": "avg@1"}],
         "data": size["data"],
         "actor_rollout_ref": {
-            "model": {"path": str(folder.parent / "cold_start" / "model")},
+            "model": {"path": str(small_model(folder))},
             "actor": {**size["actor_rollout_ref"]["actor"], "optim": {"lr": 3.0e-4}},
             "rollout": {**size["actor_rollout_ref"]["rollout"], "skip_tokenizer_init": True},
         },

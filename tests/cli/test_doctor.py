@@ -26,11 +26,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def doctor(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent_rl.cli.main", "doctor", *arguments]
     env = {key: value for key, value in os.environ.items() if key not in ("RAY_ADDRESS", "NNODES")}
     env |= {"COLUMNS": "80", "VERL_PLATFORM": "cpu", "RAY_TMPDIR": "/nowhere", **environment}
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=300)
 
 
 def data(folder: Path) -> list[str]:
@@ -71,6 +71,46 @@ def test_what_is_broken_is_listed_all_at_once(tmp_path: Path, tiny_model: Path) 
     assert "\x1b[" not in done.stdout
     assert "-> Did you mean 'trajectory'?" in done.stdout
     assert done.stdout.rstrip().endswith(": not ready.\n--all shows every finding")
+
+
+TASK = '''
+from agent_rl import Environment
+
+
+class Door(Environment):
+    """Open the door."""
+
+    def rows(self, split, seed):
+        for number in range(16):
+            yield {"prompt": f"Open door {number} ({split})."}
+
+    def reset(self, **row):
+        self.is_open = False
+
+    def open(self) -> str:
+        """Open it."""
+        self.is_open = True
+        return "It is open."
+
+    def get_reward(self):
+        return float(self.is_open)
+'''
+
+
+def test_a_task_without_an_expert_needs_a_model(tmp_path: Path, tiny_model: Path) -> None:
+    """Nothing is said of the size of a model that nobody has chosen."""
+    (tmp_path / "door.py").write_text(TASK)
+
+    def problems(*words: str) -> list[str]:
+        found = json.loads(doctor("door.py", *words, "--json", folder=tmp_path).stdout)["findings"]
+        return [f"{each['text']} -> {each['remedy']}" for each in found
+                if each["status"] == "problem" and each["subject"] != "/dev/shm"]  # fmt: skip
+
+    (only,) = problems()
+    assert "Door" in only
+    assert "has no solve, from which a small model could learn" in only
+    assert "Define solve(self), or give a model with --model" in only
+    assert not problems("--model", str(tiny_model))
 
 
 def test_without_a_recipe() -> None:

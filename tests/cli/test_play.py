@@ -88,6 +88,47 @@ def test_json_has_the_turns_and_the_reward(room: str) -> None:
     assert expert["reward"] == 1.0
 
 
+TRL = '''\
+from PIL import Image
+
+
+class Camera:
+    def reset(self, place, **row):
+        self.looks = 0
+        return [{"type": "image", "image": Image.new("RGB", (8, 8))}, {"type": "text", "text": f" You see {place}."}]
+
+    def look(self, direction: str) -> list:
+        """Look in a direction.
+
+        Args:
+            direction: left or right.
+        """
+        self.looks += 1
+        return [{"type": "image", "image": Image.new("RGB", (8, 8))}, {"type": "text", "text": direction}]
+
+
+def looked(completions, environments, place, **kwargs):
+    said = completions[0][-1]["content"] == place[0]
+    called = completions[0][0].get("tool_calls")
+    return [environments[0].looks + 10.0 * said + 100.0 * len(called or ())]
+'''
+
+
+def test_a_class_of_trl_with_its_reward_beside_it(tmp_path: Path) -> None:
+    """As in the examples of TRL: no `get_reward`, and rows and reward are arguments of the trainer."""
+    file, rows = tmp_path / "camera.py", tmp_path / "rows.jsonl"
+    file.write_text(TRL)
+    rows.write_text(json.dumps({"prompt": "Look.", "place": "a wall"}) + "\n")
+    words, moves = (f"{file}:Camera", "--data", str(rows)), "look(direction='left')\na wall\n"
+    shown = play(*words, "--reward", f"{file}:looked", typed=moves)
+    assert shown.startswith("Look.\n\n<image> You see a wall.\n\nTools: look(direction: string)\n")
+    assert "\n> look(direction='left')\n<image>left\n" in shown
+    assert shown.endswith("reward {'looked': 111.0, 'reset_differs': 0.0}\n")
+    assert play(*words, typed=moves).endswith("reward none\n")
+    with pytest.raises(AgentRLError, match=r"Drop --data and --reward"):
+        play(str(LOCKERS), "--reward", f"{file}:looked")
+
+
 def test_what_cannot_be_played_is_refused(room: str) -> None:
     with pytest.raises(AgentRLError, match=r"--row: there is no row 1: the train split has 1"):
         play(room, "--row", "1")

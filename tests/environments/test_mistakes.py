@@ -130,8 +130,14 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "range(64)", "range(64 if split == 'train' else 0)",
         (f"Safe.rows (FILE:{ROWS}): there are no rows of the split 'test'", "Yield at least one row"),
     ),
-    "rows_without_yield": ("yield {", "row = {", (f"Safe.rows failed at FILE:{ROWS}", "'NoneType'")),
-    "rows_raise": ("100 + number", "100 / number", (f"Safe.rows failed at FILE:{ROWS + 2}: ZeroDivisionError",)),
+    "rows_without_yield": (
+        "yield {", "row = {",
+        (f"Safe.rows failed at FILE:{ROWS}", "'NoneType'", "which yields a dict for each row"),
+    ),
+    "rows_raise": (
+        "100 + number", "100 / number",
+        (f"Safe.rows failed at FILE:{ROWS + 2}: ZeroDivisionError", "which yields a dict for each row"),
+    ),
     "reset_raises": (
         "self.code, self.is_open = code", "self.code, self.is_open = row['key']",
         (f"Safe.reset failed at FILE:{RESET + 1}: KeyError: 'key'", "Correct the method"),
@@ -157,15 +163,16 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (f"Safe.solve (FILE:{SOLVE}): solve has a mean reward of 0.00", "Correct solve or get_reward"),
     ),
     "expert_raises": (
-        "self.open(self.code)", "self.opens()", (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError",)
+        "self.open(self.code)", "self.opens()",
+        (f"Safe.solve failed at FILE:{SOLVE + 1}: AttributeError", "must solve every row: correct the method"),
     ),
     "not_an_environment": (
         WORKS[WORKS.index("class Safe") :], "class Safe:\n    pass\n",
-        ("FILE has no subclass of agent_rl.Environment", "Derive the class of the task from it"),
+        (f"FILE has no subclass of agent_rl.Environment, only Safe (FILE:{CLASS})", "Derive the class of the task"),
     ),
     "two_classes": (
         "class Safe", 'class Box(Environment):\n    """Open the box."""\n\n\nclass Safe',
-        ("FILE has several environments: Box, Safe", "Name one: FILE:Box"),
+        (f"FILE has several environments: Box (FILE:{CLASS}), Safe (FILE:{CLASS + 4})", "Name one: FILE:Box"),
     ),
     "name_of_an_attribute": (
         "def open", "def answer",
@@ -174,7 +181,9 @@ MISTAKES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "no_tool": (
         "def open", "def _open", (f"Safe (FILE:{CLASS}) has no tool", "Define a public method")
     ),
-    "broken_file": ("def rows(self", "def rows(self(", ("importing 'FILE' failed at FILE:", "SyntaxError")),
+    "broken_file": (
+        "def rows(self", "def rows(self(", (f"importing 'FILE' failed at FILE:{ROWS}: SyntaxError", "Fix the module")
+    ),
 }  # fmt: skip
 """A text of the class, what is written there by mistake, and the parts of the message."""
 

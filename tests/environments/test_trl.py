@@ -132,10 +132,6 @@ def changed(*pairs, more=""):
             r"cannot describe the tool act \(.*env.py:6\).*Args:",
         ),
         (changed(("word: str", "word")), r"cannot describe the tool act .*type hint"),
-        (
-            changed(("    def get_reward", "    def _get_reward")),
-            r"has no reward. Define get_reward\(self\) or reward_funcs",
-        ),
         (changed(("    def reset", "    async def reset")), r"Env \(.*env.py:2\): reset is async"),
         (
             changed(more=ENV.replace("Env", "Other")),

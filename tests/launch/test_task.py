@@ -71,8 +71,9 @@ def written(folder: Path, name: str = "config.yaml") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("argument", "expected"),
     [
-        ("lockers.py", True), ("a/b.py:Class", True), ("a.py,b.py:Class", True), ("quickstart", False),
-        ("my.pyproject/recipe", False), ("a.py,quickstart", False), ("recipes/quickstart", False),
+        ("lockers.py", True), ("lockers.py + rows.parquet", True), ("a/b.py:Class", True), ("a.py,b.py:Class", True),
+        ("quickstart", False), ("my.pyproject/recipe", False), ("a.py,quickstart", False),
+        ("recipes/quickstart", False),
     ],
 )  # fmt: skip
 def test_which_arguments_are_tasks(argument: str, expected: bool) -> None:

@@ -1,4 +1,5 @@
-"""Environments of Gymnasium with discrete actions, those of minigrid included: `gymnasium:FrozenLake-v1`.
+"""Environments of Gymnasium with discrete actions, those of minigrid included: `gymnasium:FrozenLake-v1`; or, of a
+file that registers it, `gymnasium:my_worlds.py:MyWorld-v0`.
 
 The tool `act` does one action, by its name where it has one. Its result is the observation as text: Gymnasium's own
 drawing where there is one, and words for cards and for what an agent of minigrid sees. The reward is the sum of the
@@ -11,11 +12,14 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import EnumMeta
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from agent_rl.environments.environment import Environment
 from agent_rl.environments.families import seeded_rows
 from agent_rl.errors import ConfigError, did_you_mean
+from agent_rl.settings.errors import Place
+from agent_rl.settings.importing import load_file
 from agent_rl.settings.user_code import one_line
 
 _KNOWN = {
@@ -87,6 +91,9 @@ def environment(id: str) -> type[Environment]:
 
     with suppress(ImportError):
         import minigrid  # noqa: F401 - registers its environments
+    file, _, id = id.rpartition(":")
+    if file:
+        load_file(file, Path.cwd(), Place(f"gymnasium:{file}"))
     if id not in gymnasium.registry:
         raise ConfigError(f"gymnasium:{id}", f"there is no environment {id!r}", did_you_mean(id, gymnasium.registry))
     try:

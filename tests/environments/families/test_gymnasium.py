@@ -148,6 +148,18 @@ def test_the_tool_names_its_actions() -> None:
         play("gymnasium:Taxi-v4", values("gymnasium:Taxi-v4"), act("up"))
 
 
+def test_a_world_of_your_own_is_registered_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "worlds.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.toy_text import FrozenLakeEnv\n\n"
+        "gymnasium.register('Pond-v0', entry_point=FrozenLakeEnv, kwargs={'map_name': '4x4', 'is_slippery': False})\n"
+    )
+    target = f"gymnasium:{tmp_path}/worlds.py:Pond-v0"
+    played = play(target, values(target), [("act", {"action": number}) for number in (1, 1, 2, 2, 1, 2)])
+    assert (played.reward, played.done) == (1.0, True)
+    with pytest.raises(ConfigError, match="Did you mean 'Pond-v0'"):
+        load_environment("name", target.replace("Pond", "Pnd"))
+
+
 @pytest.mark.parametrize(
     ("id", "problem"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 from agent_rl.environments import load_environment
 from agent_rl.errors import AgentRLError, FatalError
 from agent_rl.launch.doctor.case import Case
+from agent_rl.launch.task import try_out
 from agent_rl.preflight.check import Finding, check, problem, skipped, warning
 from agent_rl.sandbox import PythonSandbox
 from agent_rl.tools import ToolSpec
@@ -48,9 +49,9 @@ def tool_file(case: Case) -> Iterator[Finding]:
 
 @check("tools")
 def environments(case: Case) -> None:
-    """The environments of the run can be loaded, with their methods as tools."""
+    """The environments of the run work in a trial, and all samples of a row begin alike."""
     for name, target in case.settings.environments.items():
-        load_environment(name, target)
+        try_out(load_environment(name, target))
 
 
 @check("tools")

@@ -69,3 +69,13 @@ def test_environments_are_loaded(make_case: MakeCase) -> None:
     assert finding.status is Status.OK
     finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": f"{file}:Locker"}})))
     assert (finding.status, finding.remedy[:12]) == (Status.PROBLEM, "Did you mean")
+
+
+def test_an_environment_that_begins_differently_is_refused(make_case: MakeCase, tmp_path: Path) -> None:
+    file = tmp_path / "lockers.py"
+    text = (ROOT / "recipes/lockers/lockers.py").read_text()
+    file.write_text(text.replace("self.is_open = number, code, False", "self.is_open = number, random.random(), False"))
+    finding = only(tools.environments(make_case({"agent_rl.environments": {"lockers": str(file)}})))
+    assert finding.status is Status.PROBLEM
+    assert "it differs between two calls in self.code" in finding.text
+    assert "draw from self.random" in finding.remedy
