@@ -67,17 +67,25 @@ def anchors(page: str) -> set[str]:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module of the package, or one that a module exports; nothing is imported."""
+    """Whether a dotted name is a module of the package, or a public name of one; nothing is imported."""
     if _source(name):
         return True
     module, _, attribute = name.rpartition(".")
     source = _source(module)
-    return source is not None and any(
-        isinstance(node, ast.Assign)
-        and ast.unparse(node.targets[0]) == "__all__"
-        and attribute in ast.literal_eval(node.value)
-        for node in ast.parse(source.read_text()).body
-    )
+    return source is not None and attribute in _public_names(ast.parse(source.read_text()))
+
+
+def _public_names(module: ast.Module) -> set[str]:
+    """Return the names that a module lists in `__all__`, or else those that it defines without an underscore."""
+    names: set[str] = set()
+    for node in module.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names |= {ast.unparse(target) for target in getattr(node, "targets", None) or [node.target]}
+    return {name for name in names if not name.startswith("_")}
 
 
 def _source(module: str) -> Path | None:
