@@ -265,7 +265,7 @@ def page(rows: dict[str, dict[tuple[str, str], Cell]]) -> str:
 
 TEXT = """# Chat templates
 
-This page shows which agents work with the chat templates of {templates} published models, over {episodes} scripted
+This page shows which agents work with the chat templates of {templates} published models, tested in {episodes} scripted
 episodes. The agent works in {works} of {all} cells. Training never renders a turn twice, but keeps turns as they were
 sampled and appends what follows. A template that rewrites earlier turns therefore does not break training. However, a
 server that renders the conversation again shows the policy prompts that it was not trained on. `agent-rl doctor` warns
@@ -285,7 +285,7 @@ about such a template.
 
 {table}
 
-## Why not
+## Why some agents do not work
 
 {reasons}
 
