@@ -103,7 +103,7 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
 
 
 DECLARED: dict[str, type[Any]] = {}
-"""Classes by their declared kind; complete once `agent_rl.rewards.component.kinds` has been called."""
+"""The component classes by declared kind; complete after the first call of `agent_rl.rewards.component.kinds`."""
 
 
 class Component(_BaseComponent):

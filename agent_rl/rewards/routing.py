@@ -79,7 +79,7 @@ def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.r
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
-        folder: folder that a relative path starts from; None: the working directory.
+        folder: folder of a relative path; None: the working directory.
         key: the configuration key, for the error.
 
     Raises:

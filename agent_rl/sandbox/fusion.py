@@ -1,6 +1,6 @@
-"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion), not on this machine.
+"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion) instead of this machine.
 
-`run_remotely` runs one program, and `grade_remotely` grades one. The server is responsible for isolation.
+`run_remotely` runs a program, and `grade_remotely` grades a program. The server is responsible for isolation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FusionServer:
         memory_limit_mb: memory limit of one case, in MiB.
         timeout_s: time limit of one case, in seconds.
         max_concurrent: maximum number of concurrent cases per process.
-        semaphore: held while a case runs, with `acquire` and `release`; verl's processes share one.
+        semaphore: an object with `acquire` and `release` that is held while a case runs; verl's processes share it.
     """
 
     url: str
@@ -106,7 +106,7 @@ async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_t
     Args:
         code: the program, in Python.
         tests: the cases, in one of the forms of `read_cases`.
-        server: the server that runs it.
+        server: the server that runs the program.
         float_tolerance: see `grade`.
 
     Raises:

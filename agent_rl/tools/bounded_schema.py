@@ -68,10 +68,10 @@ def _limited(check: Callable[..., Any]) -> Callable[..., Any]:
 def _occurs(pattern: str, text: str) -> bool:
     left = _left()
     try:
-        found = regex.search(pattern, text, timeout=None if left == float("inf") else left, concurrent=True)
+        match = regex.search(pattern, text, timeout=None if left == float("inf") else left, concurrent=True)
     except regex.error as error:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-    return found is not None
+    return match is not None
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:

@@ -31,8 +31,8 @@ class PanelConfig(EndpointConfig):
     seed: int = Field(default=0, ge=0)
     """Seed of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How JSON is requested. auto: with the schema; if the server rejects that, as any object; if it rejects that too,
-    only in the prompt. A rejected mode is not tried again."""
+    """How JSON is requested. auto: with the schema, or as any JSON object if the server rejects the schema, or only in
+    the prompt if the server rejects that too. A rejected mode is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
@@ -53,7 +53,7 @@ class PanelConfig(EndpointConfig):
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Maximum number of characters in a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File with the prompt, or the prompt template `file.py:Name` that a model was trained to judge with
+    """File with the prompt, or the class `file.py:Name` that wrote the training prompts of the judge
     (`agent_rl.rewards.judge.kinds`); null: the built-in file of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
     """Maximum number of characters per text (question, answer, reference, transcript); the middle is cut."""
@@ -73,7 +73,7 @@ class Ballot:
 
     verdicts: list[Any] = field(default_factory=list)
     failures: int = 0
-    """Replies without a verdict, and votes without a reply."""
+    """Number of replies without a verdict, plus votes without a reply."""
     calls: int = 0
     """Number of requested replies."""
     tokens: int = 0

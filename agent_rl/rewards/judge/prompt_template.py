@@ -112,7 +112,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def read(cls: type[T], text: str, judged: str = "") -> T:
-        """Return the verdict in a reply, using `parse`; if a subclass overrides `parse`, it gets only the text.
+        """Return the verdict in a reply, using `parse`; a subclass's own `parse` gets only the text.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -176,7 +176,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def is_strict(cls, text: str) -> bool:
-        """Whether a reply has nothing but the tags of a verdict after its thoughts."""
+        """Whether only the tags of a verdict follow the thoughts in a reply."""
         try:
             fields = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_tags())
             return fields is not None and bool(cls._verdict(fields))
@@ -208,5 +208,5 @@ def _is_text(field: FieldInfo) -> bool:
 
 
 def sections(*parts: tuple[str, str]) -> str:
-    """Return a prompt made of the sections with headings, without those that are empty."""
+    """Return a prompt that consists of the non-empty sections, each under its heading."""
     return "\n\n".join(f"# {heading}\n{text.strip()}" for heading, text in parts if text.strip())

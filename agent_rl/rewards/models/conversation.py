@@ -23,7 +23,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the prompt and the response: all turns, or the final answer as one message (empty if there is none)."""
+    """Return the prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -70,7 +70,7 @@ _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
 _TAIL = 2_000
-"""Number of characters at the end of a reply in which the score is searched for."""
+"""Number of characters at the end of a reply that are searched for the score."""
 
 
 def fill_in(template: str, prompt: str, response: str) -> str:
@@ -84,7 +84,7 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """Return the number after the last `Score:`, or the reply if it is a number; else its end, for an error message."""
+    """Return the number after the last `Score:`, or the whole reply as a number; else the reply's end, for an error."""
     text = reply.rpartition(THOUGHTS_END)[2][-_TAIL:]
     numbers = _SCORE.findall(text)
     if not numbers and re.fullmatch(_NUMBER, text.strip()):

@@ -73,7 +73,7 @@ class ModelConfig(EndpointConfig):
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template used in its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
+    prompt template used in its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: a built-in one."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -84,9 +84,10 @@ class ModelConfig(EndpointConfig):
     prompt_length: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens, counted by `tokenizer`; a longer prompt is cut, and logged. null: unlimited."""
     response_length: int | None = Field(default=None, ge=1)
-    """Maximum number of response tokens, as for `prompt_length`."""
+    """Maximum number of response tokens, counted by `tokenizer`; a longer response is cut, and logged. null:
+    unlimited."""
     keep: Keep = "tail"
-    """Which end of a text is kept when it is cut."""
+    """The end of a text that is kept if the text is cut."""
     range: tuple[float, float] | None = None
     """Bounds of a score, which are mapped to 0 and 1; a score outside them is an error. null: the bounds of the prompt
     template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds and no mapping."""

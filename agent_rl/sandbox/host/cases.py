@@ -64,16 +64,16 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
               arguments, or text with one JSON value per line (its output is then JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
               test takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
-            - DeepCoder: as LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
+            - DeepCoder: like LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
             - A list of strings `assert f(literals) == literal`. Other asserts are rejected: they would run in the
               program's process, which could read the expected value.
-        function: function name for cases that have none.
+        function: name of the function for cases without a function name.
 
     Raises:
-        ConfigError: a case cannot be read; the error names it and the expected form.
+        ConfigError: a case cannot be read; the error names the case and the expected form.
     """
     if isinstance(tests, str):
         tests = _from_json(tests, "tests")
@@ -182,7 +182,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
     try:
         marshal.dumps((args, kwargs))
     except ValueError:
-        _fail(f"{place}.args", f"not only plain values: {_short((args, kwargs))}")
+        _fail(f"{place}.args", f"expected only plain values, got {_short((args, kwargs))}")
     try:
         expected = plain(case.expected)
     except NotComparable as error:
@@ -217,7 +217,7 @@ def _from_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        _fail(place, f"text that is not JSON: {text[:80]!r}")
+        _fail(place, f"expected JSON text, got {text[:80]!r}")
 
 
 def _short(value: Any) -> str:

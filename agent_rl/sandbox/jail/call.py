@@ -66,7 +66,7 @@ def plain(value: Any) -> Any:
     """Return `value` as it would come back from JSON: tuples become lists, keys become strings.
 
     Raises:
-        NotComparable: any other type, including subclasses.
+        NotComparable: the value contains another type; a subclass is another type.
     """
     kind = type(value)
     if kind in _LEAVES:

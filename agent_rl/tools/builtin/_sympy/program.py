@@ -98,10 +98,10 @@ class SympyRequest:
 
 def local_names(text: str, variables: list[str]) -> dict[str, Any]:
     """Return names that mean symbols here, although SymPy defines them, and products written as `xy`."""
-    found = re.findall(r"([^\W\d]\w*)\s*(\(?)", text)
-    words = {name for name, _ in found} | set(variables)
+    calls = re.findall(r"([^\W\d]\w*)\s*(\(?)", text)
+    words = {name for name, _ in calls} | set(variables)
     local: dict[str, Any] = {}
-    for name, call in found:
+    for name, call in calls:
         if name in variables:
             local[name] = sympy.Symbol(name)
         elif not CONSTANT.fullmatch(name) and not is_function(name, call):
@@ -177,7 +177,7 @@ def solve(request: SympyRequest) -> str:
         return solve_one(equations[0], unknowns[0] if len(unknowns) == 1 else request.variable())
     solutions = sympy.solve(equations, unknowns, dict=True)
     tests = [part for part in conditions if is_inequality(part)]
-    solutions = [found for found in solutions if not any(test.subs(found) == sympy.false for test in tests)]
+    solutions = [solution for solution in solutions if not any(test.subs(solution) == sympy.false for test in tests)]
     return "\n".join(show_solution(solution, unknowns) for solution in solutions) or "no solution"
 
 
@@ -265,9 +265,9 @@ def inverse(request: SympyRequest) -> str:
 
 
 def eigenvalues(request: SympyRequest) -> str:
-    found = request.matrix().eigenvals()
+    multiplicities = request.matrix().eigenvals()
     return "\n".join(
-        f"{show(value)}{f' (multiplicity {times})' if times > 1 else ''}" for value, times in found.items()
+        f"{show(value)}{f' (multiplicity {times})' if times > 1 else ''}" for value, times in multiplicities.items()
     )
 
 
