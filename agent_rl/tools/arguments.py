@@ -123,7 +123,7 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
 async def checked(name: str, validator: Validator, arguments: Any, limit_s: float) -> dict[str, Any]:
     """Check the arguments of a call without blocking other trajectories, see `check_arguments`.
 
-    Large arguments, and a check that takes long, go to a thread.
+    Large arguments and slow checks are moved to a thread.
 
     Args:
         name: the tool's name, for the message.
@@ -161,7 +161,7 @@ def _within(limit_s: float, name: str, validator: Validator, arguments: Any) -> 
 
 
 def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
-    """Return a copy of the arguments, coerced to the types of the schema where that loses nothing.
+    """Return a copy of the arguments, coerced to the types of the schema if nothing is lost.
 
     Args:
         name: the tool's name, for the message.

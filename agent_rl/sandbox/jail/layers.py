@@ -127,7 +127,7 @@ class Confinement:
                 _change_ids(*ids, scratch)
             layer = "privileges"
             call("capset", *no_capabilities)
-            # Repeated, because a change of ids resets it and the death signal. A child of the parent's user stays
+            # Repeated, because a change of ids resets both attributes. A child of the parent's user stays
             # dumpable: otherwise the parent could not see which files it has open.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)

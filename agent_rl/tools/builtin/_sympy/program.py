@@ -63,7 +63,7 @@ class SympyRequest:
         return self.data.get(key) is not None
 
     def at_point(self, value: Any) -> Any:
-        """Substitute the point, if there is one, for the variable in `value`."""
+        """Substitute the point for the variable in `value`, if the request contains a point."""
         return value.subs(self.variable(), self.value("point")) if self.has("point") else value
 
     def parts(self) -> list[Any]:
@@ -299,7 +299,7 @@ def factored(value: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Exact, with a decimal value where that says more; a root without a formula by its decimal value alone."""
+    """Format a value exactly, with a decimal value if useful; a root without a formula only as a decimal."""
     if isinstance(value, sympy.MatrixBase):
         return str(value.tolist())
     if isinstance(value, sympy.Float):
@@ -312,7 +312,7 @@ def show(value: Any) -> str:
 
 
 def decimal(value: Any) -> str:
-    """Twelve significant digits, without zeros at the end."""
+    """Format a value with twelve significant digits, without zeros at the end."""
     return re.sub(r"(\.\d*?)0+(?![\d.])", r"\1", str(sympy.N(value, DIGITS))).replace(". ", " ").rstrip(".")
 
 
