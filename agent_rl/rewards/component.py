@@ -55,7 +55,7 @@ def as_value(result: Any) -> Value:
 
     Raises:
         TypeError: the result is not a number.
-        UnscoredError: the number, or one of `per_turn`, is not finite.
+        UnscoredError: the number, or a number in `per_turn`, is not finite.
         BaseException: the result is itself an exception, which a group component may return.
     """
     if isinstance(result, BaseException):
@@ -114,7 +114,7 @@ class Component(_BaseComponent):
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured, so it has no score instead of 0.
+            UnscoredError: this trajectory cannot be measured, so it has no score, instead of the score 0.
             ConfigError: the component cannot measure any trajectory.
         """
 

@@ -58,7 +58,8 @@ OF_THE_STEP = {
     "unscored": "unscored trajectories since the last step, which do not enter training; validation is not counted",
     "kept_share": "share of the trajectories since the last step that are used in the update",
     "lost_share": "share of the trajectories since the last step that failed",
-    "evicted_share": "share of trajectories scored but left out: too few scores in the group, or no greedy answer",
+    "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
+    "or no greedy answer (ReMax)",
     "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced: equal rewards in the whole group",
     "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
     "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",

@@ -37,8 +37,8 @@ _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
     """Register the decorated function for the data sources that match one of the patterns (shell wildcards).
 
-    If several patterns match, the one with the most literal characters applies. Registering a pattern again replaces
-    its function.
+    If several patterns match, the pattern with the most literal characters applies. Registering a pattern again
+    replaces its function.
 
     Args:
         patterns: for example `my_company/tickets*`.

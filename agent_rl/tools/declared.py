@@ -41,7 +41,7 @@ def declared_functions(value: Any) -> list[ToolSpec]:
         value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None: no functions.
 
     Raises:
-        ConfigError: `value` is not such a list, or a schema cannot be used.
+        ConfigError: `value` has another form, or a schema cannot be used.
     """
     if not value:
         return []

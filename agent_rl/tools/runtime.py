@@ -178,7 +178,7 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # the log gets the traceback, the policy at most one line
+        except Exception as error:  # the log gets the traceback, the policy gets at most one line
             if self._on_error == "unscored":
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
@@ -240,7 +240,7 @@ def _cache(spec: ToolSpec, settings: ToolsSettings) -> Cache | None:
 
 @cache
 def shared_cache(path: str | None) -> Cache:
-    """Return the cache that all trajectories of this process share, one per file.
+    """Return the cache that all trajectories of this process share; each file has one cache.
 
     Raises:
         ConfigError: the file cannot be used.

@@ -27,7 +27,7 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
     Args:
         path: the file's first part.
-        lines: the lines; the last one also ends with a newline.
+        lines: the lines; every line ends with a newline.
         part_bytes: size in bytes at which the next part starts; None: the file has a single part.
 
     Raises:

@@ -3,7 +3,7 @@
 
 A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and each
 reads the lines of the others. A killed process's incomplete line is ignored; of several lines with the same key, the
-last one counts. Nothing expires: delete the file when the code or service that computes the results has changed.
+last line counts. Nothing expires: delete the file when the code or service that computes the results has changed.
 """
 
 from __future__ import annotations

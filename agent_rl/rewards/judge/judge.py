@@ -1,4 +1,4 @@
-"""`Judge`: a component in which an LLM scores each trajectory on its own, against the ground truth, or by a rubric.
+"""`Judge`: a component in which an LLM scores each trajectory alone, against the ground truth, or by a rubric.
 
     components:
       helpful:

@@ -45,7 +45,7 @@ class PanelConfig(EndpointConfig):
     quorum: int | None = Field(default=None, ge=1)
     """Minimum number of votes; null: more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Maximum number of replies to request per vote, each with another seed, until one has a verdict."""
+    """Maximum number of replies to request per vote, each with another seed, until a reply contains a verdict."""
     cache: bool = True
     """Whether verdicts are cached, so that a repeated question needs no request."""
     cache_path: str | None = None
@@ -142,7 +142,7 @@ class Panel:
         return question.form.model.model_validate_json(verdict)
 
     async def _requested(self, question: Question, number: int, ballot: Ballot) -> str:
-        """Request replies until one has a verdict, and return the verdict as JSON."""
+        """Request replies until a reply contains a verdict, and return the verdict as JSON."""
         config = self.config
         problem: Exception | None = None
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
@@ -162,4 +162,4 @@ class Panel:
             except UnscoredError:
                 ballot.failures += 1
                 raise
-        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; problem of the last one: {problem}")
+        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; the last problem was:  {problem}")

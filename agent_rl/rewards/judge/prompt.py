@@ -184,7 +184,7 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
 
 
 def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
-    """Return the last message of a prompt, and the earlier ones as a single text; system messages are ignored."""
+    """Return the last message of a prompt, and the earlier messages as one text; system messages are ignored."""
     messages = [message for message in prompt if message.role != "system"]
     context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
     return messages[-1].content if messages else "", context

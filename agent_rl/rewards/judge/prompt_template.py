@@ -67,7 +67,7 @@ class BasePromptTemplate(BaseModel):
             examples: worked examples; may be empty.
             query: the question that was answered.
             answer: the answer to judge.
-            kwargs: `context`, the arguments of `schema`, and those of the built-in templates: `response_a`,
+            kwargs: `context`, the arguments of `schema`, and the arguments of the built-in templates: `response_a`,
                 `response_b` and `criteria` (descriptions by name).
         """
         example_text = examples if isinstance(examples, str) else "\n\n".join(examples)
@@ -95,7 +95,7 @@ class BasePromptTemplate(BaseModel):
         Args:
             query: the question that was answered.
             answers: one answer, the answers A and B, or more.
-            more: `desc` and `examples` (default: those of the class), `context`, `criteria`, `enable_thinking`, and
+            more: `desc` and `examples` (default: the class's values), `context`, `criteria`, `enable_thinking`, and
                 your own placeholders.
         """
         texts = [harmless(answer) for answer in answers]
@@ -134,7 +134,7 @@ class BasePromptTemplate(BaseModel):
             judged: the judged text; a verdict that is also in this text may be a quotation.
 
         Raises:
-            VerdictError: the reply has no verdict, or two different ones, or the verdict does not have this form.
+            VerdictError: the reply contains no verdict, two different verdicts, or a verdict of another form.
         """
         return cls._verdict(cls._parse(text, judged))
 

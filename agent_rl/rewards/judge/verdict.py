@@ -103,7 +103,7 @@ class VerdictForm:
             code: the code from `code_rule`, which the judged text cannot contain.
 
         Raises:
-            VerdictError: the reply has no verdict, or only quotations of one, or the verdict does not have this form.
+            VerdictError: the reply contains no verdict, only quoted verdicts, or a verdict of another form.
         """
         body = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
         whole = json_object(reply) or json_object(FENCED.sub(r"\1", body))
@@ -145,7 +145,7 @@ def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:
     """Validate values as an instance of `model`.
 
     Raises:
-        VerdictError: a value is not valid; the error describes the first one.
+        VerdictError: a value is not valid; the error describes the first such value.
     """
     try:
         return model.model_validate(values)
@@ -156,7 +156,7 @@ def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:
 
 
 def code_rule(code: str) -> str:
-    """Return the instruction to add a code, which distinguishes the judge's own verdict from a quoted one."""
+    """Return the instruction to add a code, which distinguishes the judge's own verdict from a quoted verdict."""
     return f'If you reply with more than the JSON object, add the field "{_CODE}": "{code}" to it.'
 
 

@@ -36,7 +36,7 @@ def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], l
 
 
 def text_of(conversation: Sequence[ChatMessage]) -> str:
-    """Join messages into one text. If there are several messages, each one starts with its role."""
+    """Join messages into one text. If there are several messages, each message starts with its role."""
     if len(conversation) == 1:
         return conversation[0]["content"]
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in conversation)
@@ -48,8 +48,8 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
     Args:
         conversation: the messages, which are not changed.
         limit: the maximum number of tokens in all messages together; None: unlimited.
-        keep: whether to keep the first tokens or the last ones.
-        tokenizer: the model's tokenizer, which must be a fast one.
+        keep: whether to keep the first tokens or the last tokens.
+        tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)
     if limit is None or size <= limit:  # a token has at least one byte

@@ -1,4 +1,4 @@
-r"""Scores multiple choice: 1.0 if the answer has the right letter, else 0.0.
+r"""Scores multiple choice: 1.0 if the answer contains the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
 `B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters does not count. The

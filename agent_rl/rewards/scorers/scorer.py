@@ -176,7 +176,7 @@ def _checked(scorer: Scorer, result: Any) -> Result:
 
 @functools.cache
 def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
-    """Start an event loop in a thread, and return it with a function that ends it; a forked child starts its own."""
+    """Start an event loop in a thread; return it and the function that ends it. A forked child starts a new loop."""
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

@@ -1,4 +1,4 @@
-"""Compares the results of an untrusted program with the expected ones: pure functions on the trusted side.
+"""Compares the results of an untrusted program with the expected results, by pure functions on the trusted side.
 
 A result stays text until `read_result` converts it to exact builtin types. The comparison follows the
 expected value, so a hostile result cannot make it recurse deeper or take longer.

@@ -61,7 +61,7 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
 
             - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or this as JSON text.
               Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
-              arguments, or text with one JSON value per line (its output is then JSON text too).
+              arguments, or text with one JSON value per line (the output must be JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
               test takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
             - DeepCoder: like LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.

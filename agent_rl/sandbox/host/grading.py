@@ -74,7 +74,7 @@ class GradeReport:
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
-        """Return `fraction`; with `all_or_nothing`, 1 if every case passed, else 0."""
+        """Return `fraction`; with `all_or_nothing`, return 1 if every case passed, else 0."""
         return float(self.passed == self.total) if all_or_nothing else self.fraction
 
 

@@ -4,7 +4,7 @@ A place is a lock on one byte of a file in the temporary folder; the kernel free
 process get places in order. Between processes the order is random, and no process keeps all places: four times per
 second it leaves a free place to the first process that checks.
 
-Processes with a different TMPDIR, or with one that does not support locks, have separate places.
+Processes with a different TMPDIR, or with a TMPDIR that does not support locks, have separate places.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Pool:
             raise RuntimeError("a PythonSandbox works only in the event loop that opened it; open one per event loop")
 
     def kind_for(self, code: str) -> str:
-        """Guess from the words in `code` which kind of zygote has its packages; a wrong guess costs milliseconds."""
+        """Guess the suitable kind of zygote from the words in `code`; a wrong guess costs milliseconds."""
         for kind, words in _WORDS.items():
             if kind in self._members and any(word in code for word in words):
                 return kind
@@ -89,7 +89,7 @@ class Pool:
         return best
 
     async def get(self, kind: str, *, alone: bool = False) -> Zygote:
-        """Return a zygote of `kind`, started if necessary; with `alone`, a new one that no other program gets yet.
+        """Return a zygote of `kind`, started if necessary; with `alone`, a new zygote that no other program gets yet.
 
         Raises:
             NotRun: the zygote cannot start, or this machine offers no isolation.

@@ -48,7 +48,7 @@ _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}_])[\w{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]{{2,}}")
 
 logger = logging.getLogger(__name__)
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # its own level is DEBUG, which logs every empty query
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library's level is DEBUG, which logs every empty query
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@
           allow_hosts: [api.example.com]    # default: the base_url's host; also for redirects
           auth: {type: bearer, env: EXAMPLE_API_KEY}  # or header, query (with `name`), basic (env: user:password)
           headers: {Accept: application/json}
-          timeout_s: 10                     # of one attempt; total_s and attempts limit all of them
+          timeout_s: 10                     # of one attempt; total_s and attempts limit all attempts
           max_concurrent: 16                # concurrent requests per process; see also rate_per_s, max_bytes
           endpoints:
             - name: get_weather

@@ -71,7 +71,7 @@ class RunTests(Tool):
         self.sandbox = await shared_sandbox(packages=settings.packages, unsafe=settings.unsafe)
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Run the tests; return the number of passed ones and the first failures."""
+        """Run the tests; return the number of passed tests and the first failures."""
         settings = self.settings
         report = await grade(
             unfenced(arguments["code"]),
