@@ -55,7 +55,7 @@ class CircuitBreaker:
         with self._lock:
             probe = self._open_at is not None
             if self._open_at is not None and (self._probing or self._clock() - self._open_at < self.config.cooldown_s):
-                problem = f"the circuit is open after repeated failures; the last failure was:  {self._reason}"
+                problem = f"the circuit is open after repeated failures; the last failure was: {self._reason}"
                 raise RemoteError(self.host, problem, attempts=0)
             self._probing = probe
         try:

@@ -94,7 +94,7 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise RemoteError(host, f"not a Sandbox Fusion answer: {field}: {first['msg']}") from None
+            raise RemoteError(host, f"the answer is not a Sandbox Fusion answer: {field}: {first['msg']}") from None
         if answer.status != "SandboxError":
             return answer
     raise RemoteError(host, "Sandbox Fusion reports an internal error", 200, TRIES)

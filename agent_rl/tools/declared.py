@@ -48,7 +48,7 @@ def declared_functions(value: Any) -> list[ToolSpec]:
     try:
         return list(_specs(value if isinstance(value, str) else json.dumps(value)))
     except (TypeError, ValueError) as error:
-        problem = f"not a list of functions ({error})"
+        problem = f"it is not a list of functions ({error})"
         raise ConfigError(FUNCTIONS_KEY, problem, "Write [{name, description, parameters}, ...]") from error
 
 

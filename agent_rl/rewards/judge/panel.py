@@ -63,7 +63,7 @@ class PanelConfig(EndpointConfig):
         if self.quorum is not None and self.quorum > self.votes:
             raise ValueError(f"quorum={self.quorum} is greater than votes={self.votes}")
         if self.votes > 1 and self.temperature == 0:
-            raise ValueError("at temperature=0 all votes are the same: set votes=1, or a higher temperature")
+            raise ValueError("at temperature=0 all votes are the same; set votes=1, or a higher temperature")
         return self
 
 
@@ -162,4 +162,4 @@ class Panel:
             except UnscoredError:
                 ballot.failures += 1
                 raise
-        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; the last problem was:  {problem}")
+        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; the last problem was: {problem}")

@@ -94,9 +94,9 @@ class ModelConfig(EndpointConfig):
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError("range: the first number must be less than the second: correct them")
+            raise ValueError("range: the first number must be less than the second number; correct them")
         if self.tokenizer is None and self.url is not None and (self.prompt_length or self.response_length):
-            raise ValueError("prompt_length and response_length are counted by the model's tokenizer: set tokenizer")
+            raise ValueError("prompt_length and response_length are counted by the model's tokenizer; set tokenizer")
         return self
 
 

@@ -4,8 +4,7 @@ The program is the last ```python block of the response, else the last block of 
 are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
 - a form of `agent_rl.sandbox.read_cases`, such as the forms of APPS, TACO, CodeContests and LiveCodeBench in verl's
-  rows;
-  also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
+  rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
 - Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a string, `{"functional": ...}`,
   `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
   `extra_info["prefix"]`, is inserted before the program, and the tests call the functions of both; the entry point may

@@ -110,9 +110,9 @@ class TextRules(BaseModel):
         words = (*self.all_of, *self.any_of, *self.none_of)
         others = (self.min_chars, self.max_chars, self.target_chars, self.number_between, self.similar_to)
         if not (words or self.patterns or self.forbidden_patterns) and all(rule is None for rule in others):
-            raise ValueError("no rule is set: add at least one")
+            raise ValueError("no rule is set; add at least one rule")
         if "" in words:
-            raise ValueError("a keyword is empty: remove it")
+            raise ValueError("a keyword is empty; remove it")
         for pattern in (*self.patterns, *self.forbidden_patterns):
             compiled(pattern, ignore_case=not self.case_sensitive)
         return self

@@ -131,7 +131,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     if key != "args" and _KINDS[kind] == "stdin":
         return StdioCase(_lines(values[key], f"{place}.{key}"), _lines(expected, f"{place}.expected"))
     if name is None:
-        _fail(place, f"{key} without a function's name (fn_name, metadata.func_name or `function=`)")
+        _fail(place, f"{key} needs a function's name (fn_name, metadata.func_name or `function=`)")
     if key == "args":
         return _checked(FunctionCase(name, values["args"], expected, values.get("kwargs", {})), place)
     return _call_of(name, values[key], expected, place)

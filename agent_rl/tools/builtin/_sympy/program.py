@@ -50,14 +50,14 @@ class SympyRequest:
         text = data["expression"]
         self.local = local_names(text, names)
         self.expression = parse(text, self.local)
-        self.given = [sympy.Symbol(name) for name in names]
+        self.declared = [sympy.Symbol(name) for name in names]
 
     def value(self, key: str) -> Any:
         """Return a bound or a point, parsed."""
         text = self.data.get(key)
         if text is None:
             raise Refusal(f"{self.data['operation']} needs `{key}`")
-        return parse(text, self.local | local_names(text, [str(symbol) for symbol in self.given]))
+        return parse(text, self.local | local_names(text, [str(symbol) for symbol in self.declared]))
 
     def has(self, key: str) -> bool:
         return self.data.get(key) is not None
@@ -77,8 +77,8 @@ class SympyRequest:
 
     def variable(self) -> Any:
         """Return the variable of the operation."""
-        if self.given:
-            return self.given[0]
+        if self.declared:
+            return self.declared[0]
         free = self.free()
         if not free:
             return sympy.Symbol("x")
@@ -168,7 +168,7 @@ def solve(request: SympyRequest) -> str:
     if any(condition is sympy.false for condition in conditions):
         return "no solution"
     equations = [part for part in conditions if not is_inequality(part)]
-    unknowns = request.given or request.free()
+    unknowns = request.declared or request.free()
     if not unknowns:
         raise Refusal("there is no unknown to solve for")
     if not equations:
