@@ -25,8 +25,7 @@ there if the name differs. Default: path if the path contains it, query for GET 
 changes, so that a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
-attempt, and so does a 401 if the entry contains `auth`. Answers from an allowed host are not checked for harmful
-content.
+attempt, and so does a 401 if the entry sets `auth`. Answers from an allowed host are not checked for harmful content.
 """
 
 from __future__ import annotations
