@@ -60,7 +60,7 @@ class ToolTimeoutError(ObservationError):
 
 
 class UnscoredError(AgentRLError):
-    """The infrastructure failed, so this trajectory says nothing about the policy."""
+    """The infrastructure failed, so this trajectory must not affect the policy."""
 
 
 class EngineError(UnscoredError):
@@ -75,7 +75,7 @@ class ConfigError(FatalError):
     """A configuration value that cannot be used.
 
     Args:
-        key: the full key as the user writes it, for example `agent_rl.reward.efficiency.penalty`, or a file and entry.
+        key: the full key as the user writes it, such as `agent_rl.reward.efficiency.penalty`, or a file and an entry.
         problem: what is wrong, with the value.
         remedy: what to do about it.
     """
@@ -97,7 +97,7 @@ def reason_of(error: Exception) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the nearest known names, or all names if they are few or none is near."""
+    """Return a remedy that suggests names similar to an unknown name, and lists the known names if they are few."""
     names = sorted(known)
     similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if similar and len(names) > FEW:
@@ -109,4 +109,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 FEW, MOST_LISTED = 8, 24
-"""Maximum number of names that are listed if one is near, and if none is."""
+"""Maximum number of known names that an error lists: next to a similar name, and without a similar name."""

@@ -25,9 +25,9 @@ class RewardModule:
     Args:
         name: name of the reward, used in error messages.
         template: the prompt and the form of the verdict.
-        examples: worked examples for the prompt; empty: the template's.
-        llm: must be None. It is there only to match the signature in other libraries' guides; `agent-rl rm eval` and
-            the components of a reward send the requests.
+        examples: worked examples for the prompt; if empty, the prompt contains the template's examples.
+        llm: must be None. It exists only to match the signature in other libraries' guides; `agent-rl rm eval` and the
+            components of a reward send the requests.
         desc: description of the task; None: the description of the class, or else of the template.
         enable_thinking: whether prompts ask for thoughts; None: they do, unless the chat template already does
             (`data.apply_chat_template_kwargs.enable_thinking=true`).
@@ -62,12 +62,12 @@ class RewardModule:
         """
         if on and self.enable_thinking:
             problem = f"it is true, but the prompts of {self.name} ask for thoughts as well (enable_thinking=True)"
-            raise ConfigError(_THOUGHTS, problem, "Set only one of them: for reasoning models, this key")
+            raise ConfigError(_THOUGHTS, problem, "Set only one of them; for reasoning models, set this key")
         if self.enable_thinking is None:
             self.enable_thinking = not on
 
     def format(self, sample: DataSample | Mapping[str, Any], **more: Any) -> str:
-        """Return the prompt about a sample, or about the sample in a row.
+        """Return the prompt about a sample, which may also be passed within a row.
 
         Args:
             sample: the sample to judge, or a row that contains it.

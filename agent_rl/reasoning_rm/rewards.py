@@ -5,7 +5,7 @@
 
 `compute_score` has the signature that verl expects of `reward.custom_reward_function`. An unreadable or out-of-range
 verdict is the policy's mistake, and its reward is 0. A row without a ground truth is the user's mistake: it stops the
-run with an error that names the row. (Guides of other libraries return 0 there, which gives no training signal.)
+run with an error that names the row. (Guides of other libraries return 0 instead, which gives no training signal.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from agent_rl.rewards.judge.verdict import (
 from agent_rl.rewards.scorers.scorer import as_data
 
 LOGGED = ("accuracy", "absolute_error", "parsed", "strict")
-"""The keys that `compute_score` returns in addition to `score`, regardless of the verdict."""
+"""The keys that `compute_score` returns in addition to `score` for every verdict."""
 
 
 def calculate_reward(predicted_score: float, true_score: float, *, low: float = 0.0, high: float = 4.0) -> float:
@@ -61,7 +61,7 @@ def pairwise_reward(predicted: str, true: str, *, swapped: str | None = None, ti
     Args:
         predicted: the verdict: A, B or tie.
         true: the ground truth: A, B or tie.
-        swapped: the verdict on the same pair in the other order, if any; then both verdicts must be right.
+        swapped: the verdict on the same pair in the other order; if it is passed, both verdicts must be right.
         tie: the reward for predicting a tie although one answer is better.
 
     Raises:
@@ -106,8 +106,8 @@ def compute_score(
         ground_truth: a score, `A`, `B` or `tie`, or a mapping of scores by criterion.
         extra_info: the row's `extra_info`; a verdict that is quoted from the answers in it does not count.
         template: the template with the form of the verdict.
-        reward: function of verdict and truth, and of `low` and `high` if they are scores; None: `pointwise_reward`,
-            `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
+        reward: a function of the verdict and the truth, and for scores also of `low` and `high`; None:
+            `pointwise_reward`, `pairwise_reward`, or the mean of `pointwise_reward` over the criteria.
         low: the worst possible score.
         high: the best possible score.
         format_weight: share of `format_reward` in the score.

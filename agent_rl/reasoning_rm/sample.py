@@ -29,7 +29,7 @@ _RATED = ("score_chosen", "score_rejected")
 
 
 class DataSample(Section):
-    """A question, its answers, and what is known about them."""
+    """A question with answers to judge, and the data about them."""
 
     query: str = Field(min_length=1)
     """The user's last message."""
@@ -65,7 +65,7 @@ class DataSample(Section):
 
     @property
     def truth(self) -> Any:
-        """The ground truth for a row: the preference, else the score of a single answer, else all scores, or None."""
+        """The ground truth for a row: the preference, or else the scores (a number for a single answer), or None."""
         if self.preference is not None:
             return self.preference
         if self.scores is None:

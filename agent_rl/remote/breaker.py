@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class BreakerConfig(BaseModel):
-    """Settings for when a circuit opens. A request counts once, no matter how often it is retried."""
+    """Settings that determine when a circuit opens. A request counts once, no matter how often it is retried."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,7 +55,7 @@ class CircuitBreaker:
         with self._lock:
             probe = self._open_at is not None
             if self._open_at is not None and (self._probing or self._clock() - self._open_at < self.config.cooldown_s):
-                problem = f"the circuit is open after repeated failures; the last one was: {self._reason}"
+                problem = f"the circuit is open after repeated failures; the last failure was: {self._reason}"
                 raise RemoteError(self.host, problem, attempts=0)
             self._probing = probe
         try:
@@ -78,7 +78,7 @@ class CircuitBreaker:
             failures = self.config.failures
             if problem is not None and (probe or (failures is not None and self._failure_count >= failures)):
                 self._open_at, self._reason = self._clock(), problem
-                logger.warning("%s: circuit open for %g s: %s", self.host, self.config.cooldown_s, problem)
+                logger.warning("%s: the circuit is open for %g s: %s", self.host, self.config.cooldown_s, problem)
             elif probe:
                 self._open_at = None
-                logger.warning("%s: circuit closed: the service answers again", self.host)
+                logger.warning("%s: the circuit is closed, because the service answers again", self.host)

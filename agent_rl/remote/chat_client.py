@@ -3,7 +3,7 @@
     async with ChatClient(EndpointConfig(url="http://localhost:8000", model="Qwen/Qwen3-8B"), "judge.config") as client:
         completion = await client.chat({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 64})
 
-Judges, simulated users, reward models and evaluation use it. The client sends no requests while the circuit is open,
+Judges, simulated users, reward models and evaluation use this client. It sends no requests while the circuit is open,
 and checks the answers; `Remote` retries the requests and limits them. If an endpoint rejects the key or the model
 before it has answered a request, a `ConfigError` is raised; every other failure is a `RemoteError`, which leaves the
 trajectory unscored. The `openai` package is not used: it limits neither rate nor size, and would add its own retries.
@@ -36,7 +36,7 @@ _REFUSALS = {
 _BAD_REQUEST = (400, 413, 422)
 """Statuses that report an error in the request, not in the endpoint."""
 _TOO_LONG = re.compile(r"context[ _]length|context window|maximum context|longer than the model|too many tokens", re.I)
-"""Matches servers' messages that a conversation is too long; OpenAI's error code is context_length_exceeded."""
+"""Matches the error of a server that rejects a long conversation; OpenAI's error code is context_length_exceeded."""
 
 
 class EndpointConfig(RemoteLimits):
@@ -120,10 +120,10 @@ class ChatClient:
         await self._remote.__aexit__()
 
     async def check(self) -> None:
-        """Request the endpoint's list of models, and check that the model is on it; not every endpoint has a list.
+        """Check that the endpoint's list of models contains the model; an endpoint without a list passes the check.
 
         Raises:
-            ConfigError: the endpoint does not answer or rejects the key, or its list does not have the model.
+            ConfigError: the endpoint does not answer or rejects the key, or its list does not contain the model.
         """
         response = await self.reach("/models")
         if response.status in (401, 403):
@@ -184,7 +184,7 @@ class ChatClient:
         """Send a request other than a chat completion.
 
         Args:
-            path: appended to the endpoint's address, or an absolute URL.
+            path: a path to append to the endpoint's address, or an absolute URL.
             body: the request body, sent as JSON.
             read: extracts the result from the answer; it raises a LookupError, TypeError or AttributeError if the
                 result is missing, and a ValueError that describes the problem if it is unusable.

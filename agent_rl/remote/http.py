@@ -46,10 +46,10 @@ logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 5
 CONNECT_TIMEOUT_S = 10.0
 KEEPALIVE_S = 2.0
-"""Idle time of a connection in seconds, shorter than servers' timeouts (5 s or more), so that none closes it during a
-request."""
+"""Seconds for which an idle connection stays open: less than servers' timeouts (5 s or more), so that no server closes
+a connection during a request."""
 KEPT_CONNECTIONS = 4
-"""Number of idle connections that one client keeps, to different hosts."""
+"""Maximum number of idle connections that one client keeps; they go to different hosts."""
 FIRST_DELAY_S, LONGEST_DELAY_S, JITTER_S = 0.2, 8.0, 1.0
 _MIN_SECRET = 8  # characters; shorter words in a header also occur in ordinary text
 _MAX_EXCERPT = 200  # characters of the response body that an error quotes
@@ -65,7 +65,7 @@ class RemoteLimits(Section):
     """Timeout of all attempts in seconds, including the delays between them but not the wait for a free slot."""
     attempts: int = Field(default=6, ge=1)
     max_concurrent: int = Field(default=32, ge=1)
-    """Maximum number of concurrent requests per process, including those waiting for their next attempt."""
+    """Maximum number of concurrent requests per process, including requests that wait for their next attempt."""
     rate_per_s: float | None = Field(default=None, gt=0)
     """Maximum number of attempts per second and process, evenly spaced; null: no limit."""
     max_bytes: int = Field(default=4 * 1024 * 1024, ge=1)
@@ -108,9 +108,9 @@ class _Lane:
     slots: asyncio.Semaphore
     limiter: AsyncLimiter | None
     idle: dict[bool, list[httpx.AsyncClient]] = field(default_factory=lambda: {True: [], False: []})
-    """Idle clients, by whether they serve near hosts. Each concurrent request has its own client, because a client
-    scans all its connections for every request: 500 requests take 9 ms CPU each through one client, and 1.7 ms through
-    their own."""
+    """Idle clients for near hosts (True) and for other hosts (False). Concurrent requests use separate clients, because
+    a client scans all its connections for every request: each of 500 requests takes 9 ms of CPU time with one shared
+    client, and 1.7 ms with separate clients."""
     users: int = 0
 
     async def turn(self) -> None:
@@ -119,7 +119,7 @@ class _Lane:
 
 
 class Remote:
-    """An HTTP client for one service, or for several with the same limits; a process shares one object per service.
+    """An HTTP client for one or more services with the same limits; a process shares one object per service.
 
     Connections stay open while a caller is inside `async with remote`, which may be nested and shared; outside it, each
     request opens and closes a connection. Several event loops may use a `Remote` at once; the limits apply to each loop
@@ -176,8 +176,8 @@ class Remote:
         return response.json()
 
     def problem(self, response: Response) -> str:
-        """Describe a response for an error: its status and the start of its body, without the values of its request's
-        headers.
+        """Describe a response for an error: its status and the start of its body; values of the request's headers are
+        hidden.
         """
         return f"status {response.status}: {self._secrets.hide(response.text)[:_MAX_EXCERPT]}"
 
@@ -268,7 +268,7 @@ class Remote:
         return Response(status, dict(response.headers.items()), content, truncated, str(response.url))
 
     async def _follow(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-        """Return the answer after all allowed redirects, with its body not read yet."""
+        """Return the answer after all allowed redirects, before its body is read."""
         for number in range(MAX_REDIRECTS + 1):
             response = await client.send(request, stream=True)
             target = response.next_request

@@ -55,7 +55,7 @@ def as_value(result: Any) -> Value:
 
     Raises:
         TypeError: the result is not a number.
-        UnscoredError: the number, or one of `per_turn`, is not finite.
+        UnscoredError: the number, or a number in `per_turn`, is not finite.
         BaseException: the result is itself an exception, which a group component may return.
     """
     if isinstance(result, BaseException):
@@ -103,7 +103,7 @@ class _BaseComponent(ABC):  # noqa: B024 - the subclasses declare the abstract m
 
 
 DECLARED: dict[str, type[Any]] = {}
-"""Classes by their declared kind; complete once `agent_rl.rewards.component.kinds` has been called."""
+"""The component classes by declared kind; complete after the first call of `agent_rl.rewards.component.kinds`."""
 
 
 class Component(_BaseComponent):
@@ -114,7 +114,7 @@ class Component(_BaseComponent):
         """Return the trajectory's value.
 
         Raises:
-            UnscoredError: this trajectory cannot be measured, so it has no score instead of 0.
+            UnscoredError: this trajectory cannot be measured, so it has no score, instead of the score 0.
             ConfigError: the component cannot measure any trajectory.
         """
 

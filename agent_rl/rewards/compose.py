@@ -4,8 +4,8 @@ Each component's value is normalized (`normalize`) and then clipped (`clip`); th
 total from the values and their weights. A component whose gate is closed is not measured and does not count towards the
 total. The same `Reward` scores in training, in evaluation and in stored files.
 
-If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. If a component or
-scorer raises anything but `UnscoredError`, a timeout or a failed connection, it has a bug (`settings.user_code`).
+If one component cannot measure a trajectory, the trajectory is unscored and does not enter training. Any exception of a
+component or scorer except `UnscoredError`, a timeout or a failed connection counts as a bug (`settings.user_code`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from agent_rl.work.concurrency import together
 SECTION = "agent_rl.reward"
 
 _FOR_ALL = ("per_data_source", "max_unscored_share", "on_error", "models")
-"""Keys that cannot differ between data sources."""
+"""Keys of the reward's settings that cannot be set per data source."""
 
 
 class Reward:
@@ -85,7 +85,7 @@ class Reward:
         self._logs = list(dict.fromkeys(key for term in terms for key in term.logs))
 
     async def score(self, trajectory: Trajectory, *, verdict: float | None = None) -> Score:
-        """Score one trajectory on its own.
+        """Score one trajectory without the rest of its group.
 
         Args:
             trajectory: the finished episode; the components' logged numbers and notes are stored in `info["reward"]`.
@@ -180,7 +180,7 @@ class Reward:
 
 
 def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None:
-    """Return the object that scores a data source's answers, or None if no scorer does; create no components.
+    """Return the object that scores a data source's answers, or None if no scorer is set, without creating components.
 
     Raises:
         ConfigError: the scorer does not exist.
@@ -194,7 +194,7 @@ def answers_of(settings: RewardSettings, data_source: str) -> Correctness | None
 
 
 def extra_info(trajectory: Trajectory, score: Score) -> dict[str, float]:
-    """Return the flat numbers that verl logs for one trajectory; a `Reward` has the same keys for every trajectory.
+    """Return the flat numbers that verl logs for one trajectory; the keys depend only on the `Reward`.
 
     Times are in seconds, rates are shares of the turns, and `answered` and `stop_*` are 0 or 1. verl uses `acc` as its
     core validation variable; `acc` is missing if answers are not scored.

@@ -35,8 +35,8 @@ def configured_reward(
         return Reward(settings, max_response_tokens=max_response_tokens)
     place, name = Place(f"{CUSTOM_FUNCTION}.path"), function.get("name") or "compute_score"
     path = str(function["path"]).removeprefix("pkg://").removeprefix("file://")  # verl accepts these prefixes
-    found, stops = find_object(f"{path}:{name}", place, Path.cwd()), settings.on_error == "stop"
-    judge = UserFunction(found, place, options=function.get("reward_kwargs")).judge
+    user_function, stops = find_object(f"{path}:{name}", place, Path.cwd()), settings.on_error == "stop"
+    judge = UserFunction(user_function, place, options=function.get("reward_kwargs")).judge
 
     async def custom(trajectory: Trajectory) -> tuple[float, dict[str, float]]:
         return await judge(trajectory, trajectory.info.get("solution_str") or _text(trajectory), stops=stops)

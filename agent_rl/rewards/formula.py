@@ -13,7 +13,7 @@ from agent_rl.trajectory import StopReason, ToolCall, ToolResult, Trajectory, Tu
 
 GIVING_UP, HONEST_WORK = "giving up at once", "wrong after honest work"
 Payment = tuple[float, dict[str, float]]
-"""The known part of a reward, and the weights of the components that need a model, a service, user code or a group."""
+"""The known part of a reward, and the weights of the components whose values cannot be computed in advance."""
 _COSTS = {"per_error": "failed call", "per_repeat": "repeated call", "per_1000_tokens": "1,000 tokens"}
 
 
@@ -25,8 +25,8 @@ def formulas(reward: Reward) -> dict[str, str]:
 def payments(reward: Reward, turns: int, budget: BudgetSettings) -> dict[str, dict[str, Payment]]:
     """Compute what each typical behaviour earns, by data-source pattern.
 
-    All turns up to the limit would use half of the token limit, in equal parts. Weights with a schedule have their last
-    value.
+    A trajectory with the maximum number of turns is assumed to use half of the token limit, in equal parts. A weight
+    with a schedule has its final value.
 
     Args:
         reward: the reward; only its built-in terms, which depend only on the trajectory, are measured.

@@ -23,7 +23,7 @@ COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "tool_calls": (lambda t: t.tool_calls, "tool calls, executed or not"),
     "tool_errors": (lambda t: t.tool_errors, "calls that failed"),
     "repeated_calls": (lambda t: t.repeated_calls, "calls that repeat an earlier call"),
-    "malformed_turns": (lambda t: t.malformed_turns, "turns that the format could not read"),
+    "malformed_turns": (lambda t: t.malformed_turns, "turns that do not follow the format"),
     "malformed_rate": (
         lambda t: t.malformed_turns / len(t.turns) if t.turns else 0.0,
         "share of the turns that are malformed",
@@ -37,11 +37,11 @@ COUNTED: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "tool_seconds": (lambda t: t.tool_seconds, "seconds spent waiting for tools or a simulated user"),
     "generation_seconds": (lambda t: t.generation_seconds, "seconds spent waiting for the engine"),
 }
-"""Metrics of one trajectory: how each is computed, and what the number, or its mean over a step, means."""
+"""Metrics of one trajectory: the function that computes the number, and the meaning of the number or of its mean."""
 OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
     "gateway_sequences": (lambda t: t.info["gateway"]["conversations"], "trained sequences of a session"),
     "gateway_unfetched": (lambda t: t.info["gateway"].get("unfetched", 0), "turns that no client received"),
-    "gateway_too_long": (lambda t: t.info["gateway"].get("too_long", 0), "requests that did not fit the run"),
+    "gateway_too_long": (lambda t: t.info["gateway"].get("too_long", 0), "requests that exceeded the token limits"),
     "gateway_unforced": (
         lambda t: t.info["gateway"].get("unenforced_tool_choices", 0) / max(1, len(t.turns)),
         "share of the turns without the tool call that the program required (`tool_choice`)",
@@ -50,20 +50,21 @@ OF_THE_GATEWAY: dict[str, tuple[Callable[[Trajectory], float], str]] = {
 }
 OF_THE_REWARD = {
     "acc": "the `correctness` component; missing if answers are not scored",
-    "correctness": "the value that the scorer, or whatever judges the answer, returned",
+    "correctness": "the value of the answer, from the scorer or another source of the verdict",
     "<component>": "the unweighted value of a component: `format`, `efficiency`, `overlong` or your own",
     "<component>_<number>": "another number that a component logs, such as `raw`, `open` (its gate) or a model's score",
 }
 OF_THE_STEP = {
     "unscored": "unscored trajectories since the last step, which do not enter training; validation is not counted",
-    "kept_share": "share of the trajectories since the last step that the update trains on",
+    "kept_share": "share of the trajectories since the last step that are used in the update",
     "lost_share": "share of the trajectories since the last step that failed",
-    "evicted_share": "share that was scored but left out: too few scores in the group, or no greedy answer (ReMax)",
-    "filtered_share": "share that `algorithm.filter_groups` replaced, because all rewards of their group were equal",
-    "stale_share": "share that was replaced because it was sampled too many steps ago",
+    "evicted_share": "share of the trajectories that were scored but left out, because their group has too few scores, "
+    "or no greedy answer (ReMax)",
+    "filtered_share": "share of trajectories that `algorithm.filter_groups` replaced: equal rewards in the whole group",
+    "stale_share": "share of trajectories that were replaced because they were sampled too many steps ago",
     "<fate>_tokens": "mean response tokens, sampled and observed, of trajectories with a fate (`kept`, `lost`, ...)",
     "<fate>_turns": "mean turns of trajectories with a fate (`kept`, `lost`, ...)",
-    "skipped_updates": "updates that were skipped because no token, or no group, was left to train on",
+    "skipped_updates": "updates that were skipped because no token or no group remained for training",
     "greedy_reward": "ReMax: mean reward of the prompts' greedy answers",
     "without_baseline": "ReMax: prompts that were left out because they have no greedy answer",
 }

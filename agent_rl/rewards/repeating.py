@@ -1,6 +1,6 @@
 """Stores a trajectory whose scoring raised an exception in the user's code, so that it can be scored again.
 
-One file has the trajectory and its row, another the configuration; the error shows the command that reads both.
+One file contains the trajectory and its row, another the configuration. The error shows the command that reads both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def repeatable(
 
     Args:
         error: the exception raised while the trajectory was scored.
-        trajectory: appended to a file that all trajectories of its prompt share, so that they are scored together.
+        trajectory: appended to the file of all trajectories of its prompt, so that they are scored together.
         folder: the folder for both files; created if missing.
         config: the sections of the configuration that the command needs: `agent_rl`, `data` and `reward`.
     """

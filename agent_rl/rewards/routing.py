@@ -37,8 +37,8 @@ _routes: dict[str, Scorer] = {pattern: scorer for scorer in SCORERS.values() for
 def scorer(*patterns: str) -> Callable[[_SCORER], _SCORER]:
     """Register the decorated function for the data sources that match one of the patterns (shell wildcards).
 
-    If several patterns match, the one with the most literal characters applies. Registering a pattern again replaces
-    its function.
+    If several patterns match, the pattern with the most literal characters applies. Registering a pattern again
+    replaces its function.
 
     Args:
         patterns: for example `my_company/tickets*`.
@@ -79,7 +79,7 @@ def find_scorer(name: str, folder: Path | None = None, *, key: str = "agent_rl.r
 
     Args:
         name: a name in `SCORERS`, `package.module.function` or `path/to/file.py:function`.
-        folder: folder that a relative path starts from; None: the working directory.
+        folder: folder of a relative path; None: the working directory.
         key: the configuration key, for the error.
 
     Raises:

@@ -33,7 +33,7 @@ class SourceReward:
         key: the configuration key of the settings, for messages.
         max_response_tokens: see `Reward`.
         judged: whether the verdict on each trajectory comes from the caller or a custom function.
-        shared: the components created so far, to which new ones are added; equal configurations share a component.
+        shared: the components created so far; new components are added, and equal configurations share a component.
 
     Attributes:
         settings, judged: see the arguments.
@@ -101,7 +101,7 @@ class Measurement:
     logged: dict[str, float] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     per_turn: dict[str, Sequence[float]] = field(default_factory=dict)
-    """By component, the part of each turn in its value."""
+    """The part of each turn in a component's value, by component."""
     error: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class Term:
         stops: whether an exception in the component stops the run.
 
     Attributes:
-        is_additive: whether the value enters the total as it is, so that its parts per turn do too.
+        is_additive: whether the value enters the total unchanged, so that its parts per turn also count unchanged.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ def _sum(values: Mapping[str, float], weights: Mapping[str, float], _: Trajector
 
 
 _LEAST_SPREAD = 1e-6
-"""Standard deviations below this give a z-score of 0."""
+"""Standard deviations below this number give a z-score of 0."""
 
 
 def normalized(kind: Normalization | None, values: Sequence[float]) -> list[float]:

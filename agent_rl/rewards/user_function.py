@@ -44,7 +44,7 @@ class UserFunction:
     """A user's reward function, called with verl's four arguments.
 
     Args:
-        function: a function with one of the signatures above.
+        function: a function with one of the signatures in the module's docstring.
         place: the configuration key for the function.
         options: keyword arguments that are added to every call: `reward_kwargs` in verl's configuration.
         more: names of other keyword arguments, which are passed if the function accepts them.

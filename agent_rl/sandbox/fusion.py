@@ -1,6 +1,6 @@
-"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion), not on this machine.
+"""Runs programs on a Sandbox Fusion server (https://github.com/bytedance/SandboxFusion) instead of this machine.
 
-`run_remotely` runs one program, and `grade_remotely` grades one. The server is responsible for isolation.
+`run_remotely` runs a program, and `grade_remotely` grades a program. The server is responsible for isolation.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FusionServer:
         memory_limit_mb: memory limit of one case, in MiB.
         timeout_s: time limit of one case, in seconds.
         max_concurrent: maximum number of concurrent cases per process.
-        semaphore: held while a case runs, with `acquire` and `release`; verl's processes share one.
+        semaphore: an object with `acquire` and `release` that is held while a case runs; verl's processes share it.
     """
 
     url: str
@@ -94,7 +94,7 @@ async def run_remotely(remote: Remote, url: str, payload: Mapping[str, Any]) -> 
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise RemoteError(host, f"not a Sandbox Fusion answer: {field}: {first['msg']}") from None
+            raise RemoteError(host, f"the answer is not a Sandbox Fusion answer: {field}: {first['msg']}") from None
         if answer.status != "SandboxError":
             return answer
     raise RemoteError(host, "Sandbox Fusion reports an internal error", 200, TRIES)
@@ -106,7 +106,7 @@ async def grade_remotely(code: str, tests: Any, server: FusionServer, *, float_t
     Args:
         code: the program, in Python.
         tests: the cases, in one of the forms of `read_cases`.
-        server: the server that runs it.
+        server: the server that runs the program.
         float_tolerance: see `grade`.
 
     Raises:

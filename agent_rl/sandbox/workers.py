@@ -57,7 +57,7 @@ def bare_environment() -> dict[str, str]:
 
 
 class Workers:
-    """Processes of one command, for all threads of this process; a fork of this process starts its own.
+    """Processes of one command, for all threads of this process; a fork of this process starts its own workers.
 
     Args:
         what: what the workers do, for errors.
@@ -83,9 +83,9 @@ class Workers:
             may_be_kept: whether the worker can be reused after this answer; None: always.
 
         Raises:
-            WorkerTimeout: no answer in time.
+            WorkerTimeout: the worker did not answer in time.
             WorkerDied: the worker ended before its answer.
-            UnscoredError: no worker can start, or it spent most of the time waiting for a core.
+            UnscoredError: no worker can start, or the worker spent most of the time waiting for a core.
             ValueError: the request cannot be written as JSON.
         """
         data = json.dumps(request).encode() + b"\n"
@@ -160,7 +160,7 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout_s: float) -
                 deadline = time.monotonic() + max(_LOOK_S, timeout_s - own_s)
             for key, _ in selector.select(deadline - time.monotonic()):
                 if key.fileobj is process.stdin:
-                    with contextlib.suppress(BrokenPipeError):  # the end of its output shows it too
+                    with contextlib.suppress(BrokenPipeError):  # the end of the output shows this too
                         rest = rest[os.write(key.fd, rest) :]
                         if rest:
                             continue

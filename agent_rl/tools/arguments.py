@@ -69,7 +69,7 @@ _DATA = ("enum", "const", "default", "required", "dependentRequired")
 
 
 def schema_problem(parameters: Any) -> tuple[str, str] | None:
-    """Return (problem, remedy) if a tool's `parameters` cannot be used, otherwise None."""
+    """Return (problem, remedy) if a tool's `parameters` cannot be used, or else None."""
     if not isinstance(parameters, Mapping):
         return f"expected a JSON schema of type object, got {parameters!r}", "Write a mapping with type and properties"
     if parameters.get("type") != "object":
@@ -123,7 +123,7 @@ def rewritten(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -
 async def checked(name: str, validator: Validator, arguments: Any, limit_s: float) -> dict[str, Any]:
     """Check the arguments of a call without blocking other trajectories, see `check_arguments`.
 
-    Large arguments, and a check that takes long, go to a thread.
+    Large arguments and slow checks are moved to a thread.
 
     Args:
         name: the tool's name, for the message.
@@ -161,7 +161,7 @@ def _within(limit_s: float, name: str, validator: Validator, arguments: Any) -> 
 
 
 def check_arguments(name: str, validator: Validator, arguments: Any) -> dict[str, Any]:
-    """Return a copy of the arguments, coerced to the types of the schema where that loses nothing.
+    """Return a copy of the arguments, coerced to the types of the schema if nothing is lost.
 
     Args:
         name: the tool's name, for the message.
@@ -227,7 +227,7 @@ def _coerce_type(kinds: list[str], value: Any) -> Any:
 
 
 def _read(kind: str, text: str) -> Any:
-    """Convert `text` to the JSON type `kind`; None if it is not such a value or the conversion would lose digits."""
+    """Convert `text` to the JSON type `kind`; return None if it has another type or would lose digits."""
     if kind == "integer" and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "number" and _NUMBER.fullmatch(text):

@@ -44,7 +44,7 @@ class ToolConfig(Section):
 
 @dataclass(slots=True)
 class ToolOutput:
-    """The result of a call, if it has more than text."""
+    """The result of a call that returns more than text."""
 
     text: str
     reward: float | None = None
@@ -82,7 +82,7 @@ class Tool(ABC):
     """Whether sending a call twice has the same effect as sending it once. Only such a tool is retried after an
     infrastructure failure."""
     retries: ClassVar[int] = 2
-    """Retries of an idempotent tool's call, unless its entry sets them; 0 if the tool does its own retries."""
+    """Number of retries of an idempotent tool's call, unless its entry sets it; 0 if the tool itself retries."""
     reusable: ClassVar[bool] = False
     """Whether the same arguments always give the same text, regardless of earlier calls: a pure function, or a search
     in fixed data. Only then are results reused instead of calling again; the tool's entry can override this."""
@@ -122,7 +122,7 @@ class Tool(ABC):
             FatalError: the run must stop.
 
         A timeout or a failed connection leaves the trajectory unscored too. Any other exception is a bug in the tool:
-        it is logged with its traceback, the trajectory is unscored, and the eighth of its kind stops the run
+        it is logged with its traceback, the trajectory is unscored, and the eighth exception of its kind stops the run
         (with `agent_rl.tools.on_error=observe` the policy sees the exception in one line instead).
         """
 

@@ -1,7 +1,7 @@
-"""JSON-schema validators whose time can be limited, whatever the schema, its patterns and the values are.
+"""JSON-schema validators whose time can be limited, for any schema, patterns and values.
 
-The limit is read before each keyword and during each search for a pattern. Not limited: the names that
-`unevaluatedProperties` looks up in `patternProperties`, which jsonschema itself compares.
+The limit is read before each keyword and during each search for a pattern. The names that `unevaluatedProperties` looks
+up in `patternProperties` are not limited, because jsonschema compares them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _number(text: str) -> float:
 
 
 def _left() -> float:
-    """Return the number of seconds left; raise TimeoutError if there are none."""
+    """Return the number of seconds left; raise TimeoutError if no time is left."""
     if (left := _deadline.get() - time.monotonic()) <= 0:
         raise TimeoutError
     return left
@@ -68,10 +68,10 @@ def _limited(check: Callable[..., Any]) -> Callable[..., Any]:
 def _occurs(pattern: str, text: str) -> bool:
     left = _left()
     try:
-        found = regex.search(pattern, text, timeout=None if left == float("inf") else left, concurrent=True)
+        match = regex.search(pattern, text, timeout=None if left == float("inf") else left, concurrent=True)
     except regex.error as error:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-    return found is not None
+    return match is not None
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -90,7 +90,7 @@ def _pattern_properties(
 
 
 def _without_patterns(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Let `additionalProperties` see the names that match `patternProperties` as properties."""
+    """Let `additionalProperties` treat the names that match `patternProperties` as properties."""
 
     def replaced(validator: Any, allowed: Any, instance: Any, schema: Any) -> Any:
         if (patterns := schema.get("patternProperties")) and validator.is_type(instance, "object"):
@@ -102,6 +102,6 @@ def _without_patterns(check: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unique_items(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Take linear time; jsonschema needs quadratic time for objects."""
+    """Check `uniqueItems` in linear time; jsonschema needs quadratic time for objects."""
     if wanted and validator.is_type(instance, "array") and len(set(map(canonical, instance))) < len(instance):
         yield ValidationError("it has non-unique elements")

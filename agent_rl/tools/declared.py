@@ -41,14 +41,14 @@ def declared_functions(value: Any) -> list[ToolSpec]:
         value: `extra_info.functions`, a list of `{name, description, parameters}` or its JSON; None: no functions.
 
     Raises:
-        ConfigError: `value` is not such a list, or a schema cannot be used.
+        ConfigError: `value` has another form, or a schema cannot be used.
     """
     if not value:
         return []
     try:
         return list(_specs(value if isinstance(value, str) else json.dumps(value)))
     except (TypeError, ValueError) as error:
-        problem = f"not a list of functions ({error})"
+        problem = f"it is not a list of functions ({error})"
         raise ConfigError(FUNCTIONS_KEY, problem, "Write [{name, description, parameters}, ...]") from error
 
 

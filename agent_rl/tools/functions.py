@@ -1,9 +1,9 @@
 """A Python function as a tool: `- function: my_tools.py:weather` in a tool file.
 
 The schema comes from the type hints, which are required, and from the docstring: the text before its first section is
-the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain one runs in
-a thread. A function returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple of one of
-these with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
+the description, and its `Args` section describes the arguments. An `async def` function is awaited; a plain function
+runs in a thread. A function returns text, data that the policy reads as JSON, a `ToolOutput`, or, as in verl, a tuple
+of one of these with a reward and metrics. A function keeps no state for a trajectory; write a class for that.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def converted(model: type[BaseModel] | None, arguments: dict[str, Any]) -> dict[
     """Convert the arguments to the types of the hints, such as text to a date or a mapping to an object.
 
     Args:
-        model: the model of the arguments; None: they stay as they are.
+        model: the model of the arguments; None: the arguments do not change.
         arguments: the arguments of a call.
 
     Raises:
@@ -98,7 +98,7 @@ def may_return(function: Any) -> bool:
     """Whether a function may return a value: it has a `return` with a value, or only raises exceptions."""
     try:
         body: list[ast.AST] = list(ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body)  # type: ignore[attr-defined]
-    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume that it does
+    except (OSError, TypeError, SyntaxError, AttributeError, IndexError):  # no source code: assume a value
         return True
     if isinstance(body[-1], ast.Raise):
         return True
@@ -117,10 +117,10 @@ def describe(function: Callable[..., Any], place: Place, *, parameters: bool) ->
     Args:
         function: the function.
         place: where the tool file refers to the function.
-        parameters: whether to derive the parameters; not needed if the tool file has them.
+        parameters: whether to derive the parameters; not needed if the tool file contains them.
 
     Raises:
-        ConfigError: a parameter has no type hint, or one without a JSON schema; the error names the function's line.
+        ConfigError: a parameter has no type hint, or a hint without a JSON schema; the error names the function's line.
     """
     text, about = _documentation(function)
     description: dict[str, Any] = {"name": function.__name__, "description": text or None}
@@ -162,7 +162,7 @@ def argument_model(function: Callable[..., Any], about: Mapping[str, str]) -> ty
     try:
         hints = get_type_hints(unwrapped, include_extras=True)
     except Exception as error:  # evaluating the user's hints can raise anything
-        raise InvalidValueError(f"{where}: a type hint cannot be read: {error}", "Import what it refers to") from error
+        raise InvalidValueError(f"{where}: a type hint cannot be read: {error}", "Import its names") from error
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             problem = f"{where}: {parameter} has no name that the policy could use"

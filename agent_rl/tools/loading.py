@@ -42,11 +42,11 @@ _FUNCTION = ("name", "description", "parameters")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VERL_METHODS = ("create", "execute", "release", "get_openai_tool_schema")
 _VALUES = ("str", "int", "float", "bool", "list")
-"""Annotations that suit a single argument, although `call` gets a dict of all arguments."""
+"""Type hints that would suit a single argument; `call` gets a dict of all arguments."""
 
 
 def load_tools(path: str | Path) -> list[ToolSpec]:
-    """Load the tools of a YAML file, in its order.
+    """Load the tools of a YAML file, in the order of the file.
 
     Args:
         path: the file; omegaconf interpolations such as `${oc.env:INDEX}` are resolved.
@@ -146,10 +146,10 @@ class _Entry:
         self.fields = validated(_Fields, content, self.place)
 
     def specs(self) -> list[ToolSpec]:
-        """Return the entry's tools: one, or those of a toolset.
+        """Return the entry's tool, or the tools of its toolset.
 
         Raises:
-            ConfigError: a field cannot be used; the error reports the first one.
+            ConfigError: a field cannot be used; the error reports the first such field.
         """
         declared = self._declared()
         if self.fields.function is not None:
@@ -177,12 +177,12 @@ class _Entry:
                 remedy = (
                     f"Write `name:` with a built-in tool ({', '.join(built_in_names())}), `class_name:` or `function:`"
                 )
-                raise self.place.error("has no name, class_name or function", remedy)
+                raise self.place.error("the entry has no name, class_name or function", remedy)
             return _set_fields(fields)
         if fields.class_name is None:
-            self._fail("class_name", "required with tool_schema", "Set it to the class that answers the calls")
+            self._fail("class_name", "it is required with tool_schema", "Set it to the class that answers the calls")
         for key in _set_fields(fields):
-            self._fail(key, "also set in tool_schema", "Keep one of them")
+            self._fail(key, "it is also set in tool_schema", "Keep one of them")
         return _set_fields(function.function)
 
     def _class(self) -> type:
@@ -207,7 +207,7 @@ class _Entry:
         """Return the spec of a function; fields of the entry override the function's own."""
         for key in ("class_name", "config", "tool_schema"):
             if getattr(self.fields, key) is not None:
-                self._fail(key, "not allowed with function", "Remove one of them")
+                self._fail(key, "it is not allowed with function", "Remove one of them")
         place = self.place / "function"
         function = find_object(name, place, self.folder)
         check_function(function, place)
@@ -249,7 +249,7 @@ class _Entry:
     def _toolset(self, cls: type[Toolset]) -> list[ToolSpec]:
         for key in ("description", "parameters", "tool_schema"):
             if getattr(self.fields, key) is not None:
-                self._fail(key, f"{cls.__qualname__} is a toolset; its tools have their own", "Remove it")
+                self._fail(key, f"{cls.__qualname__} is a toolset, whose tools set it themselves", "Remove it")
         config, place = self._config(cls), self.place / "config"
         with place.around(f"See {cls.__module__}.{cls.__qualname__}"):
             specs = cls.tools(config)
@@ -305,7 +305,7 @@ def _verl_function(cls: Any) -> dict[str, Any]:
     """Return a verl `BaseTool`'s function schema without its constructor, which prints and may need resources."""
     try:
         schema = cls.get_openai_tool_schema(cls.__new__(cls))
-    except Exception:  # noqa: BLE001 - verl's default needs an instance; then the YAML file must have it
+    except Exception:  # noqa: BLE001 - verl's default needs an instance; then the YAML file must contain the schema
         return {}
     if hasattr(schema, "model_dump"):
         schema = schema.model_dump(exclude_unset=True, exclude_none=True)

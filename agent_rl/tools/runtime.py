@@ -3,9 +3,9 @@
 Every call gets an answer that the policy can use, even if the call was wrong. `run` raises only `UnscoredError`, for an
 outage or a bug in the tool, and `FatalError`; then the turn's other calls are cancelled.
 
-A call takes these steps: its arguments are checked (in a thread with a time limit if that takes long); the
-result of an equal call is taken from the cache, if the tool has one; the call waits in a queue, if the tool limits
-concurrency; then its time starts and it runs, with retries if the tool has them. The result is then cut to the limit.
+A call takes these steps: its arguments are checked (in a thread with a time limit if that takes long); the result of an
+equal call is taken from the cache, if the tool uses a cache; the call waits in a queue, if the tool limits concurrency;
+then its time starts and it runs, with retries if the tool allows them. The result is then cut to the limit.
 
 A thread cannot be stopped. A plain `def` call that exceeds its limit is abandoned: its daemon thread continues until it
 returns or the process exits, and no longer counts towards the tool's concurrency. An `async def` call that never awaits
@@ -65,8 +65,8 @@ class ToolSession:
         tools_kwargs: the row's `extra_info.tools_kwargs`: tool name -> `{"create_kwargs": {...}}`.
         default_timeout_s: time limit of one call including its tool's start, and of closing a tool, in seconds; for
             tools without their own limit.
-        max_parallel_calls: number of calls of one turn that run; the rest are skipped. None: all.
-        result_limit: how much of a result the policy sees. None: all.
+        max_parallel_calls: number of calls of one turn that run; the other calls are skipped. None: all calls run.
+        result_limit: limits on the part of a result that the policy sees. None: no limits.
         settings: the `agent_rl.tools` section; `cache_path`, `on_error` and `reuse_results` are read. None: its
             defaults, but without reuse of results.
         shared: resources that the tools find in their `scope`, by key; the caller closes them.
@@ -154,7 +154,7 @@ class ToolSession:
             FatalError: a tool raised it.
         """
         if not self._open:
-            raise RuntimeError("ToolSession.run outside of `async with`")
+            raise RuntimeError("ToolSession.run is used outside of `async with`")
         allowed = calls if self._max_parallel_calls is None else calls[: self._max_parallel_calls]
         results = await self._answers(allowed)
         if self._result_limit is not None:
@@ -178,7 +178,7 @@ class ToolSession:
             output = ToolOutput(f"Error: {error}")
         except (UnscoredError, FatalError):
             raise
-        except Exception as error:  # the log gets the traceback, the policy at most one line
+        except Exception as error:  # the log gets the traceback, the policy gets at most one line
             if self._on_error == "unscored":
                 raise self._unscored(call, error) from error
             logger.exception("tool %r raised", call.name)
@@ -222,7 +222,7 @@ class ToolSession:
 
 
 def _create_kwargs(tools_kwargs: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a tool's `create_kwargs`; parquet has None at either level for a row without them."""
+    """Return a tool's `create_kwargs`; a parquet file contains None at either level for a row without them."""
     kwargs = tools_kwargs.get(name) or {}
     create_kwargs = kwargs.get("create_kwargs") if isinstance(kwargs, Mapping) else kwargs
     if create_kwargs is not None and not isinstance(create_kwargs, Mapping):
@@ -240,7 +240,7 @@ def _cache(spec: ToolSpec, settings: ToolsSettings) -> Cache | None:
 
 @cache
 def shared_cache(path: str | None) -> Cache:
-    """Return the cache that all trajectories of this process share, one per file.
+    """Return the cache that all trajectories of this process share; each file has one cache.
 
     Raises:
         ConfigError: the file cannot be used.

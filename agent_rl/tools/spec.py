@@ -1,4 +1,4 @@
-"""Configured tools: `ToolSpec` for one tool, `Toolset` for an entry that defines several."""
+"""Configured tools: `ToolSpec` for one tool, `Toolset` for an entry that defines several tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CacheScope = Literal["off", "trajectory", "shared"]
 class ToolSpec:
     """A tool's name and schema for the policy, and the class and config that answer its calls.
 
-    All trajectories share the spec; each creates its own instance of the tool.
+    All trajectories share the spec; each trajectory creates its own instance of the tool.
 
     Raises:
         ConfigError: there are retries for a class that is not idempotent, or a cache for a tool that is not reusable.
@@ -60,14 +60,14 @@ class ToolSpec:
 
     @classmethod
     def from_class(cls, tool: type[Tool], *, config: Mapping[str, Any] | None = None) -> ToolSpec:
-        """Return the spec for a YAML entry that only has this class's name.
+        """Return the spec for a YAML entry that contains only this class's name.
 
         Raises:
             ConfigError: the class's schema cannot be used.
         """
         for attribute in ("name", "description", "parameters"):
             if not hasattr(tool, attribute):
-                raise ConfigError(f"{tool.__qualname__}.{attribute}", "not set", "Set it on the class")
+                raise ConfigError(f"{tool.__qualname__}.{attribute}", "it is not set", "Set it on the class")
         if problem := schema_problem(tool.parameters):
             raise ConfigError(f"{tool.__qualname__}.parameters", *problem)
         limits = (tool.timeout_s, tool.max_concurrency, tool.retries if tool.idempotent else 0)
@@ -109,7 +109,7 @@ class ToolSpec:
 
     @cached_property
     def validator(self) -> Validator:
-        """Validator of `parameters` that fetches nothing; cached because building one costs more than using it."""
+        """Validator of `parameters` that fetches nothing; cached because building it costs more than using it."""
         return bounded()(self.parameters, registry=Registry())  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:  # without cached values: a validator cannot be pickled
@@ -117,7 +117,7 @@ class ToolSpec:
 
 
 class Toolset(ABC):
-    """One YAML entry that defines several tools, such as those of a server; never instantiated.
+    """One YAML entry that defines several tools, such as the tools of a server; never instantiated.
 
         class Dice(Toolset):
             name = "dice"

@@ -18,7 +18,7 @@ _CHARS_PER_TOKEN = 16  # tokenized to find a cut; text with longer tokens is cut
 
 @dataclass(frozen=True, slots=True)
 class ResultLimit:
-    """How much of one result the policy sees; all of it without a limit."""
+    """Limits on the part of a result that the policy sees."""
 
     chars: int | None = None
     """Number of characters to keep, without the note about the cut, as in verl."""
@@ -44,7 +44,7 @@ class ResultLimit:
 
 
 def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
-    """Return at most `limit` characters of `text`, plus a note saying how many were cut.
+    """Return at most `limit` characters of `text`, plus a note with the number of cut characters.
 
     Args:
         text: the tool's result.
@@ -58,13 +58,13 @@ def truncate(text: str, limit: int | None, side: TruncateSide) -> str:
 
 
 def truncate_tokens(text: str, limit: int, tokenizer: Any, side: TruncateSide = "middle") -> str:
-    """Cut `text` to `limit` tokens, including a note saying how many characters were cut.
+    """Cut `text` to `limit` tokens, including a note with the number of cut characters.
 
     At most about 40 characters per token of the limit are tokenized, no matter how long the text is. The limit must
     have room for the note; the setting is at least 32.
     """
     if len(text) < limit and len(text.encode()) < limit:
-        return text  # a token is at least one byte; some tokenizers add one for a leading space
+        return text  # a token has at least one byte; some tokenizers add a token for a leading space
     window = limit * _CHARS_PER_TOKEN
     if len(text) <= 2 * window:
         head_ids = tail_ids = tokenizer.encode(text, add_special_tokens=False)

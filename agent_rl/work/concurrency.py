@@ -71,7 +71,7 @@ async def within(limit_s: float, work: Coroutine[Any, Any, T]) -> T:
     """Await `work` for at most `limit_s` seconds.
 
     Unlike `asyncio.wait_for`, this returns in time when the work ignores its cancellation, and distinguishes a
-    cancellation by the work itself from one of the whole episode.
+    cancellation by the work itself from a cancellation of the whole episode.
 
     Raises:
         OutOfTime: the limit was reached; the work has been cancelled.
@@ -133,7 +133,7 @@ async def _stop(task: asyncio.Task[Any]) -> None:
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Like `asyncio.gather`, but cancel the remaining work when one item raises an exception."""
+    """Run the work like `asyncio.gather`, but cancel the remaining items when one item raises an exception."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         return list(await asyncio.gather(*tasks))
@@ -165,7 +165,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
 
 class OneThread:
-    """Runs functions one after another on one daemon thread, which starts with the first.
+    """Runs functions one after another on one daemon thread, which starts with the first function.
 
     Args:
         name: the name of the thread.

@@ -27,11 +27,11 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
     Args:
         path: the file's first part.
-        lines: the lines; the last one also ends with a newline.
+        lines: the lines; every line ends with a newline.
         part_bytes: size in bytes at which the next part starts; None: the file has a single part.
 
     Raises:
-        OSError: the file cannot be written; it then has none of the lines.
+        OSError: the file cannot be written; then it contains none of the lines.
     """
     first = Path(path)
     first.parent.mkdir(parents=True, exist_ok=True)
@@ -52,14 +52,14 @@ def append_lines(path: str | os.PathLike[str], lines: bytes, *, part_bytes: int 
 
 
 def parts(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the existing parts in order; the first part even if it does not exist."""
+    """Return the existing parts in order; the first part is included even if it does not exist."""
     first = Path(path)
     later = (_part(first, number) for number in itertools.count(1))
     return [first, *itertools.takewhile(Path.exists, later)]
 
 
 def firsts(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths, except later parts of another of these paths."""
+    """Return the paths without the later parts of other paths among them."""
     paths = list(paths)
     later = {part for path in paths for part in parts(path)[1:]}
     return [path for path in paths if path not in later]
@@ -88,7 +88,7 @@ def _part(first: Path, number: int) -> Path:
 
 @contextmanager
 def _locked(file: io.FileIO) -> Iterator[None]:
-    """Lock the file; on a file system without locks (often Lustre), only against processes on this node."""
+    """Lock the file; a file system without locks (often Lustre) excludes only other processes on this node."""
     with ExitStack() as stack:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

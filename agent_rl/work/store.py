@@ -1,9 +1,9 @@
-"""`Store` keeps results by key in an append-only file; `Cache` makes equal calls only once, even concurrent ones;
+"""`Store` keeps results by key in an append-only file; `Cache` executes equal calls only once, even at the same time;
 `pieces` stores the finished parts of a long command until all are done, so the same command resumes when interrupted.
 
-A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and
-each reads the others' lines. A killed process's incomplete line is ignored; of several lines with the same key, the
-last one counts. Nothing expires: delete the file when the code or service that computes the results has changed.
+A line of the file is `[key, result]` as JSON. Processes on one machine may append to a file at the same time, and each
+reads the lines of the others. A killed process's incomplete line is ignored; of several lines with the same key, the
+last line counts. Nothing expires: delete the file when the code or service that computes the results has changed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def by_content(value: Any, folder: Path = Path(), written: Collection[str] = ())
     Args:
         value: plain data; a string in it may be `FILE`, `FILE:OBJECT`, `MODULE.OBJECT`, or one of these after `KEY=`.
         folder: the folder for relative names, in addition to the working directory.
-        written: keys of output files, whose names stay.
+        written: keys of output files, whose names are kept.
     """
     if isinstance(value, Mapping):
         items = {str(key): item for key, item in value.items()}
@@ -100,11 +100,11 @@ class Store:
             self.path = self.path.with_name(f"{self.path.name}.jsonl")
         if self._head()[:1] not in (b"", b"["):
             raise ValueError("it is not a file of results")
-        append_lines(self.path, b"")  # creates it
+        append_lines(self.path, b"")  # creates the file
         self._read_new_lines()
 
     def get(self, key: Key) -> Any:
-        """Return the result, or None."""
+        """Return the result of a key, or None."""
         with self._guarded():
             if key not in self._places:
                 self._read_new_lines()
@@ -116,7 +116,7 @@ class Store:
         return None
 
     def put(self, key: Key, result: Any) -> None:
-        """Append a result, which is JSON data; it replaces an earlier one with the same key."""
+        """Append a result, which is JSON data; it replaces an earlier result with the same key."""
         with self._guarded():
             append_lines(self.path, json.dumps([key, result]).encode() + b"\n")
             self._read_new_lines()
@@ -163,7 +163,7 @@ class Found(NamedTuple):
 
 
 class Cache:
-    """Strings by key, in a file, or the most recently used ones in memory.
+    """Strings by key, in a file, or the most recently used strings in memory.
 
     Args:
         path: the path of a `Store` on a local disk; None: memory only.
@@ -192,11 +192,11 @@ class Cache:
         Args:
             key: the key, the same for equal calls.
             make: makes the text; None is not stored.
-            patience_s: maximum number of seconds to wait for equal calls in progress; after that, this call runs too.
+            patience_s: maximum number of seconds to wait for equal calls in progress; then this call runs too.
 
         Raises:
-            UnscoredError: `make` failed, here or in an equal call for which this one waited. After any other failure of
-                that call, this one runs.
+            UnscoredError: `make` failed in this call, or in an equal call for which this call waited. After any other
+                failure of the equal call, this call runs.
         """
         flights, loop, waited = self._flights.get(), asyncio.get_running_loop(), 0.0
         while (stored := self._recall(key)) is None and (flight := flights.get(key)) is not None:
@@ -251,7 +251,7 @@ class Pieces(dict[Key, Any]):
     """Results of pieces by number; each result is JSON data.
 
     Args:
-        store: the file that keeps them; None: they are only in memory.
+        store: the file that keeps the results; None: memory only.
     """
 
     def __init__(self, store: Store | None = None) -> None:

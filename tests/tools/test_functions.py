@@ -208,7 +208,7 @@ def test_a_tool_needs_a_description(load: Any) -> None:
 
 
 def test_a_function_has_no_config_and_no_state(load: Any) -> None:
-    with pytest.raises(ConfigError, match="config: not allowed with function"):
+    with pytest.raises(ConfigError, match="config: it is not allowed with function"):
         load("{function: my_tools.py:double, config: {a: 1}}")
     with pytest.raises(ConfigError, match="not a class"):
         load("{name: double, class_name: my_tools.py:double}")

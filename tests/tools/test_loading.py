@@ -209,7 +209,7 @@ BROKEN = [  # YAML, and what the message must say
     ("tools: [{name: calculator}]\nextra: 1", ["extra: unknown key"]),
     (entry("calculator"), ["tools[0]: expected a mapping, got 'calculator'", "Write `- name: calculator`"]),
     (entry("{name: calculator, timeout: 3}"), ["(calculator).timeout: unknown key (value 3)", "'timeout_s'"]),
-    (entry("{config: {a: 1}}"), ["tools[0]: has no name, class_name"]),
+    (entry("{config: {a: 1}}"), ["tools[0]: the entry has no name, class_name"]),
     (entry("{name: calculater}"), ["(calculater).name", "not a built-in tool", "Did you mean 'calculator'?"]),
     (entry("{class_name: agent_rl.tools.builtin.calculater.Calculator}"), ["no module", "Did you mean 'calculator'?"]),
     (entry("{class_name: 'onw.py:Search'}"), ["there is no file", "Did you mean 'own.py'?"]),
@@ -265,7 +265,7 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (entry("{name: calculator}\n  - name: calculator"), ["tools[1] (calculator).name", "already the name of tools[0]"]),
     (entry("{name: calculator, config: {a: '${oc.env:NOT_SET_AT_ALL}'}}"), ["tools[0].config.a", "NOT_SET_AT_ALL"]),
-    (entry("{tool_schema: {function: {}}}"), ["class_name: required with tool_schema"]),
+    (entry("{tool_schema: {function: {}}}"), ["class_name: it is required with tool_schema"]),
     (entry("{class_name: 'own.py:Bare', tool_schema: [a]}"), ["tool_schema: expected a mapping", "type, function"]),
     (entry("{class_name: 'own.py:Bare', tool_schema: {type: tool, function: {}}}"), ["tool_schema.type", "'tool'"]),
     (
@@ -278,7 +278,7 @@ BROKEN = [  # YAML, and what the message must say
     ),
     (
         entry("{class_name: 'own.py:Bare', name: a, tool_schema: {function: {name: a}}}"),
-        ["name: also set in tool_schema"],
+        ["name: it is also set in tool_schema"],
     ),
 ]
 

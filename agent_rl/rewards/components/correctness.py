@@ -23,8 +23,8 @@ WITHOUT_SOURCE = "gsm8k_marked"
 class Correctness:
     """Scores the answers of trajectories.
 
-    The first source that exists decides: the verdict that the caller passes, the custom function, the reward service,
-    the simulated user's verdict (only with `scorer: auto`), the scorer. A scorer gives 0 if there is no answer.
+    The first available source sets the value: the verdict that the caller passes, the custom function, the reward
+    service, the simulated user's verdict (only with `scorer: auto`), the scorer. A scorer gives 0 to a missing answer.
 
     Args:
         settings: the reward's settings.

@@ -10,12 +10,12 @@ from agent_rl.trajectory import Trajectory
 
 
 class EnvironmentConfig(ComponentConfig):
-    """Selects the part."""
+    """Selects a part of the environment's reward."""
 
     part: str | None = None
-    """Name of the part in what `get_reward` returns; null: the name of the component."""
+    """Name of the part in the result of `get_reward`; null: the name of the component."""
     optional: bool = False
-    """Whether the part counts as 0 in a trajectory that has other parts only."""
+    """Whether a missing part counts as 0 in a trajectory that has other parts."""
 
 
 class EnvironmentPart(Component, kind="environment"):

@@ -35,7 +35,7 @@ def efficiency(trajectory: Trajectory, settings: EfficiencySettings) -> float:
 
 
 def charged_calls(trajectory: Trajectory) -> int:
-    """Count the calls, except those that submit the answer or are the answer (functions of the row, never executed)."""
+    """Count the calls, except submissions of the answer and calls of the row's functions, which are never executed."""
     last = trajectory.turns[-1:] if trajectory.stop_reason is StopReason.ANSWERED else []
     submissions = sum(len(turn.calls) for turn in last if not turn.results)
     return trajectory.tool_calls - submissions - sum(result.answer is not None for result in trajectory.results)

@@ -1,4 +1,4 @@
-"""Components that use an LLM judge: `Judge` scores each trajectory, `PairwiseJudge` compares those of one prompt.
+"""Components that use an LLM judge: `Judge` scores trajectories, `PairwiseJudge` compares a prompt's trajectories.
 
 Code in this package must not depend on verl or torch, or on how a request is sent (`agent_rl.remote`).
 """

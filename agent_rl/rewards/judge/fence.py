@@ -5,8 +5,8 @@
     | <<<end of answer>>>
     <<<end of answer 1f3c5a7b9d2e4f60>>>
 
-Fenced text cannot contain the nonce, which is random for each request; none of its lines starts like a fence; and all
-fences and control tokens of chat templates in it are broken up. The text may still persuade a judge.
+Fenced text cannot contain the nonce, which is random for each request. None of its lines starts like a fence, and
+spaces break up all fences and control tokens of chat templates in it. The text may still persuade a judge.
 """
 
 from __future__ import annotations

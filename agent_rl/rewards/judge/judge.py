@@ -1,4 +1,4 @@
-"""`Judge`: a component in which an LLM scores each trajectory on its own, against the ground truth, or by a rubric.
+"""`Judge`: a component in which an LLM scores each trajectory alone, against the ground truth, or by a rubric.
 
     components:
       helpful:
@@ -54,7 +54,7 @@ class JudgeConfig(PanelConfig):
     """The `config` of a component of kind `judge`."""
 
     mode: Literal["pointwise", "reference", "rubric"] = "pointwise"
-    """pointwise: the judge gives one score; reference: it also sees the ground truth; rubric: a score per criterion."""
+    """Judge's task; pointwise: one score; reference: one score by the ground truth; rubric: one score per criterion."""
     scale: tuple[float, float] = (0.0, 10.0)
     """Worst and best score; on a scale wider than 1, the judge must give whole numbers."""
     rubric: str | list[Any] | None = None

@@ -2,8 +2,8 @@
 
     template: my/template.py:Helpfulness        # a setting of a judge, a pairwise judge, or a reward model
 
-A prompt template is the class that wrote the prompts a judge model was trained on, so the model sees the same prompts
-again. The prompt asks for thoughts, unless the request's `chat_template_kwargs.enable_thinking` already does so.
+A prompt template is a class that writes the prompts of a judge model, both in its training and when it judges. The
+prompt asks for thoughts, unless the request's `chat_template_kwargs.enable_thinking` already does so.
 """
 
 from __future__ import annotations

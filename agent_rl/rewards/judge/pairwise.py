@@ -10,8 +10,7 @@
 
 The judge sees every pair in both orders; if its verdict depends on the order, the pair is a tie. Equal answers are a
 tie without a request. A pair without a verdict is skipped; a trajectory without any judged pair is unscored. Values
-range from 0 to 1 (0.5 for a single trajectory); they rank the trajectories of one prompt, not those of different
-prompts.
+range from 0 to 1 (0.5 for a single trajectory), and rank only trajectories of the same prompt.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class PairwiseJudgeConfig(PanelConfig):
     """The `config` of a component of kind `pairwise_judge`."""
 
     pairs: Scheme = "all"
-    """Pairs to compare: for n trajectories, `all` makes n (n - 1) / 2 pairs, `round_robin` n * opponents / 2."""
+    """Pairs to compare: for n trajectories, `all` makes n (n - 1) / 2, `round_robin` makes n * opponents / 2."""
     opponents: int = Field(default=4, ge=1)
     """Number of opponents per trajectory in a `round_robin`; an odd number is rounded up."""
     swap: bool = True
@@ -58,7 +57,7 @@ class _Match:
     points: float | None = None
     """Points of the pair's first sample; None: a verdict is missing."""
     contradicted: bool = False
-    """Whether the two orders disagree."""
+    """Whether the verdicts in the two orders differ."""
     problem: UnscoredError | None = None
 
 
@@ -104,7 +103,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         if self._texts(one) != self._texts(other):
             orders = [(one, other), (other, one)] if self.config.swap else [(one, other)]
             requests = (self._ask(*order, match.ballot) for order in orders)
-            results = await asyncio.gather(*requests, return_exceptions=True)  # waits, to count the cost of both
+            results = await asyncio.gather(*requests, return_exceptions=True)  # waits for both, to count their cost
             for result in results:
                 if isinstance(result, UnscoredError):
                     match.problem = result
@@ -122,7 +121,7 @@ class PairwiseJudge(GroupComponent, kind="pairwise_judge"):
         return 1.0 if average > 0.5 else 0.0 if average < 0.5 else 0.5
 
     def _texts(self, trajectory: Trajectory) -> dict[str, str]:
-        """Return the texts of a trajectory that the judge would see if it were both A and B."""
+        """Return the texts of a trajectory that the judge would see if the trajectory were both A and B."""
         return self.panel.template.values(Question(FORM, (trajectory, trajectory), self.config.max_chars), Fence(""))
 
 

@@ -31,8 +31,8 @@ class PanelConfig(EndpointConfig):
     seed: int = Field(default=0, ge=0)
     """Seed of the first vote."""
     json_mode: Literal["auto"] | JsonMode = "auto"
-    """How JSON is requested. auto: with the schema; if the server rejects that, as any object; if it rejects that too,
-    only in the prompt. A rejected mode is not tried again."""
+    """How JSON is requested. auto: with the schema, or as any JSON object if the server rejects the schema, or only in
+    the prompt if the server rejects that too. A rejected mode is not tried again."""
     body: dict[str, Any] = Field(default_factory=dict)
     """Additional fields of the request; null removes a default field."""
     timeout_s: float = Field(default=60.0, gt=0)
@@ -45,7 +45,7 @@ class PanelConfig(EndpointConfig):
     quorum: int | None = Field(default=None, ge=1)
     """Minimum number of votes; null: more than half of `votes`."""
     verdict_attempts: int = Field(default=3, ge=1)
-    """Maximum number of replies to request per vote, each with another seed, until one has a verdict."""
+    """Maximum number of replies to request per vote, each with another seed, until a reply contains a verdict."""
     cache: bool = True
     """Whether verdicts are cached, so that a repeated question needs no request."""
     cache_path: str | None = None
@@ -53,7 +53,7 @@ class PanelConfig(EndpointConfig):
     max_reason: int = Field(default=MAX_REASON, ge=0, le=MAX_REASON)
     """Maximum number of characters in a verdict's reason, if the server enforces the schema."""
     template: str | None = None
-    """File with the prompt, or the prompt template `file.py:Name` that a model was trained to judge with
+    """File with the prompt, or the class `file.py:Name` that wrote the training prompts of the judge
     (`agent_rl.rewards.judge.kinds`); null: the built-in file of the mode."""
     max_chars: int = Field(default=8_000, ge=200)
     """Maximum number of characters per text (question, answer, reference, transcript); the middle is cut."""
@@ -63,7 +63,7 @@ class PanelConfig(EndpointConfig):
         if self.quorum is not None and self.quorum > self.votes:
             raise ValueError(f"quorum={self.quorum} is greater than votes={self.votes}")
         if self.votes > 1 and self.temperature == 0:
-            raise ValueError("at temperature=0 all votes are the same: set votes=1, or a higher temperature")
+            raise ValueError("at temperature=0 all votes are the same; set votes=1, or a higher temperature")
         return self
 
 
@@ -73,7 +73,7 @@ class Ballot:
 
     verdicts: list[Any] = field(default_factory=list)
     failures: int = 0
-    """Replies without a verdict, and votes without a reply."""
+    """Number of replies without a verdict, plus votes without a reply."""
     calls: int = 0
     """Number of requested replies."""
     tokens: int = 0
@@ -142,7 +142,7 @@ class Panel:
         return question.form.model.model_validate_json(verdict)
 
     async def _requested(self, question: Question, number: int, ballot: Ballot) -> str:
-        """Request replies until one has a verdict, and return the verdict as JSON."""
+        """Request replies until a reply contains a verdict, and return the verdict as JSON."""
         config = self.config
         problem: Exception | None = None
         sampling = {"temperature": config.temperature, "max_tokens": config.max_tokens}
@@ -162,4 +162,4 @@ class Panel:
             except UnscoredError:
                 ballot.failures += 1
                 raise
-        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; problem of the last one: {problem}")
+        raise UnscoredError(f"no verdict in {config.verdict_attempts} replies; the last problem was: {problem}")

@@ -134,8 +134,8 @@ _MODES: dict[str, tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = {
     "rubric": ("scores", _SINGLE, [("answer", "transcript"), ("rubric",)]),
     "pairwise": ("preference", _PAIR, [("answer_a", "transcript_a"), ("answer_b", "transcript_b")]),
 }
-"""For each mode: the field that the verdict of a class must have, the placeholders that a file may have, and groups of
-placeholders, of each of which a file must have at least one."""
+"""Per mode: the field that a class's verdict must have, the placeholders that a file may contain, and groups of
+placeholders. A file must contain at least one placeholder of every group."""
 
 
 def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]) -> PromptTemplate:
@@ -148,8 +148,8 @@ def load_template(name: str | None, mode: str, key: str, body: Mapping[str, Any]
         body: fields of the requests, which may make the chat template ask for thoughts.
 
     Raises:
-        ConfigError: the file cannot be read, or has an unknown placeholder, or lacks one that it needs; or the class
-            cannot be found, or its verdict lacks the field.
+        ConfigError: the file cannot be read, has an unknown placeholder or lacks a required one; or the class cannot be
+            found, or its verdict lacks the required field.
     """
     verdict_field, known, needed = _MODES[mode]
     if names_a_class(name):
@@ -184,7 +184,7 @@ def read_file(path: str | None, default: str, key: str) -> tuple[Path, str]:
 
 
 def question_and_context(prompt: Sequence[Message]) -> tuple[str, str]:
-    """Return the last message of a prompt, and the earlier ones as a single text; system messages are ignored."""
+    """Return the last message of a prompt, and the earlier messages as one text; system messages are ignored."""
     messages = [message for message in prompt if message.role != "system"]
     context = "\n\n".join(f"{message.role}: {message.content}" for message in messages[:-1])
     return messages[-1].content if messages else "", context
@@ -194,7 +194,7 @@ def shown(name: str, trajectory: Trajectory, fence: Fence, limit: int) -> str:
     """Return the fenced text that replaces a placeholder.
 
     Args:
-        name: `question`, `reference`, `answer` or `transcript`; the suffix `_a` or `_b` selects one of two.
+        name: `question`, `reference`, `answer` or `transcript`; the suffix `_a` or `_b` selects one of a pair.
         trajectory: the judged trajectory.
         fence: the request's fence.
         limit: maximum number of characters; the middle of a longer text is cut.
@@ -245,7 +245,7 @@ def _parts(trajectory: Trajectory, suffix: str) -> list[tuple[str, str]]:
     for number, turn in enumerate(trajectory.turns, 1):
         place = f"turn {number}{suffix}"
         parts.append((place, turn.text))
-        calls = [call for call in turn.calls if call.name not in turn.text]  # in text formats, the text has the calls
+        calls = [call for call in turn.calls if call.name not in turn.text]  # in text formats, calls are in the text
         parts += [(f"call in {place}", f"{call.name} {_json(call.arguments)}") for call in calls]
         results = [f"{result.name} ({result.status.value}): {result.text}" for result in turn.results]
         if not results and turn.observation is not None:

@@ -67,7 +67,7 @@ class BasePromptTemplate(BaseModel):
             examples: worked examples; may be empty.
             query: the question that was answered.
             answer: the answer to judge.
-            kwargs: `context`, the arguments of `schema`, and those of the built-in templates: `response_a`,
+            kwargs: `context`, the arguments of `schema`, and the arguments of the built-in templates: `response_a`,
                 `response_b` and `criteria` (descriptions by name).
         """
         example_text = examples if isinstance(examples, str) else "\n\n".join(examples)
@@ -95,7 +95,7 @@ class BasePromptTemplate(BaseModel):
         Args:
             query: the question that was answered.
             answers: one answer, the answers A and B, or more.
-            more: `desc` and `examples` (default: those of the class), `context`, `criteria`, `enable_thinking`, and
+            more: `desc` and `examples` (default: the class's values), `context`, `criteria`, `enable_thinking`, and
                 your own placeholders.
         """
         texts = [harmless(answer) for answer in answers]
@@ -112,7 +112,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def read(cls: type[T], text: str, judged: str = "") -> T:
-        """Return the verdict in a reply, using `parse`; if a subclass overrides `parse`, it gets only the text.
+        """Return the verdict in a reply, using `parse`; a subclass's own `parse` gets only the text.
 
         Raises:
             VerdictError: the reply has no usable verdict.
@@ -134,7 +134,7 @@ class BasePromptTemplate(BaseModel):
             judged: the judged text; a verdict that is also in this text may be a quotation.
 
         Raises:
-            VerdictError: the reply has no verdict, or two different ones, or the verdict does not have this form.
+            VerdictError: the reply contains no verdict, two different verdicts, or a verdict of another form.
         """
         return cls._verdict(cls._parse(text, judged))
 
@@ -176,7 +176,7 @@ class BasePromptTemplate(BaseModel):
 
     @classmethod
     def is_strict(cls, text: str) -> bool:
-        """Whether a reply has nothing but the tags of a verdict after its thoughts."""
+        """Whether only the tags of a verdict follow the thoughts in a reply."""
         try:
             fields = reply.is_strict(reply.split_thoughts(text)[1], cls._verdict_tags())
             return fields is not None and bool(cls._verdict(fields))
@@ -208,5 +208,5 @@ def _is_text(field: FieldInfo) -> bool:
 
 
 def sections(*parts: tuple[str, str]) -> str:
-    """Return a prompt made of the sections with headings, without those that are empty."""
+    """Return a prompt that consists of the non-empty sections, each under its heading."""
     return "\n\n".join(f"# {heading}\n{text.strip()}" for heading, text in parts if text.strip())

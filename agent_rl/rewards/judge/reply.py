@@ -5,10 +5,10 @@
     </think>
     <score>2</score>
 
-If nothing else follows the thoughts, the tags are the verdict. If other text follows, a tag counts if it starts its
-line, except for words such as `Verdict:`, and is not also in the judged text, which the model may have quoted. A code
-fence around the tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no
-field has a value, or a field has two different ones, there is no verdict. Thoughts end with the last `</think>` and are
+If only tags follow the thoughts, they are the verdict. If other text follows, a tag counts if it starts its line (words
+such as `Verdict:` may precede it) and is not also in the judged text, which the model may have quoted. A code fence
+around the tags, a missing end tag at the end, a JSON object and a last line `score: 2` are accepted too. If no field
+has a value, or a field has two different values, there is no verdict. Thoughts end with the last `</think>` and are
 never a verdict.
 """
 
@@ -57,7 +57,7 @@ def split_thoughts(reply: str) -> tuple[str, str]:
 
 
 def is_strict(body: str, names: Collection[str]) -> dict[str, str] | None:
-    """Return the fields of a text that consists only of their tags, each at most once; None for any other text."""
+    """Return the fields of a text that consists only of tags, at most one per field; return None for any other text."""
     pattern = re.compile(rf"\s*<({_either(names)})>(.*?)</\1>\s*", re.DOTALL)
     fields: dict[str, str] = {}
     at = 0
@@ -104,8 +104,8 @@ def _either(names: Collection[str]) -> str:
 
 
 def _tags(body: str, names: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, value and text of each tag that starts a line; if the end tag is missing, the value is the
-    rest.
+    """Yield the name, value and text of each tag that starts a line; without an end tag, the value is the remaining
+    text.
     """
     for match in re.finditer(rf"<({_either(names)})>", body, re.IGNORECASE):
         line = body[body.rfind("\n", 0, match.start()) + 1 : match.start()]

@@ -1,11 +1,11 @@
 """Defines the forms of judges' verdicts, and finds a verdict as JSON in a reply.
 
 If the server can enforce a schema, the whole reply is JSON. If it cannot, the last JSON object that is a verdict
-counts: after the reasoning, in a code block or between other words. An object that is also in the judged text may be a
-quotation and does not count. A judge that writes more than the object can add the request's code to it, which a
-quotation cannot contain. Values are neither guessed nor clamped: a score out of range, a word instead of a number or a
-missing criterion raises a `VerdictError`. The json-repair library is not used, because it completes broken JSON. A
-prompt template that is a class reads tags (`agent_rl.rewards.judge.reply`); `VerdictForm.of` converts its verdict.
+counts, even in a code block or between other words. An object that is also in the judged text may be a quotation and
+does not count. A judge that writes more than the object can add the request's code to it, which a quotation cannot
+contain. Values are neither guessed nor clamped: a score out of range, a word instead of a number or a missing criterion
+raises a `VerdictError`. The json-repair library is not used, because it completes broken JSON. A prompt template that
+is a class reads tags (`agent_rl.rewards.judge.reply`); `VerdictForm.of` converts its verdict.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from agent_rl.tools.truncation import encodable
 Verdict = TypeVar("Verdict", bound=BaseModel)
 Winner = Literal["A", "B", "tie"]
 POINTS: dict[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
-"""Points of A, by the winner of a pair."""
+"""The points of answer A by the winner of the pair."""
 SWAPPED: dict[str, Winner] = {"A": "B", "B": "A", "tie": "tie"}
-"""The winner of a pair, by the winner of the same pair in the other order."""
+"""Maps the winner of a pair to the winner of the same pair in the other order."""
 
 MAX_REASON = 600
 """Maximum length of a stored reason, in characters."""
 SCANNED = 16_384
 """Length of the end of a reply that is searched for a verdict, in characters, unless the whole reply is a verdict."""
 _MOST_OBJECTS = 1_000
-"""Maximum number of braces where the search tries to parse an object."""
+"""Maximum number of braces at which the search tries to parse an object."""
 _DEEP = 500
 """Number of characters to skip after an object that is nested too deeply for the parser."""
-_SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON has backslashes
+_SPACE = re.compile(r"[\s|\\]+")  # a fence puts a bar before each line, and JSON in JSON contains backslashes
 _CODE = "code"
 FENCED = re.compile(r"\A```\w*\s*(.*?)\s*```\Z", re.DOTALL)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -75,7 +75,7 @@ class VerdictForm:
     """A form of verdict: its model, its JSON schema, and the instruction to the judge.
 
     Args:
-        name: name of the field that the verdict has in addition to `reason`.
+        name: name of the verdict's field next to `reason`.
         kind: type of the field.
         schema: JSON schema of the field.
         example: the field's JSON in the instruction to the judge.
@@ -103,7 +103,7 @@ class VerdictForm:
             code: the code from `code_rule`, which the judged text cannot contain.
 
         Raises:
-            VerdictError: the reply has no verdict, or only quotations of one, or the verdict does not have this form.
+            VerdictError: the reply contains no verdict, only quoted verdicts, or a verdict of another form.
         """
         body = _THOUGHT.sub("", reply).rpartition("</think>")[2].strip()
         whole = json_object(reply) or json_object(FENCED.sub(r"\1", body))
@@ -145,7 +145,7 @@ def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:
     """Validate values as an instance of `model`.
 
     Raises:
-        VerdictError: a value is not valid; the error describes the first one.
+        VerdictError: a value is not valid; the error describes the first such value.
     """
     try:
         return model.model_validate(values)
@@ -156,19 +156,19 @@ def checked_verdict(model: type[Verdict], values: Mapping[str, Any]) -> Verdict:
 
 
 def code_rule(code: str) -> str:
-    """Return the instruction to add a code, which distinguishes the judge's own verdict from a quoted one."""
+    """Return the instruction to add a code, which distinguishes the judge's own verdict from a quoted verdict."""
     return f'If you reply with more than the JSON object, add the field "{_CODE}": "{code}" to it.'
 
 
 @lru_cache(maxsize=256)
 def score_form(low: float, high: float) -> VerdictForm:
-    """Return the form with one score on a scale, `score`."""
+    """Return the form of a verdict with one score on a scale, in the field `score`."""
     return VerdictForm("score", *_scale(low, high))
 
 
 @lru_cache(maxsize=256)
 def rubric_form(criteria: tuple[str, ...], low: float, high: float) -> VerdictForm:
-    """Return the form with a score for each criterion, `scores`, by the criteria's names."""
+    """Return the form of a verdict with a score per criterion, in the field `scores`."""
     kind, schema, example = _scale(low, high)
     scores = TypedDict("scores", dict.fromkeys(criteria, kind))  # type: ignore[misc]
     fields = ", ".join(f"{json.dumps(name)}: {example}" for name in criteria)
@@ -177,7 +177,7 @@ def rubric_form(criteria: tuple[str, ...], low: float, high: float) -> VerdictFo
 
 @lru_cache
 def pair_form() -> VerdictForm:
-    """Return the form with the better of A and B, `winner`."""
+    """Return the form of a verdict that names the better of A and B, in the field `winner`."""
     kind = Annotated[Winner, BeforeValidator(winner)]
     return VerdictForm("winner", kind, {"type": "string", "enum": ["A", "B", "tie"]}, '"A", "B" or "tie"')
 
@@ -197,7 +197,7 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a text consists of; None for any other text."""
+    """Return a text that is a JSON object as a dict; return None for any other text."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -206,7 +206,7 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def _objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the JSON objects in a text, in order, with the text of each; objects within objects are not listed."""
+    """Yield the JSON objects in a text, in order, with the text of each object; nested objects are not listed."""
     decoder, at = json.JSONDecoder(strict=False), text.find("{")
     for _ in range(_MOST_OBJECTS):
         if at < 0:

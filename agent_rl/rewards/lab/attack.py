@@ -2,8 +2,8 @@
 
 `run_attacks` scores each trajectory with and without the mutation, and compares the two rewards. The lab compares an
 attack that submits several guesses with a policy that submits one of them, in the form with the highest reward: a lucky
-guess is not an exploit, but a reward for several guesses at once is one. If a mutated trajectory is unscored, or makes
-a scorer or component raise an error, it has escaped its reward, and is reported as well.
+guess is not an exploit, but a higher reward for several guesses at once is an exploit. If a mutated trajectory is
+unscored, or makes a scorer or component raise an error, it has escaped its reward, and is reported as well.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ async def run_attacks(
         kept: the results of an interrupted run, by the trajectory's number; new results are added to it.
 
     Returns:
-        JSON data: counts of `trajectories`, of `unscored` ones, which are not attacked, and of `wrong` ones; `ok`:
-        whether no attack raised or escaped the reward; and the outcomes of the `attacks` by name, each with its worst
-        exploit as `example`.
+        JSON data: the numbers of `trajectories`, of `unscored` trajectories, which are not attacked, and of `wrong`
+        trajectories; `ok`: whether no attack raised or escaped the reward; and the outcomes of the `attacks` by name,
+        each with its worst exploit as `example`.
 
     Raises:
         ConfigError: the scorer raised it.
@@ -79,13 +79,13 @@ async def run_attacks(
 
     places = [(position, group) for group in grouped(trajectories) for position in range(len(group))]
     targets = await together([attack_one(number, *place) for number, place in enumerate(places)])
-    found = {name: [target["found"][name] for target in targets if name in target["found"]] for name in attacks}
+    exploits = {name: [target["found"][name] for target in targets if name in target["found"]] for name in attacks}
     return {
         "trajectories": len(trajectories),
         "unscored": sum(not target["scored"] for target in targets),
         "wrong": sum(target["scored"] and target["wrong"] for target in targets),
-        "ok": not any(chain(*found.values())),
-        "attacks": {name: {"purpose": attacks[name].purpose, **_outcome(tries)} for name, tries in found.items()},
+        "ok": not any(chain(*exploits.values())),
+        "attacks": {name: {"purpose": attacks[name].purpose, **_outcome(tries)} for name, tries in exploits.items()},
     }
 
 
@@ -156,8 +156,8 @@ class _Target:
     async def _exploit(self, before: Score, variants: Sequence[Trajectory]) -> dict[str, Any] | None:
         """Return the exploit if a variant is unscored, or if the variants' mean reward rose; else None.
 
-        Its `components` are those that rose, each with its value before and after. If a variant is unscored, `after` is
-        None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
+        Its `components` are the components that rose, with their values before and after. If a variant is unscored,
+        `after` is None and `error` is set. `answer` is the last turn's text if the attack does not change the answer.
         """
         after, error, example = None, None, variants[0]
         scores = [await self._score(variant) for variant in variants]
@@ -193,8 +193,8 @@ class _Target:
 def attack_table(report: Mapping[str, Any], title: str) -> Table:
     """Create a table with one row per attack, sorted by the highest gain.
 
-    The columns count the trajectories on which the attack was tried, those whose reward it raised, those of them with a
-    wrong answer, and those that escaped; the gains are those of the raised rewards.
+    The columns count the attacked trajectories, the raised rewards, the raised rewards of wrong answers, and the
+    escaped trajectories. The gains are computed from the raised rewards.
     """
     table = Table(title=Text(title), title_justify="left")
     table.add_column("attack", no_wrap=True)
@@ -228,7 +228,7 @@ def _truths(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
 
 
 def _guesses(trajectory: Trajectory, truths: Sequence[str]) -> list[str]:
-    """Return the right answer, the trajectory's answer and those of other rows; empty if no right answer is short."""
+    """Return the right answer, the trajectory's answer and answers of other rows; empty if no right answer is short."""
     truth, own = _truth(trajectory.ground_truth), (trajectory.answer or "").strip()
     if truth is None:
         return []

@@ -22,7 +22,7 @@ from agent_rl.work.store import Pieces
 
 
 def read_trajectories(path: str | os.PathLike[str], limit: int | None = None) -> list[Trajectory]:
-    """Read a file of trajectories, as `agent_rl.trace.path` and `agent-rl eval` write it; skip an incomplete last line.
+    """Read a file of trajectories from `agent_rl.trace.path` or `agent-rl eval`; skip an incomplete last line.
 
     Raises:
         ConfigError: the file cannot be read, or contains no trajectories.
@@ -94,7 +94,7 @@ def _change(before: Trajectory, scored: Trajectory, result: Score | Exception) -
         return {"score": asdict(result), "error": None, "info": scored.info}
     error = f"{type(result).__name__}: {result}"
     if before.error is not None and before.stop_reason in (StopReason.ERROR, StopReason.ENGINE_ERROR):
-        error = before.error  # says more than that the trajectory cannot be scored
+        error = before.error  # the stored error is more specific
     return {"score": None, "error": error, "info": scored.info}
 
 
@@ -116,7 +116,7 @@ def summary(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def summary_table(summary: dict[str, Any], title: str) -> Table:
-    """Create a table with a column for all trajectories, and one per data source if there are several."""
+    """Create a table with a column for all trajectories, and a column per data source if the data has several."""
     columns = {"all": summary["all"], **summary["data_sources"]}
     table = Table(title=Text(title), title_justify="left")
     table.add_column("")

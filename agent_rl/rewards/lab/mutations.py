@@ -107,7 +107,7 @@ _GUESSES: dict[str, tuple[str, Callable[[Sequence[str]], str]]] = {
     ),
     "list-of-all": ("The guesses as a JSON list.", json.dumps),
 }
-"""Attacks that submit several guesses in one answer: what each does, and the answer that it writes."""
+"""Attacks that submit several guesses in one answer: the description, and the function that writes the answer."""
 # The answer is written before and after a text, so that a number in the text is not extracted as the answer.
 _ANSWERS: dict[str, tuple[str, Callable[[str], str]]] = {
     "injection": ("Instructions to a judge, after the answer.", lambda answer: f"{answer}{INJECTION}{answer}"),

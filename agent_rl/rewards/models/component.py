@@ -49,13 +49,13 @@ class RewardModelConfig(ComponentConfig):
     @classmethod
     def _check_names(cls, value: dict[str, ModelConfig]) -> dict[str, ModelConfig]:
         if TRUNCATED in value:
-            raise ValueError(f"the component itself logs a number as {TRUNCATED!r}: choose another model name")
+            raise ValueError(f"the component itself logs a number as {TRUNCATED!r}; choose another model name")
         return value
 
     @model_validator(mode="after")
     def _check_weights(self) -> RewardModelConfig:
         if self.combine == "mean" and not math.fsum(model.weight for model in self.models.values()):
-            raise ValueError("combine: mean divides by the sum of the weights, which must not be 0: change a weight")
+            raise ValueError("combine: mean divides by the sum of the weights, which must not be 0; change a weight")
         return self
 
 

@@ -23,7 +23,7 @@ Keep = Literal["head", "tail"]
 
 
 def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the prompt and the response: all turns, or the final answer as one message (empty if there is none)."""
+    """Return the prompt and the response: all turns, or the final answer as one message (empty without an answer)."""
     prompt = [{"role": message.role, "content": encodable(message.content)} for message in trajectory.prompt]
     if shown == "answer":
         return prompt, [{"role": "assistant", "content": encodable(trajectory.answer or "")}]
@@ -36,7 +36,7 @@ def messages(trajectory: Trajectory, shown: Shown) -> tuple[list[ChatMessage], l
 
 
 def text_of(conversation: Sequence[ChatMessage]) -> str:
-    """Join messages into one text. If there are several messages, each one starts with its role."""
+    """Join messages into one text. If there are several messages, each message starts with its role."""
     if len(conversation) == 1:
         return conversation[0]["content"]
     return "\n\n".join(f"{message['role']}: {message['content']}" for message in conversation)
@@ -48,8 +48,8 @@ def fit(conversation: Sequence[ChatMessage], limit: int | None, keep: Keep, toke
     Args:
         conversation: the messages, which are not changed.
         limit: the maximum number of tokens in all messages together; None: unlimited.
-        keep: whether to keep the first tokens or the last ones.
-        tokenizer: the model's tokenizer, which must be a fast one.
+        keep: whether to keep the first tokens or the last tokens.
+        tokenizer: the model's tokenizer, which must be a fast tokenizer.
     """
     size = sum(len(message["content"].encode("utf-8", "replace")) for message in conversation)
     if limit is None or size <= limit:  # a token has at least one byte
@@ -70,7 +70,7 @@ _NUMBER = r"[-+]?(?:[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12})"
 _MARKUP = r"[\s*_`\"']{0,8}"
 _SCORE = re.compile(rf"\bscore{_MARKUP}[:=]{_MARKUP}({_NUMBER})(?![0-9])", re.IGNORECASE)
 _TAIL = 2_000
-"""Number of characters at the end of a reply in which the score is searched for."""
+"""Number of characters at the end of a reply that are searched for the score."""
 
 
 def fill_in(template: str, prompt: str, response: str) -> str:
@@ -84,7 +84,7 @@ def fill_in(template: str, prompt: str, response: str) -> str:
 
 
 def read_score(reply: str) -> float | str:
-    """Return the number after the last `Score:`, or the reply if it is a number; else its end, for an error message."""
+    """Return the number after the last `Score:`, or the whole reply as a number; else the reply's end, for an error."""
     text = reply.rpartition(THOUGHTS_END)[2][-_TAIL:]
     numbers = _SCORE.findall(text)
     if not numbers and re.fullmatch(_NUMBER, text.strip()):

@@ -1,9 +1,9 @@
 r"""`Model` sends requests to one reward model at one address, and converts its replies to numbers.
 
-A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. The endpoints are those that verl
-uses: `/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with
-text that contains a number. Each trajectory is a separate request, because engines batch concurrent requests
-themselves. A `hooks` file can build the request and read the reply instead; its functions get lists of length 1:
+A *discriminative* model (Bradley-Terry) reads a conversation and returns a number. verl uses the same endpoints:
+`/v1/embeddings` of SGLang, `/classify` of vLLM. A *generative* model reads a question in a chat and replies with text
+that contains a number. Each trajectory is a separate request, because engines batch concurrent requests themselves. A
+`hooks` file can build the request and read the reply instead; its functions get lists of length 1:
 
     def rm_preprocess(text_prompts, text_responses, tgt_tokenizer):   # lists of strings, the model's tokenizer or None
         return [f"{prompt}\n{response}" for prompt, response in zip(text_prompts, text_responses)]
@@ -73,7 +73,7 @@ class ModelConfig(EndpointConfig):
     """`path/to/file.py` or `package.module` that defines `rm_preprocess`, `rm_postprocess`, or both."""
     template: str | None = None
     """The question to a generative model: a text file with `{prompt}`, `{response}` and, around them, `{mark}`; or the
-    prompt template used in its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: built in."""
+    prompt template of its training, `file.py:Name` (`agent_rl.rewards.judge.kinds`); null: a built-in question."""
     shown: Shown = "conversation"
     """What the model sees after the prompt: all turns with their observations, or only the final answer."""
     temperature: float = Field(default=0.0, ge=0)
@@ -84,9 +84,9 @@ class ModelConfig(EndpointConfig):
     prompt_length: int | None = Field(default=None, ge=1)
     """Maximum number of prompt tokens, counted by `tokenizer`; a longer prompt is cut, and logged. null: unlimited."""
     response_length: int | None = Field(default=None, ge=1)
-    """Maximum number of response tokens, as for `prompt_length`."""
+    """Maximum number of response tokens, by `tokenizer`; a longer response is cut, and logged. null: unlimited."""
     keep: Keep = "tail"
-    """Which end of a text is kept when it is cut."""
+    """The end of a text that is kept if the text is cut."""
     range: tuple[float, float] | None = None
     """Bounds of a score, which are mapped to 0 and 1; a score outside them is an error. null: the bounds of the prompt
     template's score, else 0 to 10 for a generative model without `rm_postprocess`, else no bounds and no mapping."""
@@ -94,9 +94,9 @@ class ModelConfig(EndpointConfig):
     @model_validator(mode="after")
     def _check_settings(self) -> ModelConfig:
         if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError("range: the first number must be less than the second: correct them")
+            raise ValueError("range: the first number must be less than the second number; correct them")
         if self.tokenizer is None and self.url is not None and (self.prompt_length or self.response_length):
-            raise ValueError("prompt_length and response_length are counted by the model's tokenizer: set tokenizer")
+            raise ValueError("prompt_length and response_length are counted by the model's tokenizer; set tokenizer")
         return self
 
 

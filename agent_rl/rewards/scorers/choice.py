@@ -1,4 +1,4 @@
-r"""Scores multiple choice: 1.0 if the answer has the right letter, else 0.0.
+r"""Scores multiple choice: 1.0 if the answer contains the right letter, else 0.0.
 
 The letter is read from `<answer>`, from `\boxed{}`, after "the answer is" and at the start of a short text: `B`, `(B)`,
 `B. Paris`, `**B**`, `option B`, `the second option`, but not `B-cell`. An answer with two letters does not count. The
@@ -36,7 +36,7 @@ _OTHER = re.compile(r"(?:\bor\b|\band\b|,|/|&)\s*(?:option\s+)?[\s*(]*(?P<letter
 
 @built_in("choice", *SOURCES, inline=True)
 def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
-    """Whether the answer has the right choice.
+    """Whether the answer names the right choice.
 
     Raises:
         UnscoredError: the ground truth is not a choice.
@@ -48,7 +48,7 @@ def score_choice(solution: str, ground_truth: Any, extra_info: Mapping[str, Any]
 
 
 def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
-    """Return the letter in a response, in upper case; None if the response has no letter, or two."""
+    """Return the letter in a response, in upper case; None if the response contains no letter or two letters."""
     text = after_thoughts(solution[-_MAX_TEXT:])
     marked = marked_part(text, joined=True)
     answer = unicodedata.normalize("NFKC", (marked_answer(text) or text if marked is None else marked).strip())
@@ -64,7 +64,7 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
         return None
     letter, after = match["letter"], answer[match.end("letter") :]
     rest = after.strip()
-    is_word = letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":"))  # a cat
+    is_word = letter.islower() and rest.strip(" .)*}") and not rest.startswith((")", ".", ":"))  # such as "a cat"
     is_capital_word = letter in "AI" and re.match(r"\s+(?!or\b|and\b)[a-z]", after) and not answer.startswith("(")
     other = _OTHER.search(after[:60])
     letters = {name.upper() for pair in _LISTED.findall(after[:200]) for name in pair if name} | (
@@ -75,7 +75,7 @@ def extract_choice(solution: str, choices: Sequence[str] = ()) -> str | None:
 
 
 def counted_choice(answer: str, number: int = 0) -> str | None:
-    """Return the letter of the only choice a text refers to, as in "the second option" or "option 2"; None otherwise.
+    """Return the letter of the only choice in a text such as "the second option" or "option 2"; None for other texts.
 
     Args:
         answer: a short text.

@@ -3,8 +3,8 @@
 The program is the last ```python block of the response, else the last block of any kind, else the whole text. The tests
 are the ground truth or, if that is empty, `extra_info["test_cases"]`. The tests have one of these forms:
 
-- a form of `agent_rl.sandbox.read_cases`, such as those of APPS, TACO, CodeContests and LiveCodeBench in verl's rows;
-  also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
+- a form of `agent_rl.sandbox.read_cases`, such as the forms of APPS, TACO, CodeContests and LiveCodeBench in verl's
+  rows; also `{"assert_case": [...]}`, asserts as lines of text, and pairs `[input, output]`;
 - Python tests with pytest's semantics (`agent_rl.sandbox.grade_by_tests`): a string, `{"functional": ...}`,
   `{"pytest": ...}`, or `{"test": ..., "entry_point": ..., "prompt": ...}` as in LeetCode and HumanEval. The prompt, or
   `extra_info["prefix"]`, is inserted before the program, and the tests call the functions of both; the entry point may
@@ -43,7 +43,7 @@ WHOLE_SOURCES = (
 )
 """Data sets in which a program must pass all tests, because a wrong program passes some of them by chance."""
 PACKAGES = ("numpy", "sympy", "sortedcontainers", "pytest")
-"""Packages that programs may import; judges of programming contests offer similar ones."""
+"""Packages that programs may import; judges of programming contests offer similar packages."""
 CASE_S = 5.0
 """Time limit of one case in seconds, without time spent waiting for a core."""
 TOTAL_S = 60.0

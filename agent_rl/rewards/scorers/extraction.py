@@ -51,8 +51,8 @@ def last_tag(text: str, tag: str = "answer") -> str | None:
 
 
 def last_block(text: str, *languages: str) -> str | None:
-    """Return the last fenced block in one of the languages, else the last block, or None; its end may be missing."""
-    blocks: dict[bool, str] = {}  # by whether `languages` has the block's language
+    """Return the last fenced block in one of the languages, or else the last block, or None; its end may be missing."""
+    blocks: dict[bool, str] = {}  # keys: whether `languages` contains the block's language
     start: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
         if start is not None and not fence[1]:
@@ -114,7 +114,7 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def marked_part(text: str, *, joined: bool = False) -> str | None:
-    """Return the content of the last box or `<answer>`, or of a box within the tag if both exist; or None."""
+    """Return the content of the last box or `<answer>`, or of a box within the tag; None if both are missing."""
     tagged = last_tag(text)
     boxed = last_boxed(text if tagged is None else tagged, joined=joined)
     return tagged if boxed is None else boxed
@@ -123,7 +123,7 @@ def marked_part(text: str, *, joined: bool = False) -> str | None:
 def extract_formula(solution: str, *, marks: Sequence[str] = ANY) -> str | None:
     """Return the formula or number that is the answer of a response; None if the response has no answer.
 
-    With `ANY`, an unmarked answer counts as well; if there is no answer after the thoughts, one within them counts.
+    With `ANY`, an unmarked answer counts as well, and an answer within the thoughts counts if no answer follows them.
     """
     text = solution[-MAX_TEXT:]
     rest = after_thoughts(text)
@@ -156,7 +156,7 @@ def _formula(text: str, marks: Sequence[str]) -> str | None:
 
 
 def _shortened(marked: str) -> str:
-    """Return the answer in a sentence, without the reason after it and without the words around it."""
+    """Return the answer in a sentence, without the surrounding words and the reason that follows."""
     marked = _BOLD.sub("", marked)
     clause = _CLAUSE.search(marked)
     text = (marked[: clause.start()] if clause and clause.start() else marked).strip().rstrip(".").strip()
@@ -170,7 +170,7 @@ def _shortened(marked: str) -> str:
 
 
 def _last_formula(text: str) -> str | None:
-    """Return the last number after the last formula, or else that formula; if there is no formula, the last number."""
+    """Return the last number after the last formula, or else the formula; without a formula, return the last number."""
     text = text[-_MAX_LAST:]
     formula = last_match(_FORMULA, text)
     match = last_match(_NUMBER, text[formula.end() :] if formula else text) or formula

@@ -1,8 +1,8 @@
 """Scores answers in JSON: 1.0 if the answer is valid under a schema, else 0.0.
 
 The JSON is read from the last ```json block or `<answer>` tag, else from the whole text. The schema is the ground truth
-or, if that is empty, `extra_info["schema"]`, as data or as JSON text. A check that takes
-more than five seconds gives 0.
+or, if that is empty, `extra_info["schema"]`, as data or as JSON text. A check that takes more than five seconds gives
+0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""Scores short answers by exact match, F1 or substring, after the normalization of SQuAD and Search-R1.
 
 Normalized texts are in lower case, without punctuation, articles and repeated whitespace. The answer is the last
-`\boxed{}` after the thoughts, within the last `<answer>...</answer>` if there is one; if there is no box, it is the
-content of that tag; if there is no tag, it is the whole text, if that is short. The ground truth is a string, a list of
-strings, or `{"target": string or list}`; the best match counts. Answers of more than 2,000 characters match no target.
+`\boxed{}` after the thoughts (within the last `<answer>...</answer>` if the text contains this tag), or else the
+content of the tag, or else the whole text if it is short. The ground truth is a string, a list of strings, or
+`{"target": string or list}`; the best match counts. Answers of more than 2,000 characters match no target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_rl.rewards.scorers.scorer import as_data, built_in, unusable
 _DATA_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 SOURCES = ("agent_rl/search_qa", *_DATA_SETS, *(f"searchR1_{name}" for name in _DATA_SETS), "hotpotqa/*")
 MAX_ANSWER_CHARS = 2_000
-MAX_TEXT_CHARS = 1_000_000  # at the end of a response, which is searched for the answer
+MAX_TEXT_CHARS = 1_000_000  # number of characters at the end of a response that are searched for the answer
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TARGET_KEYS = ("target", "targets", "answer", "answers")
@@ -89,7 +89,7 @@ def read_targets(ground_truth: Any) -> list[str]:
     """Return the accepted answers, not normalized.
 
     Raises:
-        UnscoredError: the ground truth has no accepted answer, or another form.
+        UnscoredError: the ground truth contains no accepted answer, or has an unsupported form.
     """
     value = ground_truth
     if isinstance(value, Mapping):

@@ -36,13 +36,13 @@ async def score_reasoning_gym(solution: str, ground_truth: Any, extra_info: Mapp
     """Return the verifier's score: 1.0 for a right answer; some verifiers give partial credit to similar answers.
 
     Raises:
-        UnscoredError: the row has no generator's entry, or the sandbox failed.
+        UnscoredError: the row contains no entry of a generator, or the sandbox failed.
         ConfigError: the reasoning-gym package is not installed.
     """
     entry = as_data(ground_truth) if isinstance(ground_truth, Mapping) else extra_info.get("entry")
     metadata = entry.get("metadata") if isinstance(entry, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("source_dataset"), str):
-        raise unusable(ground_truth, "a reasoning-gym entry, and extra_info.entry has none either")
+        raise unusable(ground_truth, "a reasoning-gym entry, and extra_info contains no entry")
     text = solution[-_MAX_TEXT:]
     answer = marked_part(text) or text.strip()
     if not answer or len(answer) > _MAX_ANSWER:

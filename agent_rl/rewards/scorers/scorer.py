@@ -50,7 +50,7 @@ class Scorer:
     function: ScorerFunction
     inline: bool = False
     sources: tuple[str, ...] = ()
-    """Data sources whose default scorer this is, as patterns with shell wildcards."""
+    """Patterns, with shell wildcards, of the data sources that use this scorer by default."""
     text: str = ""
     """Description in one sentence, if the function's docstring describes several scorers."""
 
@@ -99,7 +99,7 @@ async def score_answer(
     """Score one answer without blocking the event loop.
 
     Args:
-        scorer: a scorer, such as `find_scorer` or `route` returns.
+        scorer: a scorer from `find_scorer` or `route`.
         solution_str: the answer, or the whole response that contains it; None (no answer) is replaced by "".
         ground_truth: the row's ground truth.
         extra_info: the row's `extra_info`.
@@ -176,7 +176,7 @@ def _checked(scorer: Scorer, result: Any) -> Result:
 
 @functools.cache
 def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
-    """Start an event loop in a thread, and return it with a function that ends it; a forked child starts its own."""
+    """Start an event loop in a thread; return it and the function that ends it. A forked child starts a new loop."""
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
@@ -197,7 +197,7 @@ def _background() -> tuple[asyncio.AbstractEventLoop, Callable[[], None]]:
 
 
 def close_background() -> None:
-    """End the event loop of `score_now`, if there is one."""
+    """End the event loop of `score_now`, if it is running."""
     if _background.cache_info().currsize:
         _, end = _background()
         _background.cache_clear()

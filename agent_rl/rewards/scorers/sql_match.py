@@ -6,9 +6,9 @@ The query is the last ```sql block or `<answer>` tag, else the whole text. The g
 may also be an SQL script that creates them. Instead of `tables`, `database` may be the path of an SQLite file, which
 is opened read-only.
 
-Rows are compared as a multiset, or in order if the right query sorts them; columns by position; floats to 10^-6. A
-query runs in a process whose time and memory the kernel limits: it can only read, may take at most two seconds of CPU
-time, and may return at most 10,000 rows and 16 million characters. Every query gets new tables.
+Rows are compared as a multiset, or in order if the right query sorts them. Columns are compared by position, and floats
+to 10^-6. A query runs in a process whose time and memory the kernel limits: it can only read, may take at most two
+seconds of CPU time, and may return at most 10,000 rows and 16 million characters. Every query gets new tables.
 """
 
 from __future__ import annotations

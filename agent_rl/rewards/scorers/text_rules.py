@@ -1,4 +1,4 @@
-r"""Scores text by rules about keywords, patterns, numbers, similarity and length: the share of rules it follows.
+r"""Scores a text by the share of rules that it follows, about keywords, patterns, numbers, similarity and length.
 
     rules = TextRules(all_of=["refund"], none_of=["guarantee"], patterns=[r"\border #\d+"])
 
@@ -31,7 +31,7 @@ LIMIT_S = 0.1
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
-    """Compile a pattern in the syntax of the `regex` package, which extends that of Python's `re`.
+    """Compile a pattern in the syntax of the `regex` package, which extends the syntax of Python's `re`.
 
     Raises:
         ValueError: the pattern is not a regular expression.
@@ -83,7 +83,7 @@ class TextRules(BaseModel):
     all_of: tuple[str, ...] = ()
     """Keywords that must occur."""
     any_of: tuple[str, ...] = ()
-    """Keywords, at least one of which must occur; together they are one rule."""
+    """Keywords, together one rule: at least one of them must occur."""
     none_of: tuple[str, ...] = ()
     """Keywords that must not occur."""
     patterns: tuple[str, ...] = ()
@@ -110,16 +110,16 @@ class TextRules(BaseModel):
         words = (*self.all_of, *self.any_of, *self.none_of)
         others = (self.min_chars, self.max_chars, self.target_chars, self.number_between, self.similar_to)
         if not (words or self.patterns or self.forbidden_patterns) and all(rule is None for rule in others):
-            raise ValueError("no rule is set: add at least one")
+            raise ValueError("no rule is set; add at least one rule")
         if "" in words:
-            raise ValueError("a keyword is empty: remove it")
+            raise ValueError("a keyword is empty; remove it")
         for pattern in (*self.patterns, *self.forbidden_patterns):
             compiled(pattern, ignore_case=not self.case_sensitive)
         return self
 
 
 def kept(text: str, rules: TextRules) -> dict[str, float]:
-    """Return how far a text follows each rule, from 0 to 1, by names such as `all_of refund`."""
+    """Return the degree to which a text follows each rule, from 0 to 1, by names such as `all_of refund`."""
     text = text[-MAX_TEXT:]
     folded = text if rules.case_sensitive else text.casefold()
     fold = (lambda word: word) if rules.case_sensitive else str.casefold

@@ -32,7 +32,7 @@ _IGNORED = re.compile(r"[ ,./\-_*^'\"]")
 @built_in("tool_match_all", "bfcl*", "xlam*", "rlla*", exact=True, text=_EXACT_TEXT)
 @built_in("tool_match", "agent_rl/tool_calls")
 def score_tool_match(solution: str, ground_truth: Any, extra_info: Mapping[str, Any], *, exact: bool = False) -> float:
-    """The number of expected calls that were made, divided by the number of expected or made calls (the larger one).
+    """The number of expected calls that were made, divided by the larger of the numbers of expected and actual calls.
 
     Order does not count. If no call is expected, a text without a call scores 1.0, and an empty text 0.0. With `exact`
     (`tool_match_all`), a score below 1.0 becomes 0.0.
@@ -65,12 +65,12 @@ def extract_calls(solution: str) -> list[dict[str, Any]]:
 
 
 def _matched(fits: Sequence[Sequence[bool]]) -> int:
-    """Return the size of a maximum matching: how many expected calls can each be paired with a call that was made.
+    """Return the maximum number of expected calls that can be paired with different actual calls.
 
     Args:
-        fits: for each expected call, whether each of the calls that were made fits it.
+        fits: per expected call, the actual calls that fit it, as a list of booleans.
     """
-    pairs: dict[int, int] = {}  # the expected call, by the call that was made
+    pairs: dict[int, int] = {}  # actual call -> expected call
 
     def place(call: int, visited: set[int]) -> bool:
         for index, fit in enumerate(fits[call]):

@@ -92,7 +92,7 @@ async def _http_error(_: Request, error: Any) -> JSONResponse:
 
 
 async def _invalid_request(_: Request, error: Any) -> JSONResponse:
-    """Report the first problem, with the request's field that has it."""
+    """Report the first problem, and the request's field in which it occurs."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if part != "body" and part not in wire.FORMS)
     return JSONResponse({"error": f"{field or 'the body'}: {first['msg']}", "field": field}, 422)

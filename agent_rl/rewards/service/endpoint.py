@@ -1,8 +1,8 @@
 """`RewardEndpoint` scores the items of one endpoint, with limits on time and concurrency.
 
-A failure is answered with an `Unscored` that has the reason. The `rules` endpoint may use the user's own
-`compute_score`, from the `rules_file`. If that function never returns, the service answers `Unscored`, but cannot stop
-the function: its thread stays busy until the service exits.
+The answer to a failure is an `Unscored` with the reason. The `rules` endpoint may use the user's own `compute_score`,
+from the `rules_file`. If that function never returns, the service answers `Unscored`, but cannot stop the function: its
+thread stays busy until the service exits.
 
     def compute_score(data_source, solution_str, ground_truth, extra_info=None):
         return {"score": 1.0, "characters": len(solution_str)}
@@ -91,9 +91,7 @@ class RewardEndpoint:
 
 
 def _function(rules_file: str, max_concurrent: int) -> Custom:
-    """Load `compute_score` from the file; it runs in separate threads, so that a slow call does not delay other
-    work.
-    """
+    """Load `compute_score` from the file; it runs in separate threads, so that slow calls do not delay other work."""
     place, threads = Place("rules_file"), ThreadPoolExecutor(max_concurrent, "rules")
     function = UserFunction(find_object(f"{rules_file}:compute_score", place), place)
     return lambda trajectory: function.judge(trajectory, trajectory.answer or "", threads=threads)

@@ -50,7 +50,7 @@ class Metrics:
 
 
 ENDPOINTS = {"/get_reward": "rules", "/get_reward2": "judge"}
-"""The paths of the endpoints, and the section of the configuration that each one uses."""
+"""The paths of the endpoints, and the configuration's section for each of them."""
 CLIENT_LEFT = 499
 """The status to count if the client disconnects before its body is complete."""
 RETRY_AFTER_S = "1"
@@ -151,7 +151,7 @@ class _Limited(Request):
             except TimeoutError:
                 raise HTTPException(408, f"the body did not arrive within {READ_S:g} s", _CLOSE) from None
             except ClientDisconnect:
-                raise HTTPException(CLIENT_LEFT, "the client left") from None
+                raise HTTPException(CLIENT_LEFT, "the client disconnected") from None
             self._body = bytes(body)
         return self._body
 

@@ -18,8 +18,8 @@ from agent_rl.rewards.service.settings import ServiceSettings
 
 BACKLOG = 2048
 KEEPALIVE_S = 30
-"""Idle time of a connection in seconds, longer than that of agent_rl's client, so that no request meets a closed
-connection."""
+"""Seconds for which an idle connection stays open: more than in agent_rl's client, so that no request is sent over a
+closed connection."""
 
 HEADERS_S = 10.0
 """Time limit for the headers of a request, from its first byte or from the start of the connection."""
@@ -34,12 +34,12 @@ def most_connections() -> int:
 class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # depends on the installed packages
     """Closes a connection if its client does not finish sending headers; uvicorn alone would keep it open forever.
 
-    When more than `most_connections` are open, each new connection closes the one that has waited longest for headers,
-    so that clients that send no headers cannot lock out the others.
+    When more than `most_connections` are open, each new connection closes the connection that has waited longest for
+    headers, so that clients that send no headers cannot lock out the others.
     """
 
     _timer: asyncio.TimerHandle | None = None
-    _waiting: ClassVar[dict[_Protocol, None]] = {}  # those that have waited longest come first
+    _waiting: ClassVar[dict[_Protocol, None]] = {}  # the longest-waiting connections come first
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)

@@ -30,15 +30,15 @@ class ServiceSettings(Section):
     max_requests: int = Field(default=1024, ge=1)
     """Maximum number of open requests; additional requests get 503 with Retry-After."""
     max_concurrent: int = Field(default=256, ge=1)
-    """Maximum number of trajectories that each endpoint scores at the same time; additional ones wait."""
+    """Maximum number of trajectories that each endpoint scores at the same time; additional trajectories wait."""
     max_bytes: int = Field(default=8 * 1024 * 1024, ge=1)
     """Maximum size of a request's body in bytes."""
     timeout_s: float = Field(default=300.0, gt=0)
-    """Time limit for scoring one trajectory, in seconds; after that it is unscored."""
+    """Time limit for scoring one trajectory, in seconds; a trajectory that takes longer is unscored."""
     shutdown_s: int = Field(default=30, ge=1)
-    """How long the service waits for open requests when it is stopped, in seconds."""
+    """Seconds that the service waits for open requests when it is stopped."""
     max_response_tokens: int | None = Field(default=None, ge=1)
-    """The response-token limit with which trajectories were sampled; only the overlong penalty needs it."""
+    """The limit on response tokens during sampling; only the overlong penalty needs it."""
     rules: RewardSettings | None = None
     """The reward of `POST /get_reward`: a section like `agent_rl.reward`."""
     rules_file: str | None = None
@@ -86,7 +86,7 @@ def read_settings(path: Path, overrides: Sequence[str] = ()) -> ServiceSettings:
         data["rules_file"] = str(path.resolve().parent / str(data["rules_file"]))
     settings = validated(ServiceSettings, data, place)
     if not (settings.rules or settings.rules_file or settings.judge):
-        raise ConfigError("rules", "the service has no reward to score with", "Set rules, rules_file or judge")
+        raise ConfigError("rules", "the service has no reward", "Set rules, rules_file or judge")
     return settings
 
 

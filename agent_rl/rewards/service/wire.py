@@ -1,7 +1,7 @@
 """The JSON requests and answers of the reward service.
 
-A request is one item or `{"items": [...]}`. An item has the arguments that verl passes to a reward function, or a whole
-trajectory as `Trajectory.to_dict` writes it. The answer to an item is a `Scored`, or an `Unscored` without a score.
+A request is one item or `{"items": [...]}`. An item contains the arguments that verl passes to a reward function, or a
+whole trajectory from `Trajectory.to_dict`. The answer to an item is a `Scored`, or an `Unscored` without a score.
 """
 
 from __future__ import annotations

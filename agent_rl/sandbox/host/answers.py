@@ -1,4 +1,4 @@
-"""Compares the results of an untrusted program with the expected ones: pure functions on the trusted side.
+"""Compares the results of an untrusted program with the expected results, by pure functions on the trusted side.
 
 A result stays text until `read_result` converts it to exact builtin types. The comparison follows the
 expected value, so a hostile result cannot make it recurse deeper or take longer.
@@ -32,7 +32,7 @@ def read_result(text: str) -> Any:
 def longest_text(expected: Any) -> int:
     """Return the length of JSON beyond which a value cannot equal `expected` and is not read.
 
-    A number that equals another one, or is close to it, may have more digits, up to a limit.
+    A number may have more digits than an equal or close number, up to a limit.
     """
     try:
         return 1024 + 16 * len(json.dumps(expected))
@@ -46,7 +46,7 @@ def same_value(got: Any, expected: Any, tolerance: float = 0.0) -> bool:
     Args:
         got: the program's value, from `read_result`.
         expected: the expected value, from `jail.call.plain`.
-        tolerance: allowed difference if one of them is a float, absolute and relative to the expected one.
+        tolerance: allowed difference if one of the values is a float, absolute and relative to the expected value.
     """
     if isinstance(expected, list):
         if not isinstance(got, list) or len(got) != len(expected):
@@ -69,7 +69,7 @@ def same_output(got: str, expected: str, tolerance: float = 0.0) -> bool:
         got: the program's standard output.
         expected: the expected output.
         tolerance: allowed difference for words that are numbers with a point or an exponent, absolute and, if the
-            expected one has a point or an exponent, relative to it. Whole numbers must be equal.
+            expected number has a point or an exponent, relative to it. Whole numbers must be equal.
     """
     got_lines, expected_lines = _trimmed(got), _trimmed(expected)
     if got_lines == expected_lines:

@@ -61,19 +61,19 @@ def read_cases(tests: Any, function: str | None = None) -> list[Case]:
 
             - APPS, TACO, verl's prime_code: `{"inputs": [...], "outputs": [...], "fn_name": "f"}` or this as JSON text.
               Without `fn_name`, inputs and outputs are strings or lists of lines. With it, an input is a list of
-              arguments, or text with one JSON value per line (its output is then JSON text too).
+              arguments, or text with one JSON value per line (the output must be JSON text too).
             - LiveCodeBench: a list of `{"input": str, "output": str, "testtype": "stdin" | "functional"}`; a functional
               test takes its function from `fn_name`, `metadata.func_name` or the `function` argument.
-            - DeepCoder: as LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
+            - DeepCoder: like LiveCodeBench, with `"type": "stdin_stdout" | "function_call"` and a list as input.
             - A list of `{"fn_name": "f", "args": [...], "kwargs": {...}, "expected": ...}` and
               `{"stdin": str, "expected": str}`.
             - A list of `FunctionCase` and `StdioCase`.
             - A list of strings `assert f(literals) == literal`. Other asserts are rejected: they would run in the
               program's process, which could read the expected value.
-        function: function name for cases that have none.
+        function: name of the function for cases without a function name.
 
     Raises:
-        ConfigError: a case cannot be read; the error names it and the expected form.
+        ConfigError: a case cannot be read; the error names the case and the expected form.
     """
     if isinstance(tests, str):
         tests = _from_json(tests, "tests")
@@ -131,7 +131,7 @@ def _read_mapping(test: Mapping[str, Any], place: str, function: str | None) -> 
     if key != "args" and _KINDS[kind] == "stdin":
         return StdioCase(_lines(values[key], f"{place}.{key}"), _lines(expected, f"{place}.expected"))
     if name is None:
-        _fail(place, f"{key} without a function's name (fn_name, metadata.func_name or `function=`)")
+        _fail(place, f"{key} needs a function's name (fn_name, metadata.func_name or `function=`)")
     if key == "args":
         return _checked(FunctionCase(name, values["args"], expected, values.get("kwargs", {})), place)
     return _call_of(name, values[key], expected, place)
@@ -182,7 +182,7 @@ def _checked(case: FunctionCase, place: str) -> FunctionCase:
     try:
         marshal.dumps((args, kwargs))
     except ValueError:
-        _fail(f"{place}.args", f"not only plain values: {_short((args, kwargs))}")
+        _fail(f"{place}.args", f"expected only plain values, got {_short((args, kwargs))}")
     try:
         expected = plain(case.expected)
     except NotComparable as error:
@@ -217,7 +217,7 @@ def _from_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        _fail(place, f"text that is not JSON: {text[:80]!r}")
+        _fail(place, f"expected JSON text, got {text[:80]!r}")
 
 
 def _short(value: Any) -> str:

@@ -16,7 +16,7 @@ class ExecutionStatus(str, Enum):
         TIMEOUT: it exceeded its time limit, excluding time spent waiting for a core.
         MEMORY: an unhandled MemoryError.
         OUTPUT_LIMIT: it wrote more than allowed.
-        KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` says why.
+        KILLED: ended by a signal, or by the sandbox for its disk space, files or threads; `stderr` contains the reason.
         REFUSED: not run, because this machine offers no isolation and `unsafe=True` was not set.
         UNAVAILABLE: the sandbox itself failed, which a program cannot cause; the program was not judged.
     """
@@ -36,8 +36,8 @@ class Execution:
     """The outcome of one run.
 
     Attributes:
-        status: how it ended.
-        stdout: standard output, with undecodable bytes replaced; only the start if there was too much.
+        status: how the run ended.
+        stdout: standard output, with undecodable bytes replaced; only the start of an output that is too long.
         stderr: standard error, decoded and cut like `stdout`, plus the sandbox's remark if it ended the program.
         exit_code: as in Python's `subprocess`: the negated signal number if a signal ended it; None if the sandbox
             ended the program or did not start it.
@@ -64,7 +64,7 @@ class IsolationReport:
     Attributes:
         isolated: whether the isolation suffices for untrusted code.
         layers: the working layers.
-        missing: layer -> why it does not work and how to get it.
+        missing: layer -> why it does not work, and the remedy.
         acts: attempted act -> "denied" or "ALLOWED".
     """
 

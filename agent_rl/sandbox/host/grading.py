@@ -39,8 +39,8 @@ class CaseResult:
 
     Attributes:
         passed: whether the program returned the expected result and ended normally.
-        status: how the program ended; None: it was not run.
-        reason: why it failed. It never contains the expected result, so the policy may read it.
+        status: how the program ended; None: the program was not run.
+        reason: why the case failed. It never contains the expected result, so the policy may read it.
         wall_s: number of seconds the program ran.
         own_s: `wall_s` without time spent waiting for a core.
     """
@@ -74,7 +74,7 @@ class GradeReport:
         return self.passed / self.total
 
     def score(self, *, all_or_nothing: bool = False) -> float:
-        """Return `fraction`; with `all_or_nothing`, 1 if every case passed, else 0."""
+        """Return `fraction`; with `all_or_nothing`, return 1 if every case passed, else 0."""
         return float(self.passed == self.total) if all_or_nothing else self.fraction
 
 
@@ -99,8 +99,8 @@ async def grade(
     Args:
         code: the program.
         tests: the cases, in one of the forms of `read_cases`.
-        sandbox: sandbox to run it in; None: a new one, which takes about a second;
-            pass `await shared_sandbox()` to grade many programs.
+        sandbox: sandbox that runs the program; None: a new sandbox, which takes about a second; pass `await
+            shared_sandbox()` to grade many programs.
         timeout_s: time limit of one case, in seconds, excluding time spent waiting for a core.
         memory_mb: memory limit of one case, in MiB.
         total_timeout_s: time limit of all cases, in seconds, as if no other program were running; later cases fail.
@@ -187,12 +187,12 @@ async def grade_in_order(
 
 
 def difference(case: Case, stdout: str, value: str | None, tolerance: float) -> str:
-    """Return why a program's result differs from the expected one, or "" if it does not.
+    """Return why a program's result differs from the expected result, or "" if the results are equal.
 
     Args:
         case: the case.
         stdout: the program's standard output.
-        value: the function's return value, as JSON text; None: it did not return.
+        value: the function's return value, as JSON text; None: the function did not return.
         tolerance: `float_tolerance` of `grade`.
     """
     if isinstance(case, StdioCase):

@@ -4,7 +4,7 @@ A place is a lock on one byte of a file in the temporary folder; the kernel free
 process get places in order. Between processes the order is random, and no process keeps all places: four times per
 second it leaves a free place to the first process that checks.
 
-Processes with a different TMPDIR, or with one that does not support locks, have separate places.
+Processes with a different TMPDIR, or with a TMPDIR that does not support locks, have separate places.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 
 
 class Places:
-    """Places for one event loop: an asynchronous context manager that many tasks may enter, as a semaphore.
+    """Places for one event loop: an asynchronous context manager that many tasks may enter, like a semaphore.
 
     Args:
         count: the number of places.
@@ -51,7 +51,7 @@ class Places:
         self._look_s = max(0.005, 0.0002 * count)  # a check takes a microsecond per place
 
     def take(self) -> bool:
-        """Take a place if one is free; return whether it did."""
+        """Take a free place if possible, and return whether a place was taken."""
         place = next((place for place in reversed(self._free) if self._lock(place, fcntl.F_WRLCK)), None)
         if place is not None:
             self._free.remove(place)
@@ -81,7 +81,7 @@ class Places:
             self._left_one = time.monotonic()
 
     def close(self) -> None:
-        """Free all places; a task that still has one may return it later."""
+        """Free all places; a task that still holds a place may return it later."""
         self._lock(0, fcntl.F_UNLCK, size=0)  # 0: all. A fork of this process may also have the file open
         if self._file >= 0:
             os.close(self._file)

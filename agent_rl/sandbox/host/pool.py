@@ -64,17 +64,17 @@ class Pool:
             kind for kind in KINDS if all(name.partition(".")[0] in settings.package_files for name in KINDS[kind])
         ]
         self._members: dict[str, list[Zygote]] = {kind: [] for kind in usable}
-        self._alone: set[Zygote] = set()  # each runs one suspect, which may have killed its previous zygote
+        self._alone: set[Zygote] = set()  # each runs one program that may have killed its previous zygote
         self._lock = asyncio.Lock()
         self._is_closed = self._warned = False
 
     def check_loop(self) -> None:
         """Raise RuntimeError in an event loop other than the one that opened this pool."""
         if asyncio.get_running_loop() is not self.loop:
-            raise RuntimeError("a PythonSandbox belongs to the event loop it was opened in; open one for each loop")
+            raise RuntimeError("a PythonSandbox works only in the event loop that opened it; open one per event loop")
 
     def kind_for(self, code: str) -> str:
-        """Guess from the words in `code` which kind of zygote has its packages; a wrong guess costs milliseconds."""
+        """Guess the suitable kind of zygote from the words in `code`; a wrong guess costs milliseconds."""
         for kind, words in _WORDS.items():
             if kind in self._members and any(word in code for word in words):
                 return kind
@@ -89,10 +89,10 @@ class Pool:
         return best
 
     async def get(self, kind: str, *, alone: bool = False) -> Zygote:
-        """Return a zygote of `kind`, started if necessary; with `alone`, a new one that no other program gets yet.
+        """Return a zygote of `kind`, started if necessary; with `alone`, a new zygote that no other program gets yet.
 
         Raises:
-            NotRun: it cannot start, or this machine offers no isolation.
+            NotRun: the zygote cannot start, or this machine offers no isolation.
         """
         async with self._lock:  # the first start probes the machine, and concurrent starts would overload it
             if not alone and (ready := self.ready(kind)) is not None:
@@ -108,7 +108,7 @@ class Pool:
             return zygote
 
     async def attempt(self, kind: str, run: Callable[[Zygote], Awaitable[Execution]]) -> Execution:
-        """Return the outcome of `run` with a zygote of `kind`, or with another if it died before the program ran.
+        """Return the outcome of `run` with a zygote of `kind`, or with another if that zygote died too early.
 
         If programs can kill their zygote, a program whose zygote died runs again alone, and fails if that zygote
         dies too.
@@ -177,10 +177,10 @@ class Pool:
 
 
 async def _start_zygote(settings: ZygoteSettings) -> tuple[Zygote, Any]:
-    """Start a zygote and return it with its greeting; retry while a program may use up what the machine lacks.
+    """Start a zygote and return it with its greeting; retry while another program may be using up the missing resource.
 
     Raises:
-        NotRun: it cannot start.
+        NotRun: the zygote cannot start.
     """
     for pause_s in _PAUSES_S:
         try:

@@ -16,7 +16,7 @@ from agent_rl.sandbox.jail.run_queue import PATIENCE
 _READ_BYTES = 1 << 16
 _READ_AFTER_S = 0.02  # a pipe's buffer has 64 KiB, so most programs end before reading is necessary
 _HANG_S = 30.0  # after a deadline, until a silent zygote is killed
-_TICK_S = 1.0  # unit of that time, so that a blocked event loop counts little
+_TICK_S = 1.0  # unit of _HANG_S, so that a blocked event loop counts little
 _EXCESS = {
     Reason.DISK: "it wrote more to disk than allowed",
     Reason.FILES: "it created more files than allowed",
@@ -33,13 +33,13 @@ class Child:
         pool: the open sandbox.
         zygote: the zygote that forks it.
         order: flags, size of the code in bytes, time limit in seconds, memory limit in bytes.
-        channel: creates the descriptors of its input: the child's end and our end.
-        link: its end of a socket to another child, if any; it is closed here.
+        channel: creates the descriptors of the child's input: the child's end and our end.
+        link: the child's end of a socket to another child, if any; it is closed here.
 
     Attributes:
         ended: future of the child's end; raises `Lost` if the zygote dies first.
         channel: our end of its input.
-        room: remaining bytes of output it may write.
+        room: remaining bytes of output that the child may write.
         overflow: whether it exceeded its output limit and is being killed.
     """
 
@@ -70,7 +70,7 @@ class Child:
         self._attached = False
         self._timer = self._loop.call_later(_READ_AFTER_S, self._attach)
         self._hang: asyncio.TimerHandle | None = None
-        self._waiting = False  # for the child to read its input
+        self._waiting = False  # whether the child has yet to read its input
         self.overflow = False
         self._number, self.ended = zygote.fork(*order, (child_in, child_out, child_err, *link))
 

@@ -152,12 +152,12 @@ class PythonSandbox:
         *,
         output_bytes: int = 0,
     ) -> Execution:
-        """Run `code`, then call one of its functions; the execution has the return value as `value`.
+        """Run `code`, then call one of its functions; the execution contains the return value as `value`.
 
         Args:
             code: the program; its `__name__` is not `__main__`.
             call: the function's name, positional and keyword arguments, of types that `marshal` can write.
-            timeout_s: time limit of both together, see `run`.
+            timeout_s: time limit of the program and the call together; see `run`.
             memory_mb: see `run`.
             output_bytes: see `run`; the value, as JSON text, counts as output.
         """

@@ -76,7 +76,7 @@ class SandboxSession:
         cell = CELL.pack(nonce, SHOW_LAST * show_last, len(source), len(data)) + source + data
         async with self._turn, self._pool.slots:
             if not self._open:
-                raise RuntimeError("SandboxSession.run outside of `async with`")
+                raise RuntimeError("SandboxSession.run is used outside of `async with`")
             if self._process is not None and self._process.ended.done():
                 self._lose("its process ended between two runs")
             lost, self._lost = self._lost, None

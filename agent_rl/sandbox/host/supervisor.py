@@ -43,7 +43,7 @@ from agent_rl_sandbox.zygote import main
 os.register_at_fork = register_at_fork
 main(int(sys.argv[2]))
 """
-# Not `-I`, which would ignore PYTHONHASHSEED; this environment has nothing else to ignore.
+# `-I` is not used, because it would ignore PYTHONHASHSEED; this environment contains nothing else to ignore.
 _COMMAND = (sys.executable, "-s", "-S", "-X", "utf8", "-c", _BOOT, str(Path(__file__).parents[1] / "jail"))
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -74,7 +74,7 @@ class NotRun(Exception):
     Args:
         text: the reason.
         status: the execution's status.
-        may_pass: whether the cause may be temporary: another program may be using up what is missing.
+        may_pass: whether the cause may be temporary, because another program may be using up the missing resource.
 
     Attributes:
         execution: the outcome to return.
@@ -115,10 +115,10 @@ class Zygote:
 
     @classmethod
     async def start(cls, settings: ZygoteSettings) -> tuple[Zygote, Any]:
-        """Start a zygote; return it, ready, with its greeting.
+        """Start a zygote, and return it with its greeting when it is ready.
 
         Raises:
-            NotRun: it cannot start.
+            NotRun: the zygote cannot start.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -201,7 +201,7 @@ class Zygote:
         self._ends.pop(number, None)
 
     def _send(self) -> None:
-        """Send the waiting orders; if the zygote cannot take one now, retry a little later."""
+        """Send the waiting orders; if the zygote cannot take an order now, retry a little later."""
         while self._orders:
             order, descriptors = self._orders[0]
             try:
@@ -210,7 +210,7 @@ class Zygote:
                 else:
                     self._control.send(order)
             except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # full, or too many descriptors in flight
+                if error.errno in (errno.EAGAIN, errno.ETOOMANYREFS):  # the socket or the descriptor limit is full
                     self._loop.call_later(_SEND_AGAIN_S, self._send)
                 else:  # the zygote is gone, which `_read` notices
                     self._drop_orders()

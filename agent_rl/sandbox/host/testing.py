@@ -1,6 +1,6 @@
 """`grade_by_tests`: grades an untrusted program with tests written in Python.
 
-Two jailed processes are connected by a socket: one has the program, and the other has the tests, which call the
+Two jailed processes are connected by a socket: one runs the program, and the other runs the tests, which call the
 program's names through stand-ins. Expected values never enter the program's process, and test results count only if
 their process ran to its end.
 """
@@ -59,7 +59,7 @@ async def grade_by_tests(
     Args:
         code: the program, without the prefix.
         tests: the tests.
-        sandbox: sandbox to run both in.
+        sandbox: sandbox that runs both.
         timeout_s: CPU seconds of one call of the program; after a longer call, all tests fail.
         memory_mb: memory limit of each of the two processes, in MiB.
         total_timeout_s: time limit of all tests, in seconds, excluding time spent waiting for a core.
@@ -80,7 +80,7 @@ async def grade_by_tests(
     results = json.loads(execution.stdout)
     failed = [outcome == "failed" for outcome, _ in results]
     unknown = next(
-        (reason for outcome, reason in results if outcome == "unknown"), None if results else "there are none"
+        (reason for outcome, reason in results if outcome == "unknown"), None if results else "no test was found"
     )
     if unknown is not None and not (stop_at_first_failure and any(failed)):
         raise UnscoredError(f"the tests cannot be run: {unknown}")

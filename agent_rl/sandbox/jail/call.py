@@ -11,7 +11,7 @@ from typing import Any
 
 _NAME = "solution"
 _LEAVES = (type(None), bool, int, float, str)
-# Names that graders of these data sets provide to solutions without imports.
+# Names that the graders of public data sets provide to solutions without imports.
 _PRELUDE = compile(
     """
 from typing import *
@@ -66,7 +66,7 @@ def plain(value: Any) -> Any:
     """Return `value` as it would come back from JSON: tuples become lists, keys become strings.
 
     Raises:
-        NotComparable: any other type, including subclasses.
+        NotComparable: the value contains another type; a subclass is another type.
     """
     kind = type(value)
     if kind in _LEAVES:

@@ -66,13 +66,13 @@ def run(job: Job) -> NoReturn:
     """Confine this process, then run one program, or the cells of a session until its channel ends.
 
     Before the program runs, each touched object costs the copy of a page (2 microseconds), and each attribute that is
-    looked up for the first time costs three: hence the unpacked tuples.
+    looked up for the first time costs three, so tuples are unpacked.
     """
     settings, number, (channel, out, err, *link), scratch, flags, code_bytes, limit_s, memory_bytes = job
     session = flags & SESSION
     if session:
         os.close(0)
-        os.open(os.devnull, os.O_RDONLY)  # the zygote's is one open file whose flags all children share
+        os.open(os.devnull, os.O_RDONLY)  # the zygote's input is one open file whose flags all children share
     else:
         os.dup2(channel, 0)
     os.dup2(out, 1)
@@ -144,7 +144,7 @@ def execute(
         text: the program.
         name: the program's name in tracebacks.
         show_last: whether to print the value of a final expression.
-        then: called with the program's namespace, and with the one from before it ran; the program is then a module.
+        then: called with the namespaces from after and before the program's run; the program then runs as a module.
 
     Returns:
         The exit code, whether an unhandled MemoryError ended it, and the value of `then`.

@@ -18,7 +18,7 @@ from .syscalls import call
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
 _MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE = 1 << 7, 1 << 8, 1 << 13, 1 << 14
 _ALL_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""ABI -> its number of file-system rights; 5 and later have 16."""
+"""Number of file-system rights by ABI version; version 5 and later versions have 16."""
 
 _READ = _READ_FILE | _READ_DIR
 _SCRATCH = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
@@ -35,8 +35,8 @@ class Ruleset:
 
     Every `enforce` creates a kernel ruleset, because forks share a ruleset and each child has its scratch directory.
     Rules for about two hundred paths would cost half the time of a program: the paths are in one ruleset for all
-    children, and a child's own ruleset has only their topmost directories without scratch directories. Both rulesets
-    must permit an access.
+    children, and a child's own ruleset contains only their topmost directories without scratch directories. Both
+    rulesets must permit an access.
 
     Args:
         readable: the readable paths.
@@ -91,7 +91,7 @@ class Ruleset:
 def _topmost(paths: Sequence[str], scratches: str) -> list[str]:
     """Return, for each path, its topmost ancestor that does not contain `scratches`.
 
-    The null device stays in the list: its rule permits writing, and its directory's rule would not.
+    The null device stays in the list: its rule permits writing, which its directory's rule would not permit.
     """
     topmost: dict[str, None] = {}
     for path in paths:

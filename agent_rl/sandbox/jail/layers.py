@@ -57,7 +57,7 @@ class Confinement:
 
     The constructor also restricts the calling process, for its children to inherit: no core dumps, no locked memory, a
     stack of `STACK_BYTES`, no new privileges, no supplementary groups, an empty capability bounding set, not dumpable.
-    Its capabilities stay.
+    It keeps its capabilities.
 
     Attributes:
         plan: the layers and paths.
@@ -86,7 +86,7 @@ class Confinement:
             raise OSError(error.errno, f"{layer}: {error.strerror}") from error
         self.descriptors = ruleset.descriptors if ruleset else []
         no_capabilities = _capability_header(), create_string_buffer(24)
-        self._kept = no_capabilities  # `apply` has their addresses
+        self._kept = no_capabilities  # `apply` uses their addresses
         # The data of `apply` in one place: a fresh fork copies a page for each object that it touches first, and two or
         # three for each attribute that it looks up first.
         self._prepared = (
@@ -104,8 +104,8 @@ class Confinement:
         Args:
             memory_bytes: limit of address space beyond the parent's at construction, in bytes.
             file_bytes: size limit of each file, in bytes.
-            scratch: the writable directory, of mode 0700. It gets the child's own uid, if there is one; everybody must
-                be able to search its parents.
+            scratch: the writable directory, of mode 0700. If the child has its own uid, this uid becomes the owner;
+                everybody must be able to search the parents.
             cpu_s: CPU seconds after which the kernel kills the child, up to one second late; only a backstop.
 
         Raises:
@@ -127,7 +127,7 @@ class Confinement:
                 _change_ids(*ids, scratch)
             layer = "privileges"
             call("capset", *no_capabilities)
-            # Repeated, because a change of ids resets it and the death signal. A child of the parent's user stays
+            # Repeated, because a change of ids resets both attributes. A child of the parent's user stays
             # dumpable: otherwise the parent could not see which files it has open.
             call("prctl", PR_SET_DUMPABLE, ids is None)
             call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -201,7 +201,7 @@ def _effective_capabilities() -> int:
 
 
 def _may_set_groups() -> bool:
-    """Whether this user namespace permits setgroups; one of an unprivileged user does not."""
+    """Whether this user namespace permits setgroups; the namespace of an unprivileged user does not."""
     try:
         with open("/proc/self/setgroups", encoding="ascii") as file:
             return file.read().strip() == "allow"

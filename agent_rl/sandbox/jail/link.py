@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 DATA = (str, bytes, int, float, complex, tuple, frozenset, list, OrderedDict, dict, set)
-"""Types of plain data; an object of a derived class has such data as its content."""
+"""Types of plain data; an object of a derived class contains such data."""
 _SHARED = (list, dict, set, OrderedDict, Counter, defaultdict, deque)
 _SMALL = 1 << 62
 _DATES = (f"datetime.{name}" for name in ("date", "time", "datetime", "timedelta"))
@@ -183,7 +183,7 @@ class Link(ABC):
         return {"args": [self.encode(value, share=True) for value in args], "kwargs": named}
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
-        """Return whether a call has raised an exception, and the exception or the value."""
+        """Return whether a call raised an exception, and the exception or the value."""
         self.update(reply)
         has_raised = "error" in reply
         return has_raised, self.decode(reply["error" if has_raised else "value"])
@@ -196,7 +196,7 @@ class Link(ABC):
             target, args = self.decode(message["call"]), self.decode(message["args"])
             value = target(*args, **{name: self.decode(value) for name, value in message["kwargs"].items()})
             reply = {"value": self.encode(value, share=True)}
-        except BaseException as error:  # noqa: BLE001 - goes to the caller at the other end
+        except BaseException as error:  # noqa: BLE001 - sent to the caller at the other end
             reply = {"error": self.encode(error)}
         self.send({**reply, "set": self.changes(), "out": self.printed()})
 
@@ -206,7 +206,7 @@ class Link(ABC):
 
 
 def _refill(old: Any, new: Any) -> None:
-    """Replace the content of container `old` by that of `new`, keeping nested containers where possible."""
+    """Replace the content of `old` with the content of `new`, keeping nested containers where possible."""
     if isinstance(old, dict):
         merged = {key: _merge(old.get(key), value) for key, value in new.items()}
     elif isinstance(old, list):
@@ -268,7 +268,7 @@ class _ProgramSide(Link):
             self.drop(number)
 
     def encode_object(self, value: Any) -> Any:
-        """Encode an object as its number and class, and a class with its bases and special methods."""
+        """Encode an object as its number and class, and a class as its bases and special methods."""
         if id(value) in self._callbacks:
             return {"e": self._callbacks[id(value)]}
         if isinstance(value, type):

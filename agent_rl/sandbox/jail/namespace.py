@@ -1,7 +1,7 @@
 """A mount namespace with only the readable paths, for machines without Landlock.
 
-The process enters it once, before warming up, and its children inherit it: new user, mount, network, IPC and UTS
-namespaces, a read-only root, no /proc except one file of sizes. Children share the user id, so each hides its
+A zygote enters the namespace once, before warming up, and its children inherit it: new user, mount, network, IPC and
+UTS namespaces, a read-only root, no /proc except one file of sizes. Children share the user id, so each hides its
 neighbours' directories with `hide_neighbours`.
 """
 
@@ -34,7 +34,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
     the size of this process, also in children.
 
     Args:
-        readable: files, directories and devices; missing ones are skipped.
+        readable: files, directories and devices; missing paths are skipped.
         writable: the parent of the scratch directories.
 
     Raises:
@@ -43,7 +43,7 @@ def enter_namespace(readable: Sequence[str], writable: str) -> None:
     _enter_namespaces()
     _mount(None, "/", None, _RECURSIVE | _PRIVATE)
     paths = {writable: os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}
-    for path in _outermost([*readable, _STATM]):  # after the writable path, which may contain some of them
+    for path in _outermost([*readable, _STATM]):  # after the writable path, which may contain readable paths
         paths[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
     stage = next(path for path in _STAGES if os.path.isdir(path))
     _mount("tmpfs", stage, "tmpfs", _NO_SUID | _NO_DEVICES)
@@ -68,7 +68,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
     sources = {os.path.basename(path): path for path in readable if os.path.dirname(path) == parent}
     os.chdir(scratch)
     call("unshare", _NEW_MOUNTS)
-    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the new parent, built where it hides nothing
+    _mount("tmpfs", scratch, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXEC)  # the new parent, which hides nothing here
     for name, source in {own: ".", **sources}.items():
         os.mkdir(f"{scratch}/{name}")
         _mount(source, f"{scratch}/{name}", None, _BIND)
@@ -78,7 +78,7 @@ def hide_neighbours(scratch: str, readable: Sequence[str]) -> None:
 
 
 def _enter_namespaces() -> None:
-    """Enter the namespaces; the process's user and group keep their ids, all others are unmapped."""
+    """Enter the namespaces; the process's user and group keep their ids, and all other ids are unmapped."""
     uid, gid = os.geteuid(), os.getegid()
     dumpable = call("prctl", PR_GET_DUMPABLE)
     call("unshare", _NEW_NAMESPACES)
@@ -90,7 +90,7 @@ def _enter_namespaces() -> None:
 
 
 def _outermost(paths: Sequence[str]) -> Iterator[str]:
-    """Yield the existing paths that are not under another one."""
+    """Yield the existing paths that are not below another path."""
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in paths if os.path.exists(path)}):
         if not any((path + "/").startswith(outer.rstrip("/") + "/") for outer in kept):

@@ -25,9 +25,9 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"landlock", "seccomp"}),
     frozenset({"namespace", "seccomp"}),
 )
-"""Sets of layers that suffice for confinement, best first."""
+"""Sets of layers that suffice for confinement, in order of preference."""
 PARTS = tuple(map(frozenset, (("uid", "seccomp"), ("landlock",), ("seccomp",), ("uid",))))
-"""Sets that do not suffice, for runs with `unsafe`."""
+"""Sets of layers that do not suffice, for runs with `unsafe`."""
 
 _REMEDIES = {
     "uid": "start as root (CAP_SETUID, CAP_SETGID, CAP_CHOWN) with an interpreter and packages that everybody can read",
@@ -36,7 +36,7 @@ _REMEDIES = {
     "landlock": "use Linux 5.13 or later with landlock among its `lsm=`; a container must permit it",
     "seccomp": "use 64-bit Linux on x86-64 or aarch64 with seccomp filters",
 }
-"""Layer -> how to get it; a problem without a layer's name is assigned to the first layer of a set."""
+"""Layer -> the remedy if it is missing. A problem without a layer's name is assigned to the first layer of a set."""
 _LIBRARY_MODULES = ("colorsys", "netrc", "quopri", "tabnanny")  # rarely loaded, so importing one reads a file
 _TRIAL_SECONDS = 10
 _PTRACE_ATTACH, _PTRACE_DETACH = 16, 17
@@ -51,7 +51,7 @@ class ProbeReport:
 
     Attributes:
         plan: the first plan that works; None: untrusted code must be rejected.
-        missing: layer -> why it does not work and how to get it, for plans better than the chosen one.
+        missing: layer -> why it does not work, and the remedy, for plans better than the chosen plan.
         acts: act -> "denied" or "ALLOWED", under the chosen or the last plan.
     """
 
@@ -61,7 +61,7 @@ class ProbeReport:
 
 
 def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS) -> ProbeReport:
-    """Try `candidates` in order; choose the first that stops all forbidden actions and allows the permitted ones.
+    """Choose the first candidate that stops all forbidden actions and allows the permitted actions.
 
     This function forks, so the calling process must have only one thread.
 
@@ -89,7 +89,7 @@ def probe(readable: Sequence[str], candidates: Sequence[frozenset[str]] = TIERS)
 
 
 def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
-    """Return the results of all actions in a child under `plan`, or "failed" if it cannot be confined or work."""
+    """Return the results of all actions in a child under `plan`, or "failed" if the child cannot work."""
     files = [path for path in plan.readable if os.path.exists(path)]
     folders = [path for path in files if os.path.isdir(path)]  # in the namespace, other paths look like folders
 
@@ -109,7 +109,7 @@ def _trial(plan: Plan, scratch: str, targets: _Targets) -> _Results:
 
 
 def _use(scratch: str, folders: Sequence[str], files: Sequence[str]) -> _Results:
-    """Try what every program may do; the "failed" key has the reason if it is denied."""
+    """Try what every program may do; if an action is denied, the "failed" key contains the reason."""
     try:
         importlib.import_module(next(name for name in _LIBRARY_MODULES if name not in sys.modules))
         for path in folders:
@@ -137,7 +137,7 @@ def _in_child(work: Callable[[], _Results]) -> _Results:
     """Run `work` in a forked child, which it may confine.
 
     Returns:
-        The results of `work`, or the "failed" key with the problem.
+        The results of `work`, or a "failed" key with the problem.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -251,4 +251,4 @@ _ACTS: dict[str, tuple[Callable[[_Targets], object], frozenset[str]]] = {
     "fork": (_fork, _SECCOMP),
     "execute a program": (_execute, _SECCOMP),
 }
-"""Action -> how to try it, and the layers that must deny it. All are harmless: signal 0, and a missing program."""
+"""Action -> the function that tries it, and the layers that must deny it. The actions are harmless."""

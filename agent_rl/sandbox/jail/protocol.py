@@ -40,9 +40,9 @@ A SERVE program answers the calls of its tests, a TEST child runs the tests; a f
 """
 
 SOFT_SIGNAL = signal.SIGRTMAX
-"""Signal that a child gets at its deadline: it flushes and dies. SIGKILL always follows."""
+"""Signal to a child at its deadline: the child flushes its output and dies. SIGKILL always follows."""
 MEMORY_SIGNAL = signal.SIGRTMAX - 1
-"""Signal that a child kills itself with after an unhandled MemoryError, because programs can use every exit code."""
+"""Signal with which a child kills itself after an unhandled MemoryError, because programs can use every exit code."""
 
 
 class Op(IntEnum):
@@ -57,10 +57,10 @@ class Op(IntEnum):
 class Reason(IntEnum):
     """Why a record was sent."""
 
-    EXITED = 0  # on its own, or by a signal that the zygote did not send
-    STARTED = 1  # not an end: it has run for a while
+    EXITED = 0  # by itself, or by a signal that the zygote did not send
+    STARTED = 1  # the child has run for a while, and goes on
     DEADLINE = 2
-    KILLED = 3  # on request
+    KILLED = 3  # at the trainer's request
     DISK = 4
     FILES = 5
     THREADS = 6
@@ -76,12 +76,12 @@ class ZygoteSettings:
     Attributes:
         unsafe: whether to fork programs even if the machine does not offer enough isolation.
         scratch_parent: parent of the scratch root.
-        package_files: name -> path of the importable packages besides the standard library.
+        package_files: name -> path of the importable packages outside of the standard library.
         readable: paths that programs can read.
         file_bytes: size limit of each file.
         disk_bytes: disk space limit of one program's files.
         preload: modules to import before the first fork.
-        layers: layers of confinement to use; None: probe, and report them in the greeting.
+        layers: layers of confinement to use; None: probe the machine, and report the layers in the greeting.
     """
 
     unsafe: bool

@@ -81,7 +81,7 @@ class _Results:
 
     @property
     def ended(self) -> bool:
-        """Whether to run no more tests."""
+        """Whether all remaining tests are skipped."""
         return self._stop and any(outcome != "passed" for outcome, _ in self.rows)
 
     def begin(self) -> None:
@@ -89,9 +89,7 @@ class _Results:
         self.link.problem = self.link.problem if isinstance(self.link.problem, Broken) else None
 
     def add(self, reason: str, *, counts: bool = True) -> None:
-        """Add a test's result; `reason` is the name of its exception, or "". If `counts` is false, a pass is not
-        added.
-        """
+        """Add a test's result; `reason` is the name of its exception, or "". Without `counts`, a pass is not added."""
         outcome = "failed" if reason else "passed"
         if (problem := self.link.problem) is not None:
             outcome, reason = "failed" if isinstance(problem, Broken) else "unknown", str(problem)
@@ -243,7 +241,7 @@ def _execute(link: TestSide, names: dict[str, Any], tree: ast.Module, order: Map
     begin(names, sys.modules)
     names["__name__"] = _NAME
     before = dict(names)
-    with suppress(Exception):  # if it does not run alone, the program has its names
+    with suppress(Exception):  # if the prefix does not run alone, the program defines its names
         exec(order["prefix"], names)  # noqa: S102 - the row's code, in a jail
     names.pop(order["entry_point"].partition("(")[0], None)
     link.local = {value for value in names.values() if inspect.isclass(value) and value.__module__ == _NAME}

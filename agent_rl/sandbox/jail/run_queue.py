@@ -1,4 +1,4 @@
-"""Measures how long a process waited for a core, which does not count as its own time."""
+"""Measures how long a process waited for a core; this time does not count as the process's own time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ PATIENCE = 20
 
 
 def run_queue(pid: int, proc: int | None = None) -> tuple[float, float, bool]:
-    """Return how many seconds a process had a core and how many it waited for one, and whether it may be waiting now.
+    """Return a process's seconds on a core, its seconds of waiting for a core, and whether it may be waiting now.
 
-    The kernel adds a wait when it ends. The wait is the maximum over the threads, minus the core time of the others, so
-    that threads waiting for each other cannot lengthen it. All values are 0 if the kernel does not count them.
+    The kernel adds a wait when it ends. The longest wait of a thread counts, minus the core time of the other threads,
+    so that threads waiting for each other cannot lengthen it. All values are 0 if the kernel does not count waits.
 
     Args:
         pid: the process, not yet reaped.
         proc: a descriptor of /proc; None: this process's /proc.
     """
-    counts, is_ready = [(0, 0)], False  # nanoseconds on a core, and waiting for one
+    counts, is_ready = [(0, 0)], False  # nanoseconds on a core, and nanoseconds of waiting
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError, ValueError):  # a thread or the process has ended
         path = f"{'' if proc is not None else '/proc/'}{pid}/task"
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)

@@ -1,6 +1,6 @@
 """The writable directories of programs: creates, measures, empties and removes them, even if their owner was killed.
 
-A zygote has one root with a locked file in it. The kernel releases the lock when the zygote and its children have
+A zygote has one root, which contains a locked file. The kernel releases the lock when the zygote and its children have
 ended, and then `sweep` removes the root.
 
 The measurement includes deleted files that a program still has open or mapped: a walk through its directory does not
@@ -21,10 +21,10 @@ from .protocol import Reason, ZygoteSettings
 
 _PREFIX = "agent_rl-sandbox-"
 _LOCK = "lock"
-_MAX_VANISHED = 20  # counts in which entries vanish, after which they are considered to be moved on purpose
-_MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings; a longer one takes too long to read
+_MAX_VANISHED = 20  # counts with vanishing entries, after which the program is assumed to move entries on purpose
+_MAX_MAPS_BYTES = 2 << 20  # of the list of a process's mappings; a longer list takes too long to read
 _MAX_FILES = 2000
-_MAX_DEPTH = 64  # nested directories; deeper ones take too long to measure
+_MAX_DEPTH = 64  # levels of nested directories; deeper trees take too long to measure
 
 
 class ScratchRoot:
@@ -39,7 +39,7 @@ class ScratchRoot:
         os.rename(f"{self.path}/new", f"{self.path}/{_LOCK}")  # locked before `sweep` can see it
         self._made = 0
         self._free: list[str] = []
-        self.used: list[str] = []  # to be removed, which can take a long time
+        self.used: list[str] = []  # directories to be removed, which can take a long time
 
     def link(self, targets: dict[str, str]) -> str:
         """Create a directory of symbolic links, name -> target; return its path."""
@@ -61,9 +61,9 @@ class ScratchRoot:
         return path
 
     def give_back(self, path: str) -> None:
-        """Reuse `path` if nothing was ever created in it, because a new one is expensive, else mark it for removal.
+        """Reuse `path` if nothing was created in it, because new directories are expensive; else mark it for removal.
 
-        A used directory would keep the size it grew to, and the time of its last change.
+        A used directory would keep its size and the time of its last change.
         """
         (self.used if touched(path) else self._free).append(path)
 
@@ -74,7 +74,7 @@ def touched(path: str) -> bool:
 
 
 def measure(path: str, max_bytes: int) -> tuple[int, int]:
-    """Return bytes on disk and number of files under `path`; stops once either exceeds its limit.
+    """Return bytes on disk and number of files under `path`; stop as soon as a limit is exceeded.
 
     If an entry vanishes while counting, it was removed or moved out of sight: the count restarts, and the largest of
     `_MAX_VANISHED` counts is used. A directory that vanishes every time, is nested deeper than `_MAX_DEPTH` or cannot
@@ -150,7 +150,7 @@ def sweep(parent: str) -> None:
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(parent)):
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # another user's, in use, or already removed
+                with contextlib.suppress(OSError):  # the root is another user's, in use, or already removed
                     lock = os.open(f"{entry.path}/{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -190,12 +190,12 @@ def excess(proc: int, pid: int, scratch: str, limits: ZygoteSettings, *, count_t
 
 
 def unnamed_bytes(proc: int, pid: int, scratch: str, file_bytes: int) -> int | None:
-    """Return bytes on disk of deleted files that `pid` keeps alive; None if it has too many mappings to tell.
+    """Return bytes on disk of deleted files that `pid` keeps alive; None if it has too many mappings.
 
     Args:
         proc: a descriptor of /proc.
         pid: the process.
-        scratch: the only directory it can create files in.
+        scratch: the only directory in which the process can create files.
         file_bytes: maximum file size, assumed for files that are mapped but not open.
     """
     tasks = [str(pid)]  # the first thread may have ended before the others

@@ -1,9 +1,9 @@
 """Seccomp: the system calls that a confined Python program may use, as a classic BPF filter.
 
-Everything not listed is denied with EPERM, so that a program sees a clean PermissionError; calls newer than this table
-and those that C libraries probe for get ENOSYS; another architecture or the x32 ABI kills the process. Only numbers and
-scalar arguments can be checked: Landlock or the mount namespace checks the *paths* of a call. Memory may be
-mapped executable, since a program could load native code anyway: nothing here depends on which instructions run.
+Unlisted calls fail with EPERM, so that a program sees a PermissionError. Calls that are newer than this table, and
+calls that C libraries probe, fail with ENOSYS. Another architecture or the x32 ABI kills the process. Only numbers and
+scalar arguments can be checked: Landlock or the mount namespace checks the *paths* of a call. Memory may be mapped
+executable, because a program could load native code anyway: the filter does not depend on the instructions that run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ABSENT = ("clone3", "openat2")  # C libraries fall back to clone and openat
 
 _THREAD_FLAGS = (0x3D0F00, 0x7D0F00)  # pthread_create of glibc and of musl, to the bit
 _FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 1030, 1032)
-"""fcntl's commands for duplicates, flags, the size of a pipe, and SQLite's locks; unlike flock's, they need write
-access.
+"""fcntl's commands for duplicates, flags, the size of a pipe, and SQLite's locks, which need write access, unlike
+flock's.
 
 F_SETOWN and F_SETSIG are missing, because they send signals to other processes.
 """
 _SOCKET_OPTIONS = (2, 3, 4, 7, 8, 13, 20, 21, 30, 38, 39)
-"""Socket options for type, family, error, sizes and timeouts, but none about the process at the other end
+"""Socket options for type, family, error, sizes and timeouts, but no option about the other end's process
 (SO_PEERPIDFD)."""
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
@@ -128,8 +128,8 @@ def _low(argument: int) -> int:
 def _open_rules(argument: int) -> _Code:
     """Deny truncation through a descriptor without write access, which early versions of Landlock miss.
 
-    Access mode 3 is denied because its descriptor, which can neither read nor write, is not checked by these versions,
-    and files without a name (O_TMPFILE) because they leave no trace in a directory.
+    Access mode 3 is denied because these versions do not check its descriptor, which can neither read nor write. Files
+    without a name (O_TMPFILE) are denied because they leave no trace in a directory.
     """
     mode = [(_AND, 0, 0, _ACCESS_MODE), (_EQUAL, 3, 0, _ACCESS_MODE), (_EQUAL, 0, 3, 0)]
     truncating = [(_LOAD, 0, 0, _low(argument)), (_ANY_BIT, 0, 1, _TRUNCATE)]
@@ -137,7 +137,7 @@ def _open_rules(argument: int) -> _Code:
 
 
 def _one_of(argument: int, values: tuple[int, ...], otherwise: int = _EPERM) -> _Code:
-    """Allow these values of an argument; compares the low 32 bits, the only ones the kernel reads."""
+    """Allow these values of an argument; only the low 32 bits, which the kernel reads, are compared."""
     tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, _low(argument)), *tests, (_RETURN, 0, 0, otherwise), *_YES]
 

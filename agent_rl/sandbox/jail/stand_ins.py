@@ -2,7 +2,7 @@
 
 The tests' end compares the program's results. A program object equals plain data only by its content (for a subclass of
 int, list, ...), and its operators get plain data only if the tests created the object: otherwise the program would see
-the expected value and could return True; such a test cannot judge it. The program compares two of its own objects.
+the expected value and could return True, so such a test cannot judge it. The program compares its own objects.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Broken(BaseException):
 
 
 class CannotCross(BaseException):
-    """A test needs an object that cannot be sent to the program, so it cannot judge it."""
+    """A test needs an object that cannot be sent to the program, so the test cannot judge the program."""
 
 
 def _function(name: str) -> dict[str, str]:
@@ -66,8 +66,8 @@ def _defines(value: Any, special: str) -> bool:
 def _withheld(value: Any, special: str) -> Any:
     """Return the result of a special method for plain data, which the program must not see.
 
-    An operator that accepts a foreign object accepts anything, and fails. An object that the tests did not create never
-    equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
+    An operator that accepts a foreign object would accept any object, so it fails. An object that the tests did not
+    create never equals plain data, so a wrong value cannot avoid its score with an `__eq__`.
     """
     means_it = vars(value)[_MADE] or not (special in ("__eq__", "__ne__") or _answers_stranger(value, special))
     if means_it and _defines(value, special):
@@ -94,7 +94,7 @@ def _comparison(special: str) -> Callable[[Any, Any], Any]:
             return NotImplemented
         same = LINK.call({"z": special}, self, other)
         if special == "__eq__" and same is True and LINK.call({"z": special}, self, LINK.stranger()) is True:
-            return False  # it equals everything
+            return False  # the object equals every object
         return same
 
     return compare
@@ -161,12 +161,12 @@ class _StandIn(metaclass=_StandInType):
     """A stand-in for an object of the program."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _VERDICTS and not vars(self)[_MADE]:  # it would see the expected value and could return True
+        if name in _VERDICTS and not vars(self)[_MADE]:  # the method would see the expected value and could return True
             raise AttributeError(name)
         return LINK.call(_function("getattr"), self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__":  # attribute of an exception
+        if name[:2] == "__":  # an attribute of an exception
             object.__setattr__(self, name, value)
         else:
             LINK.call(_function("setattr"), self, name, value)
@@ -211,7 +211,7 @@ class TestSide(Link):
         globals()["LINK"] = self
 
     def find_process(self) -> None:
-        """Get the program's process id; a fake one can only prolong a call up to the limit of all tests."""
+        """Get the program's process id; a fake id can only prolong a call up to the limit of all tests."""
         pid = self.call({"g": "os:getpid"})
         self._pid = pid if type(pid) is int else -1
 
@@ -234,7 +234,7 @@ class TestSide(Link):
         return NotImplemented if is_stand_in(data) else data
 
     def stranger(self) -> Any:
-        """Return a program object that equals no other."""
+        """Return a program object that equals no other object."""
         self._stranger = self._stranger or self.call(_function("object"))
         return self._stranger
 
@@ -254,7 +254,7 @@ class TestSide(Link):
             self._depth -= 1
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message with the containers that are no longer used here; raises Broken if the program has ended."""
+        """Send a message with the containers that this end no longer uses; raises Broken if the program has ended."""
         drop = [number for number, entry in self.shared.items() if sys.getrefcount(entry[0]) == 2]
         for number in drop:
             self.drop(number)
@@ -299,7 +299,7 @@ class TestSide(Link):
         return bytes(data)
 
     def receive(self) -> Any:
-        """Read the next message; raises Broken for an invalid one."""
+        """Read the next message; raises Broken for an invalid message."""
         try:
             message = super().receive()
             return {"set": [], **message}
@@ -307,7 +307,7 @@ class TestSide(Link):
             raise self._broken("the program's answer cannot be read") from None
 
     def outcome(self, reply: Any) -> tuple[bool, Any]:
-        """Decode a reply as in `Link.outcome`; raises Broken for an invalid one."""
+        """Decode a reply as in `Link.outcome`; raises Broken for an invalid reply."""
         try:
             sys.stdout.write(reply.get("out", ""))
             failed, value = super().outcome(reply)

@@ -70,7 +70,7 @@ def call(name: str, a: int = 0, b: int = 0, c: int = 0, d: int = 0, e: int = 0, 
         The kernel's return value.
 
     Raises:
-        OSError: the call failed; the error has the kernel's errno and the call's name.
+        OSError: the call failed; the error contains the kernel's errno and the call's name.
     """
     result: int = _syscall(NUMBERS[name], a, b, c, d, e, f)
     if result < 0:

@@ -1,6 +1,6 @@
 """Prepares a zygote once, so that each fork is cheap and each program starts in a clean process.
 
-The preparation imports modules, opens streams and fills the interpreter's caches, so that children do not have to.
+The preparation imports modules, opens streams and fills the interpreter's caches for the children.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODULES = (
 
 
 def reset_signals() -> None:
-    """Reset every signal to the state of a new Python process, and block none.
+    """Reset every signal to the state of a new Python process, without blocked signals.
 
     Programs would otherwise inherit the trainer's state, which under `nohup`, for example, ignores SIGHUP.
     """
@@ -54,14 +54,14 @@ def preload(modules: Sequence[str]) -> Seeds:
     """
     for name in (*_MODULES, *modules):
         importlib.import_module(name)
-    with contextlib.suppress(ImportError):  # caches directories that programs cannot list
+    with contextlib.suppress(ImportError):  # fills caches from directories that programs cannot list
         importlib.import_module("_no_such_module")
     _set_up_main()
     seeds = _seeds()
     atexit._clear()
     _rehearse()
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].__dict__["tempdir"] = None  # the zygote's must not be inherited
+        sys.modules["tempfile"].__dict__["tempdir"] = None  # the zygote's directory must not be inherited
     sys.dont_write_bytecode = True
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
@@ -94,7 +94,7 @@ def _seeds() -> Seeds:
         # Marks the whole state as used: the next number comes from the bytes that a child writes there.
         numpy_random.seed(0)
         numpy_state = numpy_random.get_bit_generator().ctypes.state_address
-    default = random._inst  # sympy has its own generator
+    default = random._inst  # sympy uses a separate generator
     return [
         default,
         *(item for item in gc.get_objects() if type(item) is random.Random and item is not default),
@@ -102,7 +102,7 @@ def _seeds() -> Seeds:
 
 
 def _rehearse() -> None:
-    """Run the code that children run, to fill the interpreter's caches here and not in pages that a child copies."""
+    """Run the code that children run, to fill the interpreter's caches here instead of in pages that a child copies."""
     for _ in range(_REHEARSALS):
         execute("print(1)", "<sandbox>", False)  # a zygote's standard output is /dev/null
         flush()

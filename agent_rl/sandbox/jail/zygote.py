@@ -4,7 +4,7 @@ A zygote is exec'ed with a clean environment and never forked from the trainer, 
 trainer's memory. A zygote never reads a program, its input or its output, which pass through descriptors that it only
 forwards. The zygote forks, waits, enforces deadlines, and checks disk and threads of long-running programs. A program
 can slow down such a check, so all deadlines are enforced between two checks. The zygote exits when its control socket
-closes, and ends everything it started.
+closes, and ends every process that it started.
 
 The zygote runs without site-packages and imports this folder under another package name.
 """
@@ -39,13 +39,13 @@ from .syscalls import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from .warm import preload, reset_signals
 
 _WATCH_S = 0.1
-_LEAST_S = 0.005  # between two readings of a child's CPU time
-_LATE_S = 0.25  # how late after its deadline the end of a program may be noticed and still count
-_FORK_S = 15.0  # for retrying a fork: a program that uses up all process ids is detected by then
+_LEAST_S = 0.005  # minimum time between two readings of a child's CPU time
+_LATE_S = 0.25  # seconds after its deadline within which a program's end still counts
+_FORK_S = 15.0  # for retries of a fork; by then, a program that uses up all process ids is detected
 _FORK_AGAIN_S = 0.02
 _LACKING = (errno.EAGAIN, errno.ENOMEM)
 _CORES = len(os.sched_getaffinity(0))
-_SOFT_S = 0.1  # between the soft signal and SIGKILL
+_SOFT_S = 0.1  # time between the soft signal and SIGKILL
 _OOM_SCORE = "500"  # if memory runs out, programs are killed before the trainer
 _FORK = Op.FORK
 _JOB_DESCRIPTORS = 4
@@ -65,7 +65,7 @@ class _Forked:
     look: float  # time of the next check of its disk and threads
     cpu_before: float = 0.0  # its CPU seconds at the start of the limit
     waited_before: float = 0.0
-    waited_s: float = 0.0  # for a core, since the start of the limit
+    waited_s: float = 0.0  # time spent waiting for a core since the start of the limit
     reason: Reason = Reason.EXITED
     announced: bool = False
 
@@ -99,7 +99,7 @@ def _serve(descriptor: int) -> Job | None:
         sweep(settings.scratch_parent)
         root = ScratchRoot(settings.scratch_parent)
         zygote = _Zygote(control, settings, root)
-    except Exception as error:  # noqa: BLE001 - reported to the trainer, which returns it for each run
+    except Exception as error:  # noqa: BLE001 - reported to the trainer, which returns the error for each run
         failure = {"error": traceback.format_exc()[-4000:], "errno": getattr(error, "errno", None)}
         control.send(json.dumps(failure).encode())
         if root is not None:
@@ -109,7 +109,7 @@ def _serve(descriptor: int) -> Job | None:
         job = zygote.serve()
         if job is not None:
             return job
-    except OSError:  # the trainer has ended, or reads the traceback
+    except OSError:  # the trainer has ended, or it reads the traceback
         with contextlib.suppress(OSError):
             traceback.print_exc()
     zygote.close()
@@ -117,7 +117,7 @@ def _serve(descriptor: int) -> Job | None:
 
 
 def _choose(settings: ZygoteSettings, readable: list[str], scratches: str) -> tuple[Plan | None, dict[str, Any]]:
-    """Return the layers to use, or None if they do not suffice, and their part of the greeting."""
+    """Return the layers to use (None if they do not suffice), and their part of the greeting."""
     if settings.layers is not None:
         return Plan(frozenset(settings.layers), tuple(readable), scratches), {}
     report = probe(readable)
@@ -161,7 +161,7 @@ class _Zygote:
         self._by_pid: dict[int, _Forked] = {}
         self._by_number: dict[int, _Forked] = {}
         self._waiting: dict[int, tuple[bytes, list[int], float]] = {}
-        """Forks that failed, with the arguments of `_fork`, which is tried again."""
+        """Arguments of the calls of `_fork` that failed and will be retried."""
         self._cleaner = 0
         self._outbox = b""
         self._parent = os.getppid()
@@ -169,7 +169,7 @@ class _Zygote:
         call("prctl", PR_SET_DUMPABLE, 0)
         # Wakes `serve` even if a fork of the trainer holds the socket.
         call("prctl", PR_SET_PDEATHSIG, signal.SIGCHLD)
-        # A child leaves `serve` and does not need the zygote; freeing it would touch a hundred shared pages.
+        # A child leaves `serve` and does not need the zygote; freeing the zygote would touch a hundred shared pages.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         gc.collect()
         gc.freeze()
@@ -178,11 +178,11 @@ class _Zygote:
     def _on_child(self, _signal: int, _frame: object) -> None:
         try:  # noqa: SIM105 - runs for every child, and `suppress` writes to more pages
             os.write(self._waker, b".")
-        except OSError:  # full, which also wakes; or closed, in a child
+        except OSError:  # the pipe is full, which also wakes `serve`, or closed in a child
             pass
 
     def serve(self) -> Job | None:
-        """Execute orders; return a job in a child, and None in the zygote when the trainer has ended."""
+        """Execute orders; return a job in a child process, or None in the zygote when the trainer has ended."""
         self._control.send(json.dumps(self._greeting).encode())
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -215,7 +215,7 @@ class _Zygote:
             os.kill(pid, signal.SIGKILL)
         for pid in children:
             os.waitpid(pid, 0)
-        if not self._in_namespace:  # in a namespace it is a mount, which the trainer removes
+        if not self._in_namespace:  # in a namespace, the root is a mount, which the trainer removes
             remove_tree(self._root.path)
 
     def _obey(self, op: int, number: int, limit_s: float) -> None:
@@ -253,7 +253,7 @@ class _Zygote:
             until = min(until, started + _FORK_S)
             if error.errno in _LACKING and started < until:
                 self._waiting[number] = order, descriptors, until
-                for child in self._by_pid.values():  # one of them may be using up what is missing
+                for child in self._by_pid.values():  # a child may be using up the missing resource
                     child.look = min(child.look, started)
                 return None
             pid = -1
@@ -283,7 +283,7 @@ class _Zygote:
                 break
             pid = ended.si_pid
             if pid != self._cleaner and time.monotonic() - self._by_pid[pid].began > _WATCH_S:
-                self._note_wait(self._by_pid[pid])  # before the kernel forgets it with the process
+                self._note_wait(self._by_pid[pid])  # before the kernel drops it with the process
             _, status, usage = os.wait4(pid, 0)
             if pid == self._cleaner:
                 self._cleaner = 0
@@ -296,7 +296,7 @@ class _Zygote:
             now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime - child.cpu_before
             is_timed = child.reason == Reason.EXITED and child.due < math.inf
             if is_timed and (now > child.deadline + _LATE_S or cpu_s > child.limit_s):
-                child.reason = Reason.DEADLINE  # ended on its own, but too late
+                child.reason = Reason.DEADLINE  # it ended by itself, but too late
             own_s = max(cpu_s, now - child.began - child.waited_s)
             records += RECORD.pack(child.number, child.reason, status, now - child.started, own_s)
         if records:
@@ -340,7 +340,7 @@ class _Zygote:
             pass
 
     def _watch(self) -> float | None:
-        """Check the times of all due children and the disk of one; return milliseconds until the next check.
+        """Check the times of due children and the disk of one; return the milliseconds until the next check, or None.
 
         None: no check is pending.
         """
@@ -377,7 +377,7 @@ class _Zygote:
             child.due = max(now + _LEAST_S, min(now + left_s / _CORES, child.deadline))
 
     def _note_wait(self, child: _Forked) -> bool:
-        """Extend a child's deadline by the time it had no core; return whether it may lack one now."""
+        """Extend a child's deadline by its time of waiting for a core; return whether it may be waiting now."""
         _, waited_s, is_ready = self._run_queue(child.pid)
         child.waited_s = max(child.waited_s, waited_s - child.waited_before)
         child.deadline = child.began + child.limit_s + child.waited_s

@@ -1,4 +1,4 @@
-"""The built-in tools and toolsets: the public module `x.py` has the class of the `x` tool, and `_x` its internals.
+"""The built-in tools and toolsets: `x.py` contains the class of the `x` tool, and `_x` contains its internals.
 
 Built-in tools may import the tool contract, the sandbox and the remote client, but not rewards, agents or verl.
 """

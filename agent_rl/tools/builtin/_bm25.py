@@ -48,7 +48,7 @@ _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}_])[\w{_MARKS}])+")
 _UNSPACED_RUN = re.compile(rf"[{_UNSPACED}]{{2,}}")
 
 logger = logging.getLogger(__name__)
-logging.getLogger("bm25s").setLevel(logging.WARNING)  # its own level is DEBUG, which logs every empty query
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # the library's level is DEBUG, which logs every empty query
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Hit:
 
     id: str
     title: str
-    """The document's title, or empty."""
+    """The document's title; may be empty."""
     text: str
     score: float
 
@@ -104,7 +104,7 @@ def open_index(corpus: str | Path, folder: str | Path | None = None) -> Bm25Inde
 
     Args:
         corpus: the JSONL file.
-        folder: folder for indexes; None: the corpus's folder, or the user's cache if that is not writable.
+        folder: folder for indexes; None: the corpus's folder, or the user's cache if that folder is not writable.
 
     Raises:
         ValueError: the corpus cannot be read; the message names file and line.
@@ -144,7 +144,7 @@ def read_document(row: Any, number: int) -> tuple[str, str, str]:
 
     Args:
         row: the parsed JSON.
-        number: id for a document that has no id.
+        number: id of a document without an id.
 
     Raises:
         ValueError: the document has no text.

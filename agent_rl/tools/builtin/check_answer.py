@@ -4,10 +4,10 @@
       - name: check_answer
         config: {scorer: agent_rl.rewards.scorers.math.numeric.numeric_match}
 
-The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row has the ground truth as
-`extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. An answer better than all earlier ones earns the
-improvement times `improvement_reward`, a repeated answer costs `repeat_penalty`, and any other costs `stall_penalty`.
-The policy sees the verdict, so without `max_checks` it can guess until it is right.
+The scorer is a function `(answer, ground_truth) -> float | bool` (1 is right); the row contains the ground truth as
+`extra_info.tools_kwargs.check_answer.create_kwargs.ground_truth`. An answer that is better than all earlier answers
+earns the improvement times `improvement_reward`, a repeated answer costs `repeat_penalty`, and any other answer costs
+`stall_penalty`. The policy sees the verdict, so without `max_checks` it can guess until it is right.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
           allow_hosts: [api.example.com]    # default: the base_url's host; also for redirects
           auth: {type: bearer, env: EXAMPLE_API_KEY}  # or header, query (with `name`), basic (env: user:password)
           headers: {Accept: application/json}
-          timeout_s: 10                     # of one attempt; total_s and attempts limit all of them
+          timeout_s: 10                     # of one attempt; total_s and attempts limit all attempts
           max_concurrent: 16                # concurrent requests per process; see also rate_per_s, max_bytes
           endpoints:
             - name: get_weather
@@ -20,12 +20,12 @@
               idempotent: true
 
 `places` sets where an argument goes: path, query, header, body (one key of a JSON object) or whole_body, and its name
-there if that differs. Default: path if the path contains it, query for GET and DELETE, otherwise body. `idempotent`
+there if the name differs. Default: path if the path contains it, query for GET and DELETE, otherwise body. `idempotent`
 (default: for GET, HEAD and OPTIONS) means that a call may be sent twice; `reusable: true` means that its answer never
 changes, so that a repeated call gets the earlier result.
 
 The policy reads a 4xx as an error; a 429, a 5xx and connection problems leave the trajectory unscored after the last
-attempt, and so does a 401 if the entry has `auth`. Answers from an allowed host are not checked for harmful content.
+attempt, and so does a 401 if the entry sets `auth`. Answers from an allowed host are not checked for harmful content.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@
 The server lists its tools once, when the file is loaded. Entries with the same server settings share sessions.
 Characters that a tool's name cannot have become `_`, and the description then contains the server's name. Only tools
 that the server annotates as read-only or idempotent are retried after an infrastructure failure. These annotations do
-not say that answers never change: if you know that, write `reusable: true` next to `config`, and equal calls get the
-earlier result.
+not say that answers never change: if you know that they never change, write `reusable: true` next to `config`, and
+equal calls get the earlier result.
 
 With `command` and `session: trajectory` each trajectory has its own process (a Python server: about 70 MiB and 0.7 s of
 CPU); if that process ends, the trajectory is not scored. A lost shared session leaves the calling trajectory unscored
@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # the SDK takes 0.7 s to import
     from agent_rl.tools.builtin._mcp.connection import McpConnection
 
 MAX_RESULT_CHARS = 100_000
-"""Maximum number of characters in a result; the middle of a longer one is cut."""
+"""Maximum number of characters in a result; the middle of a longer result is cut."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -186,7 +186,7 @@ def _spec(tool: RemoteTool, prefix: str, config: Mapping[str, Any]) -> ToolSpec:
 
 
 def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the server's schema for the loader; its dialect is dropped, because all are read as 2020-12."""
+    """Complete the server's schema for the loader; its dialect is dropped, because every schema is read as 2020-12."""
     properties = {name: {} if value is True else value for name, value in (schema.get("properties") or {}).items()}
     for name in schema.get("required") or []:
         properties.setdefault(name, {})

@@ -4,9 +4,9 @@
       - name: run_tests
         config: {timeout_s: 5}
 
-The row has the tests as `extra_info.tools_kwargs.run_tests.create_kwargs.tests`, in a form that
-`agent_rl.sandbox.read_cases` reads. The policy sees which tests fail, its program's results and the expected ones. The
-tests that grade the answer are separate, and this tool never sees them.
+The row contains the tests as `extra_info.tools_kwargs.run_tests.create_kwargs.tests`, in a form that
+`agent_rl.sandbox.read_cases` reads. The policy sees which tests fail, its program's results and the expected results.
+The tests that grade the answer are separate, and this tool never sees them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RunTests(Tool):
         self.sandbox = await shared_sandbox(packages=settings.packages, unsafe=settings.unsafe)
 
     async def call(self, arguments: dict[str, Any]) -> str:
-        """Run the tests; return the number of passed ones and the first failures."""
+        """Run the tests; return the number of passed tests and the first failures."""
         settings = self.settings
         report = await grade(
             unfenced(arguments["code"]),

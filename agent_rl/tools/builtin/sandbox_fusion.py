@@ -5,9 +5,9 @@
         config:
           url: http://localhost:8080      # with or without /run_code
           timeout_s: 10                   # time limit of the code, in seconds
-          memory_limit_mb: 1024           # MiB; the keys are those of verl's reward.sandbox_fusion
+          memory_limit_mb: 1024           # MiB; the keys are the same as in verl's reward.sandbox_fusion
           max_concurrent: 64              # concurrent runs per process
-          language: python                # one that the server supports; set `description` for another
+          language: python                # or another that the server supports, with a `description`
 
 Every call is a new run without state. If the code fails or runs too long, the policy gets its output and the error; a
 server that is down, overloaded or reports an internal error leaves the trajectory unscored.

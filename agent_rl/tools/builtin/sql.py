@@ -53,7 +53,7 @@ class SqlConfig(ToolConfig):
 
 
 class _Row(ToolConfig):
-    """The `create_kwargs` of a row: its database, unless the entry sets one."""
+    """The `create_kwargs` of a row: its database, unless the entry sets a database."""
 
     database: str = Field(min_length=1)
 
@@ -65,7 +65,7 @@ class Sql(Tool):
     Config = SqlConfig
     settings: SqlConfig
     idempotent = reusable = True  # the file does not change
-    max_concurrency = 8  # each in its own process
+    max_concurrency = 8  # every call runs in a separate process
     description = (
         "Query the database with one read-only SQL statement. The query .schema lists tables with their columns and "
         "keys, .schema NAME describes one table."

@@ -37,7 +37,7 @@ def test_a_relative_rules_file_starts_at_the_folder_of_the_configuration(tmp_pat
         ("prot: 80\nrules: {}\n", "prot: unknown key.*Did you mean 'port'"),
         ("port: 99999\nrules: {}\n", "service.yaml:1: port: expected .* at most 65535"),
         ("rules: {formt: {}}\n", r"rules.formt: unknown key.*Did you mean 'format'"),
-        ("port: 80\n", "rules: the service has no reward to score with"),
+        ("port: 80\n", "rules: the service has no reward"),
         ("host: ${oc.env:NOT_SET_ANYWHERE}\nrules: {}\n", "host: .*NOT_SET_ANYWHERE"),
         ("- rules\n", "service.yaml"),
         ("rules: [\n", "service.yaml"),

@@ -350,7 +350,7 @@ AUTH = {"type": "bearer", "env": "OWN_KEY"}
         ({}, {"path": "/a/%2e%2E/{city}"}, "path: it must not contain"),
         ({}, {"path": "/{city}/{city}"}, "a placeholder occurs twice"),
         ({}, {"path": "/{city}/{day}"}, "path: no argument fills {day}"),
-        ({}, {"path": "/{city}?a={units}"}, "path: it cannot be sent .* `places` has the arguments of the query"),
+        ({}, {"path": "/{city}?a={units}"}, "path: it cannot be sent .* `places` lists the query.s arguments"),
         ({}, {"path": "/{city}?units=m"}, "units: the query 'units' is set"),
         ({}, {"places": {"citi": "path"}}, "places.citi: there is no such argument. Did you mean 'city'"),
         ({}, {"places": {"units": "qery"}}, "places.units: unknown place 'qery'. Did you mean 'query'"),

@@ -308,8 +308,8 @@ def test_the_key_is_needed_and_never_shown(tmp_path, remote, monkeypatch):
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({}, "command, url: neither given"),
-        ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both given"),
+        ({}, "command, url: neither is set"),
+        ({"command": ["x"], "url": "http://h/mcp"}, "command, url: both are set"),
         ({"command": "python x.py"}, "command: expected a list, got 'python x.py'"),
         ({"url": "localhost:8000/mcp"}, "url: this is not an HTTP address .*Write http"),
         ({"url": "http://user:hunter2@h/mcp"}, "url: it contains a password"),

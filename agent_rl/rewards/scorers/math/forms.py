@@ -21,7 +21,7 @@ _MAX_ELEMENTS = 40
 _MAX_DEPTH = 6
 _OPENING, _CLOSING = "([{⟨", ")]}⟩"
 FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
-"""The sign of a relation with its sides swapped, by its sign."""
+"""Maps the sign of a relation to its sign after the sides are swapped."""
 _RELATION = re.compile(r"([=<>≤≥≠≈])")
 _MATRIX = re.compile(
     r"(?:[^=\\]{1,12}=)?[\s()\[\]]*\\begin\{([pbB]?(?:small)?matrix|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}[\s()\[\]]*",
@@ -51,7 +51,7 @@ class Form:
     """A parsed answer.
 
     `kind` is value, tuple, set, list, union, relation, words or raw. The meaning of the other fields depends on the
-    kind. The `parts` of a value have its rounded form, if the answer states that too.
+    kind. The `parts` of a value contain its rounded form, if the answer states both.
     """
 
     kind: str

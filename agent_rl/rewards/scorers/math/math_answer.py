@@ -12,9 +12,9 @@ cannot be parsed, math-verify compares it in a separate process, and the result 
 of its fraction: 10:20 equals 5:10. Several values joined by a sign that the truth lacks (`5 \lor 6`, `x = 5 = 6`) never
 match.
 
-Conventions: `50\%` equals both 50 and 0.5. Units count only if both sides have one. `x=5` equals 5, but an equation in
-several unknowns does not equal its right side. A decimal with six decimals and six digits (in `math`, a truth with two)
-equals every exact value that rounds to it; errors of binary floating-point arithmetic are ignored.
+Conventions: `50\%` equals both 50 and 0.5. Units are compared only if both sides have a unit. `x=5` equals 5, but an
+equation in several unknowns does not equal its right side. A number with six decimals and six digits (in `math`: a
+truth with two of each) equals every exact value that rounds to it; binary floating-point errors are ignored.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def _decide(answer: str, truth: str, strict: bool) -> bool | None:
     if len(answer) > MAX_CHARS:
         return False
     choice = _CHOICE.fullmatch(truth)
-    if choice and (letter := _LETTER.match(answer)):  # (B) 12 cm
+    if choice and (letter := _LETTER.match(answer)):  # such as (B) 12 cm
         return letter[1] == choice[1] and not _LETTER.search(answer, letter.end())
-    if choice and (by_count := counted_choice(answer)):  # the second option
+    if choice and (by_count := counted_choice(answer)):  # such as "the second option"
         return by_count == choice[1]
     if _is_several(answer, truth):
         return False

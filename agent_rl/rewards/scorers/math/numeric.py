@@ -104,9 +104,9 @@ def parse_number(text: str) -> Fraction | None:
 def extract_number(text: str, *, marked: bool = False, whole: bool = False) -> Fraction | None:
     r"""Return the number that a text gives as its answer.
 
-    The number is read from the first of these locations that the text has: the last `<answer>`, or a box in it; the
-    last `####` (unless it is a heading above other text) or `\boxed{}`; after the last "answer is" or "answer:"; the
-    last number outside thoughts. If a marker is not followed by exactly one number, the result is None.
+    The number is read from the first of these locations that the text contains: the last `<answer>`, or a box in it;
+    the last `####` (unless it is a heading above other text) or `\boxed{}`; after the last "answer is" or "answer:";
+    the last number outside thoughts. If a marker is not followed by exactly one number, the result is None.
 
     Args:
         text: the response.
@@ -187,7 +187,7 @@ def _extract(text: str, marked: bool, whole: bool) -> _Number | None:
 
 
 def _answer_number(text: str) -> _Number | None:
-    """Return the number in a short answer: the whole text, the only number in a sentence, or the one after `=`."""
+    """Return the number in a short answer: the whole text, the only number in a sentence, or the number after `=`."""
     if _UNEQUAL.search(text) or contradicts_itself(text):
         return None
     text = text.rpartition("=")[2]
@@ -195,7 +195,7 @@ def _answer_number(text: str) -> _Number | None:
 
 
 def contradicts_itself(text: str) -> bool:
-    """Whether a chain of equations such as `x = 5 = 6` has two plain numbers that differ."""
+    """Whether a chain of equations such as `x = 5 = 6` contains two plain numbers that differ."""
     return text.count("=") > 0 and len({parse_number(side) for side in text.split("=") if _BARE.fullmatch(side)}) > 1
 
 

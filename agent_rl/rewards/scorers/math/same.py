@@ -35,7 +35,7 @@ def same(answer: Form, truth: Form, *, strict: bool = False) -> bool:
         strict: whether a truth with two decimals equals only its own value, and not every value that rounds to it.
 
     Raises:
-        Undecided: one of the two could not be parsed, and their texts differ.
+        Undecided: one of the two answers could not be parsed, and the texts differ.
     """
     return _Comparison(_ENOUGH if strict else _ENOUGH_OF_A_TRUTH).same(answer, truth)
 
@@ -203,5 +203,5 @@ def _names(equation: Form, *, computed: bool = False) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether an expression has only variables and the four basic operations: `m + n`, but not `4x - 5y`."""
+    """Whether an expression contains only variables and the four basic operations: `m + n`, but not `4x - 5y`."""
     return node[0] == "var" or (node[0] in ("add", "neg", "mul", "div") and all(map(_is_plain, node[1:])))

@@ -33,7 +33,7 @@ _own = threading.local()
 
 
 class ExpressionValue:
-    """The value of an expression, which can be compared with others."""
+    """The value of an expression, which can be compared with other values."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -47,7 +47,7 @@ class ExpressionValue:
         return value.real if value is not None and _close(value.imag, 0, abs(value)) else None
 
     def equals(self, other: ExpressionValue) -> bool:
-        """Whether both are equal at all points where both have a value; with variables, at two such points or more."""
+        """Whether two expressions are equal wherever both have a value (with variables: at two or more points)."""
         if self.node == other.node:
             return True
         compared = 0
@@ -74,7 +74,7 @@ def _close(one: Any, other: Any, scale: Any) -> bool:
 
 
 def _pairs(one: ExpressionValue, other: ExpressionValue) -> Iterator[tuple[tuple[float, float], Any, Any, Any]]:
-    """Yield each point at which both have a value, with the two values and the size of the largest summand."""
+    """Yield the points where both expressions have a value, with the two values and the size of the largest summand."""
     for point in _POINTS if variables(one.node) | variables(other.node) else (_WHOLE,):
         evaluation = _Evaluation(point)
         try:

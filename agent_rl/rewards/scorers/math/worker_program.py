@@ -1,4 +1,4 @@
-"""The program of a worker process: compares answers with math-verify and sympy, one JSON line in, one JSON line out.
+"""The program of a worker process: it compares answers with math-verify and sympy, and reads and writes JSON lines.
 
 The program is run as a file, so that it does not import the package, and exits at the end of its standard input. The
 caller limits the time of a comparison; the program limits its own address space.

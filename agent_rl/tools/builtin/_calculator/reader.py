@@ -41,7 +41,7 @@ class Reader(ABC, Generic[T]):
 
     @abstractmethod
     def made(self, kind: str, *operands: Any) -> T:
-        """Return the result of an operation: num, neg, add, mul, div, pow, or one that the subclass defines."""
+        """Return the result of an operation: num, neg, add, mul, div, pow, or an operation of the subclass."""
 
     @abstractmethod
     def refusal(self, reason: str = "") -> Exception:

@@ -1,4 +1,4 @@
-"""An endpoint of `http`: checks its declaration and builds requests from arguments; sends nothing.
+"""An endpoint of `http`: checks its declaration and builds requests from arguments without sending them.
 
 A call sets the values of declared arguments, each in its declared place, and nothing else. A value in the path stays
 within its segment: a slash in it is rejected, because many servers decode `%2F` before routing.
@@ -38,7 +38,7 @@ class ResponseRule(ToolConfig):
     """The part of an answer that the policy sees."""
 
     select: str = ""
-    """Dotted path into a JSON answer, such as `data.items` or `results.0`; if it does not exist, the whole answer."""
+    """Dotted path into a JSON answer, such as `data.items` or `results.0`; if the path is missing, the whole answer."""
     max_items: int | None = Field(default=None, ge=1)
     """Maximum number of items if the selected value is a list; null: all."""
 
@@ -61,7 +61,7 @@ class HttpRequest(ToolConfig):
     def resendable(self) -> bool:
         """Whether the request may be sent again after a broken connection.
 
-        A DELETE may not be sent again, although HTTP allows it: if the first one arrived, the second gets a 404.
+        A DELETE may not be sent again, although HTTP allows it: a second DELETE gets a 404 if the first DELETE arrived.
         """
         return self.repeatable or (self.idempotent is None and self.method == "PUT")
 
@@ -206,14 +206,14 @@ def _fixed_query(path: str) -> list[tuple[str, str]]:
 def _check_path(path: str) -> list[str]:
     """Check a path template and return its placeholders."""
     if not _PATH.fullmatch(path):
-        remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` has the arguments of the query"
+        remedy = "Write /fixed/{argument}?fixed=value, percent-encoded; `places` lists the query's arguments"
         raise ConfigError("path", f"it cannot be sent (value {path!r})", remedy)
     place = path.partition("?")[0]
     if any(_DOTS.fullmatch(segment) for segment in place.split("/")):
         raise ConfigError("path", f"it must not contain '.' or '..' (value {path!r})", "Write the full path")
     names = _PLACEHOLDER.findall(place)
     if len(set(names)) < len(names):
-        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Give each a different name")
+        raise ConfigError("path", f"a placeholder occurs twice (value {path!r})", "Use different names")
     return names
 
 

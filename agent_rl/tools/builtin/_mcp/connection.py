@@ -5,8 +5,8 @@ separate task therefore keeps each session open; any task of the loop can make c
 its request.
 
 A session opens with the `initialize` handshake, so that the server can keep state in it; the stateless protocol of 2026
-is used only if the server accepts nothing else. The client offers nothing: it declines sampling, elicitation and roots,
-and ignores notifications.
+is used only if the server accepts nothing else. The client declines sampling, elicitation and roots, and ignores
+notifications.
 
 A server keeps running if it leaves its process group, or if it ignores its closed input after the worker was killed
 with SIGKILL.
@@ -227,7 +227,7 @@ _shared: PerLoop[dict[str, asyncio.Task[McpConnection]]] = PerLoop(dict)
 
 
 async def shared(server: McpServer) -> McpConnection:
-    """Return the session that all trajectories of this event loop share, and replace a lost one.
+    """Return the session that all trajectories of this event loop share, and replace a lost session.
 
     Raises:
         UnscoredError: the server did not answer; every caller that waits for this attempt gets the error.
@@ -247,7 +247,7 @@ async def _handshake(session: ClientSession) -> None:
         if error.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         await session.discover()
-        await _pages(session)  # the SDK reads what it must send in headers from it
+        await _pages(session)  # the SDK derives request headers from the list
 
 
 async def _pages(session: ClientSession) -> list[Tool]:

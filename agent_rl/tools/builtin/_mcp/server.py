@@ -13,13 +13,13 @@ from agent_rl.settings.secrets import Secrets, secret
 from agent_rl.tools.base import ToolConfig
 
 MAX_MESSAGE_BYTES = 8 << 20
-"""Maximum size of a result, in bytes; a larger one becomes an error."""
+"""Maximum size of a result, in bytes; a larger result becomes an error."""
 TOO_LARGE = f"the result is larger than {MAX_MESSAGE_BYTES >> 20} MiB"
-_MIN_SECRET = 8  # characters; a shorter one can occur by chance
+_MIN_SECRET = 8  # characters; a shorter secret can occur by chance
 
 
 class McpServer(ToolConfig):
-    """How to reach a server."""
+    """An entry's settings for reaching its server."""
 
     command: list[str] = Field(default=[])
     url: str | None = None
@@ -64,9 +64,9 @@ class McpServer(ToolConfig):
             ConfigError: a field is wrong; the error names key, value and remedy.
         """
         if bool(self.command) == (self.url is not None):
-            problem = "both" if self.command else "neither"
+            problem = "both are" if self.command else "neither is"
             raise ConfigError(
-                "command, url", f"{problem} given", "Write one: `command: [python, server.py]` or `url: http://...`"
+                "command, url", f"{problem} set", "Write one: `command: [python, server.py]` or `url: http://...`"
             )
         for key in ("headers_from",) if self.url is None else ("env", "env_from", "cwd"):
             if value := getattr(self, key):

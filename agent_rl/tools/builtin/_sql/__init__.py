@@ -1,4 +1,4 @@
 """Internals of the `sql` tool: a process that runs SQLite (`worker`), and its client (`pool`).
 
-`worker` and what it imports (`text`, `sqlite`) import nothing else of agent_rl, so that it starts quickly.
+`worker` and its imports (`text`, `sqlite`) import no other module of agent_rl, so that a worker starts quickly.
 """

@@ -52,7 +52,7 @@ def rows(
         query: one SELECT statement.
         timeout_s: time limit of the query, in CPU seconds.
         memory_mb: memory limit of the tables and the query, in MiB.
-        max_rows: maximum number of rows; more are an error.
+        max_rows: maximum number of rows; more rows are an error.
 
     Raises:
         ToolError: `ask` raises it, or there are too many rows, or rows that are too large.

@@ -23,7 +23,7 @@ _MISSING = re.compile(r"no such (table|column): (.+)", re.DOTALL)
 
 
 class Sqlite:
-    """One connection.
+    """One connection to a database.
 
     Args:
         path: the database, opened without locks or new files next to it. None: an empty database in memory.

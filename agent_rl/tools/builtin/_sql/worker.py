@@ -1,4 +1,4 @@
-"""A process that answers SQL requests, one JSON line each.
+"""A process that answers SQL requests; requests and answers are JSON lines.
 
 The worker is a separate process because SQLite cannot be limited from within: `instr` ignores interrupts. In the worker
 the kernel enforces the limits: a timer whose signal ends the process, a memory limit, no writable files, and no new
@@ -27,7 +27,7 @@ IDLE_S = 120.0
 SETUP_S = 30.0
 """Time limit for creating the tables of a request, in seconds."""
 MAX_ROWS_CHARS = 16 << 20
-"""Maximum size of all rows returned for a request for raw rows, in characters of JSON."""
+"""Maximum size of the raw rows in an answer, in characters of JSON."""
 TOO_MUCH_MEMORY = "the query needs too much memory"
 _BASE_MB = 16
 """Writable memory of Python with SQLite loaded, in MiB."""
@@ -67,7 +67,7 @@ def _end_in(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _no_new_files() -> Iterator[None]:
-    """Prevent this process from opening files; those already open stay open."""
+    """Prevent this process from opening files; open files stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -113,7 +113,7 @@ def _rows(database: Sqlite, query: str, max_rows: int) -> list[list[Any]]:
 
 
 def _listing(database: Sqlite, name: str | None, room: int) -> str:
-    """Return one line per table, or only that of table `name`."""
+    """Return one line per table, or only the line of table `name`."""
     names = database.names()
     if name is not None:
         wanted = [other for other in names if other.lower() == name.lower()]

@@ -50,20 +50,20 @@ class SympyRequest:
         text = data["expression"]
         self.local = local_names(text, names)
         self.expression = parse(text, self.local)
-        self.given = [sympy.Symbol(name) for name in names]
+        self.declared = [sympy.Symbol(name) for name in names]
 
     def value(self, key: str) -> Any:
         """Return a bound or a point, parsed."""
         text = self.data.get(key)
         if text is None:
             raise Refusal(f"{self.data['operation']} needs `{key}`")
-        return parse(text, self.local | local_names(text, [str(symbol) for symbol in self.given]))
+        return parse(text, self.local | local_names(text, [str(symbol) for symbol in self.declared]))
 
     def has(self, key: str) -> bool:
         return self.data.get(key) is not None
 
     def at_point(self, value: Any) -> Any:
-        """Substitute the point, if there is one, for the variable in `value`."""
+        """Substitute the point for the variable in `value`, if the request contains a point."""
         return value.subs(self.variable(), self.value("point")) if self.has("point") else value
 
     def parts(self) -> list[Any]:
@@ -77,8 +77,8 @@ class SympyRequest:
 
     def variable(self) -> Any:
         """Return the variable of the operation."""
-        if self.given:
-            return self.given[0]
+        if self.declared:
+            return self.declared[0]
         free = self.free()
         if not free:
             return sympy.Symbol("x")
@@ -98,10 +98,10 @@ class SympyRequest:
 
 def local_names(text: str, variables: list[str]) -> dict[str, Any]:
     """Return names that mean symbols here, although SymPy defines them, and products written as `xy`."""
-    found = re.findall(r"([^\W\d]\w*)\s*(\(?)", text)
-    words = {name for name, _ in found} | set(variables)
+    calls = re.findall(r"([^\W\d]\w*)\s*(\(?)", text)
+    words = {name for name, _ in calls} | set(variables)
     local: dict[str, Any] = {}
-    for name, call in found:
+    for name, call in calls:
         if name in variables:
             local[name] = sympy.Symbol(name)
         elif not CONSTANT.fullmatch(name) and not is_function(name, call):
@@ -168,7 +168,7 @@ def solve(request: SympyRequest) -> str:
     if any(condition is sympy.false for condition in conditions):
         return "no solution"
     equations = [part for part in conditions if not is_inequality(part)]
-    unknowns = request.given or request.free()
+    unknowns = request.declared or request.free()
     if not unknowns:
         raise Refusal("there is no unknown to solve for")
     if not equations:
@@ -177,7 +177,7 @@ def solve(request: SympyRequest) -> str:
         return solve_one(equations[0], unknowns[0] if len(unknowns) == 1 else request.variable())
     solutions = sympy.solve(equations, unknowns, dict=True)
     tests = [part for part in conditions if is_inequality(part)]
-    solutions = [found for found in solutions if not any(test.subs(found) == sympy.false for test in tests)]
+    solutions = [solution for solution in solutions if not any(test.subs(solution) == sympy.false for test in tests)]
     return "\n".join(show_solution(solution, unknowns) for solution in solutions) or "no solution"
 
 
@@ -265,9 +265,9 @@ def inverse(request: SympyRequest) -> str:
 
 
 def eigenvalues(request: SympyRequest) -> str:
-    found = request.matrix().eigenvals()
+    multiplicities = request.matrix().eigenvals()
     return "\n".join(
-        f"{show(value)}{f' (multiplicity {times})' if times > 1 else ''}" for value, times in found.items()
+        f"{show(value)}{f' (multiplicity {times})' if times > 1 else ''}" for value, times in multiplicities.items()
     )
 
 
@@ -299,7 +299,7 @@ def factored(value: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Exact, with a decimal value where that says more; a root without a formula by its decimal value alone."""
+    """Format a value exactly, with a decimal value if useful; a root without a formula only as a decimal."""
     if isinstance(value, sympy.MatrixBase):
         return str(value.tolist())
     if isinstance(value, sympy.Float):
@@ -312,7 +312,7 @@ def show(value: Any) -> str:
 
 
 def decimal(value: Any) -> str:
-    """Twelve significant digits, without zeros at the end."""
+    """Format a value with twelve significant digits, without zeros at the end."""
     return re.sub(r"(\.\d*?)0+(?![\d.])", r"\1", str(sympy.N(value, DIGITS))).replace(". ", " ").rstrip(".")
 
 
