@@ -32,7 +32,7 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's last one"),
+        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's newest"),
     ] = None,
     recipe: Annotated[
         str | None,

@@ -30,10 +30,10 @@ def train(
         str | None, typer.Option(help="Model folder or name on the Hub; short for actor_rollout_ref.model.path")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="For a file of TRL: file of rows that replaces its train_dataset")
+        Path | None, typer.Option(help="For a TRL script: file of rows that replaces its train_dataset")
     ] = None,
     reward: Annotated[
-        list[str] | None, typer.Option(help="For a file of TRL: reward function file.py:name; may be repeated")
+        list[str] | None, typer.Option(help="For a TRL script: reward function file.py:name; may be repeated")
     ] = None,
     script: Annotated[
         str | None, typer.Option(help="Your script, which registers loops, then calls verl.trainer.main_ppo.main()")
@@ -70,7 +70,7 @@ def train(
       NNODES=2 NODE_RANK=0 MASTER_ADDR=host0 agent-rl train RECIPE
       NNODES=2 NODE_RANK=1 MASTER_ADDR=host0 agent-rl train RECIPE
 
-    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all of this. RAY_ADDRESS joins a
+    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets them all. RAY_ADDRESS joins a
     running cluster; trainer.nnodes is then the number of its nodes to use.
 
     Ctrl-C or SIGTERM ends the run after the current step and saves it; a second one ends it at once.
@@ -104,7 +104,7 @@ def train(
 
 
 def _keys(recipe: str, overrides: list[str], model: str | None) -> list[str]:
-    """Return the overrides, including the model; if one is given, a task on a CPU does not start from a tiny model."""
+    """Return the overrides with the model; a task on a CPU with such a model does not start from a tiny model."""
     from agent_rl.cpu import switch as cpu
     from agent_rl.launch.task import is_task
 

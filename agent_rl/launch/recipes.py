@@ -1,6 +1,6 @@
 """Finds the package's recipes by name, and the files to which a recipe refers.
 
-A clone has them in `recipes/` and `tool_configs/`; the wheel has both under `agent_rl/_share`.
+In a clone they are in `recipes/` and `tool_configs/`; in the wheel, these folders are under `agent_rl/_share`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class RunProgress:
         self.started: list[tuple[str, float]] = []
         """The parts started before the first step, each with its duration in seconds."""
         self.messages: list[str] = []
-        """agent_rl's messages to the user, each one once."""
+        """agent_rl's messages to the user, without repetitions."""
         self.steps: dict[int, dict[str, Any]] = {}
         """The displayed metrics by step, including those of an earlier start that this one resumes."""
         self.is_training = False

@@ -256,7 +256,7 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
 
 
 def _is_traced(config: DictConfig) -> bool:
-    """Whether the trace has the run's samples: verl's agent loops write none."""
+    """Whether the trace contains the run's samples; verl's agent loops write no trace."""
     agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 

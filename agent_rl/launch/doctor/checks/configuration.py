@@ -76,7 +76,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """Problems with micro-batches of a fixed size: they do not divide the trajectories, or the longest does not fit."""
+    """Yield problems with fixed-size micro-batches that do not divide the trajectories, or are too small for one."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):

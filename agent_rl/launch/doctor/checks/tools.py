@@ -30,7 +30,7 @@ def tool_specs(case: Case) -> list[ToolSpec] | None:
 def tool_file(case: Case) -> Iterator[Finding]:
     """The tool file loads as in training, with classes, configs, environment variables, corpora and MCP servers."""
     if (path := case.tool_path) is None:
-        yield skipped(f"none is set ({KEY})")
+        yield skipped(f"no tool file is set ({KEY})")
         return
     name = case.shown(path)
     try:
