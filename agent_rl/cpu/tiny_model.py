@@ -86,7 +86,7 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     Returns:
         The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
     """
-    # transformers uses this class for every model of type qwen2, regardless of its files: so train with its rules.
+    # transformers uses this class for every model of type qwen2, regardless of its files, so training uses its rules.
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer

@@ -159,7 +159,7 @@ def correction(case: RunCase) -> Errors:
     if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
         return
     if _get(case, f"{CORRECTION}.bypass_mode") is True:
-        problem = f"it uses the engine's log-probs as the trainer's, but {active[0]} compares them"
+        problem = f"it uses the engine's log-probs instead of the trainer's, which {active[0]} compares"
         yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
     if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
         problem = f"{active[0]} needs the engine's log-probs (value False)"

@@ -47,7 +47,7 @@ class AgentRewardLoopWorker(RewardLoopWorker):
     async def compute_score(self, data: Any) -> Any:
         """Return the manager's result for one trajectory.
 
-        verl's worker takes only the score and the report from it, so the rewards of turns travel in the report.
+        verl's worker takes only the score and the report from it, so the report also contains the rewards of turns.
         """
         if self.config.reward.reward_manager.name == MANAGER:
             result = await self.reward_manager.run_single(data)

@@ -93,7 +93,7 @@ class TabularRows:
         return rows, keys, uids
 
     def data(self, rows: Sequence[int], uids: Sequence[str], padding: int = 0, greedy: bool = False) -> DataProto:
-        """Return rows and a number of rows of padding as verl passes them to an estimator, `greedy`: with baselines."""
+        """Return rows and `padding` rows of padding as verl passes them to an estimator; `greedy` adds baselines."""
         chosen = [*rows, *[-1] * padding]
         tensors = {name: tensor[chosen] for name, tensor in self.tensors.items()}
         if greedy:
@@ -107,7 +107,7 @@ class TabularRows:
 def _values(
     trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Return the expected reward after each prefix of events, by prompt: what an exact critic says."""
+    """Return the expected reward after each prefix of events, by prompt, which an exact critic would return."""
     sums: dict[tuple[int, tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for each in (each for own in trajectories for each in own if each.is_scored):
         probability = each.chance
@@ -120,7 +120,7 @@ def _values(
 
 
 def _greedy(trajectories: Sequence[TabularTrajectory], policy: Any, states: Mapping[str, int]) -> float:
-    """Return the reward of the trajectory of which each token and event is the most likely one."""
+    """Return the reward of the trajectory in which each token and event is the most likely one."""
     best = policy.argmax(-1)
     return next(
         each.total
