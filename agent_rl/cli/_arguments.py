@@ -69,7 +69,7 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Hydra overrides: keys of verl or agent_rl, or groups"),
 ]
-AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows that name none", autocompletion=agent_names)]
+AgentName = Annotated[str, typer.Option("--agent", help="Agent for rows without an agent", autocompletion=agent_names)]
 Script = Annotated[str | None, typer.Option(help="Training script that registers your agents")]
 Tools = Annotated[str | None, typer.Option(help="YAML file with the tools")]
 Endpoint = Annotated[str | None, typer.Option(help="Address of the server, for example http://127.0.0.1:8000")]

@@ -89,7 +89,7 @@ class _Folder(TyperGroup):
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; for an unknown one, the error suggests the nearest name."""
+        """Return the command; for an unknown command, the error suggests the nearest name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise ConfigError(args[0], "there is no such command", did_you_mean(args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
@@ -135,7 +135,7 @@ def _element_type(display_type: Callable[..., str], ctx: Any) -> str:
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Redirect what tools, scorers and packages print to stderr, so that stdout has only the result."""
+    """Redirect what tools, scorers and packages print to stderr, so that stdout contains only the result."""
 
     @functools.wraps(callback)
     def run(*args: Any, **options: Any) -> Any:

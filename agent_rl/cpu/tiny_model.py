@@ -6,7 +6,7 @@ turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next 
 `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
 The model is untrained. `agent-rl sft` teaches it a format (`agent_rl.evaluation.experiments.cold_start`);
-`python -m agent_rl.cpu.tiny_model --out DIR` creates one, to try the setup of a GPU recipe on a CPU.
+`python -m agent_rl.cpu.tiny_model --out DIR` creates a model to try the setup of a GPU recipe on a CPU.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _short(error: Exception) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return plain containers with interpolations resolved; if one cannot be resolved, none is."""
+    """Return plain containers with interpolations resolved; if one cannot be resolved, all stay as they are."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:
@@ -198,7 +198,7 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
-    """Each value has the type that it has in verl's configuration."""
+    """Each value has the same type as in verl's configuration."""
     return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 

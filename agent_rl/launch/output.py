@@ -88,7 +88,7 @@ def command(*words: str) -> str:
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty if there was none."""
+    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if match := _VALIDATION.match(key):

@@ -44,7 +44,7 @@ class Finding:
         subject: the checked object; empty: the check's own subject.
         status: the severity.
         text: the result in words.
-        remedy: the change to make; empty if none is needed.
+        remedy: the change to make; empty if no change is needed.
         group: the group in the table, filled in from the check.
     """
 
@@ -97,7 +97,7 @@ class Check:
 
     Attributes:
         group: the group of its findings in the table.
-        subject: the subject of findings that do not set one.
+        subject: the subject of findings without a subject.
         function: takes a `RunCase`; returns its findings, or raises a `FatalError`.
         needs: the requirements of the check.
         at: the places where the check runs: `compose`, `launch`, `trainer`, `doctor`.

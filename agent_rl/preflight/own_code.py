@@ -190,7 +190,7 @@ class _Trial:
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))
         except FatalError as error:
             self.problems.append(error)
-        except (OutOfTime, ObservationError):  # in training the policy sees it
+        except (OutOfTime, ObservationError):  # in training the policy sees this error
             pass
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises goes to the user
             cause = error.__cause__ if isinstance(error, UnscoredError) else error

@@ -11,7 +11,7 @@ class _Turns(Section):
     instructions: str | None = None
     """System message. Null means the default message, and an empty text means no message."""
     observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries an observation."""
+    """Role of the message that contains an observation."""
 
 
 class CodeActSettings(_Turns):

@@ -156,7 +156,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
 
     Args:
         config: the composed `DictConfig`.
-        given: the keys on the command line, which override those of YAML files.
+        given: the keys on the command line, which override the keys of YAML files.
         file: the user's YAML file, for the line in an error.
 
     Returns:

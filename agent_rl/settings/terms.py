@@ -98,7 +98,7 @@ class TermSettings(Section):
 
 
 class ComponentSettings(TermSettings):
-    """A component in addition to those that every reward has."""
+    """A component in addition to the components that every reward has."""
 
     kind: str
     """A built-in kind, or your subclass in the form `package.module.Class` or `file.py:Class`."""

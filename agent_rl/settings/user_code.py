@@ -168,7 +168,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """Return `file:line` of the innermost line in the user's files, or of the innermost line if none is in them.
+    """Return `file:line` of the innermost line in the user's files; if they have no such line, of the innermost line.
 
     Args:
         error: the exception.

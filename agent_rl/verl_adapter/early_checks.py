@@ -126,7 +126,7 @@ def turn_baselines(case: RunCase) -> Errors:
     """agent_rl's own group estimators compare the samples of a prompt."""
     n = "actor_rollout_ref.rollout.n"
     if case.get(values.ESTIMATOR) in (*turns.BY_TURN, maxrl.ESTIMATOR) and case.number(n, 1) < 2:
-        problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, but there is only one"
+        problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, but {n} is 1"
         yield ConfigError(n, problem, f"Set {n}=2 or more, or choose algo=remax or algo=ppo")
 
 

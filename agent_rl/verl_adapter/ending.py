@@ -96,7 +96,7 @@ def _late(limit_s: float) -> StallError:
 
 @contextmanager
 def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator[None]:
-    """Raise an error in this thread, which must be the main one, while the block runs; blocks may be nested.
+    """Raise an error in this thread, which must be the main thread, while the block runs; blocks may be nested.
 
     Args:
         look: called in another thread; returns the error to raise, or None.

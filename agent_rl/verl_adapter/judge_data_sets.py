@@ -64,7 +64,7 @@ class BaseTrainDataset(RowDataSet):
             self._check_prompt(self.dataframe[0][self.prompt_key])
 
     def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Convert a row to a question for the judge, unless it already is one, and add the sample's ground truth."""
+        """Convert a row to a question for the judge, unless it already is a question, and add the ground truth."""
         info = row.get("extra_info") or {}
         if not info.get(ASKED):
             sample = self._ordered(self.sample(row), info.get("index"))
@@ -141,7 +141,7 @@ class PointwiseTrainDataset(BaseTrainDataset):
 
 
 class PairwiseTrainDataset(BaseTrainDataset):
-    """Rows with two answers each, in an order derived from the row's `index`; the ground truth is the better one."""
+    """Rows with two answers each, in an order derived from the row's `index`; the ground truth is the better answer."""
 
     template = PairwiseTemplate
 

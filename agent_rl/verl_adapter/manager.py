@@ -1,7 +1,7 @@
 """verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
 
 The manager finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to the
-trace. An unscored trajectory raises an error, so that verl drops this session and keeps the others of its group. A
+trace. An unscored trajectory raises an error, so that verl drops only this session of the group. A
 validation counts it as missing (`trained_samples.fill_missing_samples`).
 
 The `code` scorer runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is

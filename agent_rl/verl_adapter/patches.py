@@ -59,7 +59,7 @@ def check_version(version: str) -> None:
     """Reject a version of verl for which the patches were not written.
 
     Raises:
-        ConfigError: the installed version is not the expected one; the error names both.
+        ConfigError: the installed version is not the expected version; the error names both.
     """
     if version != VERL_VERSION:
         raise ConfigError(

@@ -25,7 +25,7 @@ from agent_rl.settings.reward import ServedModelSettings
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
 ROUTER_MODEL = "reward_model"
-"""The name of verl's own reward model for components, and of the component that is added if none uses it."""
+"""The name of verl's own reward model for components, and of the component that is added if no component uses it."""
 
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 

@@ -43,7 +43,7 @@ def fewest(config: Any) -> int:
 
 
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
-    """Whether a prompt with this number of sessions can be trained on without the failed ones.
+    """Whether training can use a prompt with this number of sessions without the failed sessions.
 
     With ReMax the first session is greedy: it is not a sample, and the group needs it.
     """

@@ -61,7 +61,7 @@ class AgentTrainer(PPOTrainer):
     """
 
     def __new__(cls, config: Any) -> AgentTrainer:
-        """Create an instance of the mode's class, combined with the user's class if there is one."""
+        """Create an instance of the mode's class, combined with the user's class if it is set."""
         instance: AgentTrainer = super().__new__(with_users_class(cls, config))
         return instance
 

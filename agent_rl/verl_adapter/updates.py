@@ -116,13 +116,13 @@ def needs_log_probs(trainer: Any) -> bool:
 
 
 def rename_metrics(metrics: dict[str, Any]) -> None:
-    """Give metrics measured in the update the names of those that verl measures in the log-prob pass."""
+    """Rename metrics that are measured in the update to verl's names for metrics of the log-prob pass."""
     for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
         metrics[name.removeprefix("actor/")] = metrics.pop(name)
 
 
 def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a loss that uses its own log-probs as the old ones if the batch has none.
+    """`verl.workers.engine_workers`: a loss that uses its own log-probs if the batch contains no old log-probs.
 
     Each call has one micro-batch: `model_output` with log-probs of every token, `data` with the batch's tensors.
     """

@@ -90,7 +90,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         """Run one episode for one row.
 
         Returns:
-            The training sequence, or a list if the episode has several; the last carries the trajectory.
+            The training sequence, or a list of several sequences, the last of which contains the trajectory.
 
         Raises:
             UnscoredError: the infrastructure failed; verl drops this trajectory from its group. The trace keeps

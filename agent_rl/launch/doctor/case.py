@@ -60,7 +60,7 @@ class Case(case.RunCase):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the run needs a GPU and this machine has none, so that its memory and cores do not matter."""
+        """Whether the run needs a GPU that this machine lacks, so that the machine's memory and cores do not matter."""
         return not (self.on_cpu or self.gpus)
 
     @cached_property

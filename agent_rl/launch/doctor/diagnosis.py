@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 
 def all_checks() -> list[Check]:
-    """Return every check of the doctor, including those of its folder, in the order of the table."""
+    """Return every check of the doctor, including the checks in its folder, in the order of the table."""
     for module in pkgutil.iter_modules(checks.__path__):
         importlib.import_module(f"{checks.__name__}.{module.name}")
     return checks_at("doctor")

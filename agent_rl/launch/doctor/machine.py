@@ -218,7 +218,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the Hub answers, through a proxy if there is one; a process limits the time of a name lookup."""
+    """Whether the Hub answers, through a configured proxy; a process limits the time of a name lookup."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
@@ -238,8 +238,8 @@ def _cuda_of_torch() -> str | None:
 
 def _installed() -> dict[str, str]:
     versions: dict[str, str] = {}
-    for each in metadata.distributions():
-        versions.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
+    for package in metadata.distributions():
+        versions.setdefault(canonicalize_name(package.metadata["Name"]), package.version)
     return dict(sorted(versions.items()))
 
 

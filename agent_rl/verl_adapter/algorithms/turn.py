@@ -59,7 +59,7 @@ def turn_advantages(
 
 
 def to_go(rewards: Sequence[float], discount: float) -> np.ndarray[Any, Any]:
-    """Return the discounted sum of a turn's reward and all later ones, for each turn."""
+    """Return the discounted sum of a turn's reward and all later rewards, for each turn."""
     sums = np.array(rewards, dtype=float)
     for turn in range(len(sums) - 2, -1, -1):
         sums[turn] += discount * sums[turn + 1]

@@ -74,8 +74,8 @@ def add_records(data: Any, batch: Any) -> None:
     keys = [batch.keys[row] for row in own]
     fields = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
     records = np.full(len(batch.keys), None, dtype=object)
-    for row, each in zip(own, fields["extra_fields"], strict=True):
-        records[row] = dict(getattr(each, "data", each))
+    for row, record in zip(own, fields["extra_fields"], strict=True):
+        records[row] = dict(getattr(record, "data", record))
     data.non_tensor_batch[RECORDS] = records
 
 
@@ -123,7 +123,7 @@ class TurnTable:
     Attributes:
         groups: the prompt of each trajectory.
         rewards: the reward of each turn, one array per trajectory; their sum is the trajectory's reward.
-        states: the hash of each turn's state, one list per trajectory; empty lists if the rows have none.
+        states: the hash of each turn's state, one list per trajectory; empty lists if the rows contain no states.
         rows: the trajectory of each row; -1 for a row that only fills up the batch.
         turns_BT: the turn in which each token was sampled, from 1; 0 for other tokens.
     """

@@ -160,8 +160,8 @@ class TabularWorld:
             every = [(prompt, group) for prompt, own in enumerate(choices) for group, _ in own]
             kept = self._kept(method, every)
             advantages_BT, uids = method.advantages(self._rows, kept, self.process.members), kept[2]
-            for place, each in enumerate(every):
-                known[each] = advantages_BT[[row for row, uid in enumerate(uids) if uid == f"g{place}"]]
+            for place, choice in enumerate(every):
+                known[choice] = advantages_BT[[row for row, uid in enumerate(uids) if uid == f"g{place}"]]
         mean, square = torch.zeros(self.logits_SA.numel(), dtype=torch.float64), 0.0
         for batch in itertools.product(*choices):
             weight = math.prod(weight for _, weight in batch)
@@ -172,7 +172,7 @@ class TabularWorld:
     def large_batch(self, method: Method, groups: int, seed: int = 0) -> Any:
         """Return the gradient of one batch with this number of groups per prompt.
 
-        The groups are those at evenly spaced quantiles of their distribution, from a random first one.
+        The groups are those at evenly spaced quantiles of their distribution, starting with a random one.
         """
         offset = np.random.default_rng(seed).random()
         batch: list[tuple[int, tuple[int, ...]]] = []
@@ -184,7 +184,7 @@ class TabularWorld:
         return self.gradient(method, batch)
 
     def gradient(self, method: Method, batch: Batch, known: Mapping[Any, Any] | None = None) -> Any:
-        """Return a method's gradient in one batch, per sample; `known` has the advantages of its groups."""
+        """Return a method's gradient in one batch, per sample; `known` contains the advantages of its groups."""
         kept = self._kept(method, batch)
         if not (rows := kept[0]):
             return torch.zeros_like(self.logits_SA).flatten()
@@ -206,7 +206,7 @@ class TabularWorld:
         return [row for row, *_ in kept], [key for _, key, _ in kept], [uid for *_, uid in kept]
 
     def depends_on_padding(self, method: Method) -> bool:
-        """Whether rows that only fill up a batch change the advantages of the others."""
+        """Whether rows that only fill up a batch change the advantages of other rows."""
         scored = [number for number, each in enumerate(self.trajectories[0]) if each.is_scored]
         batch = [(0, tuple(scored[: self.process.members])), (0, tuple(scored[-self.process.members :]))]
         kept = self._rows.of_batch(batch)

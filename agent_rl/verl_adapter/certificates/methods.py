@@ -39,7 +39,7 @@ def words() -> list[str]:
 
 
 def estimators() -> list[str]:
-    """Return the names of the estimators that verl knows, agent_rl's included."""
+    """Return the names of the estimators that are registered with verl, including agent_rl's."""
     names = sorted(BUILT_IN)
     return [form for name in names for form in (name, *([name + WITHOUT_STD] if name in NORMALIZED else []))]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 ACTIONS = 2
 OBSERVATION = ("", 0, 0)
 COMPONENTS = ("accuracy", "length")
-"""The components of a reward; most processes have only the first one."""
+"""The components of a reward; most processes use only the first component."""
 
 
 @dataclass

@@ -42,7 +42,7 @@ class UsedTemplate:
     Attributes:
         chat: the chat template, which renders the conversation.
         ends: the token ids the engine stops at.
-        native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
+        native: whether tools are an argument of the template and calls are in `tool_calls`, as in verl's tool_agent.
         syntax: the syntax in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
         taught: whether a cold start teaches the model its tools, so that prompts need not show them.

@@ -40,7 +40,7 @@ class GpuNeed:
     """The estimated bytes on one GPU."""
 
     states: float
-    """Weights, gradients and moments of the policy, and of the critic if there is one."""
+    """Weights, gradients and moments of the policy, and of the critic of a run with a critic."""
     activations: float
     logits: float
     vocabulary: float
