@@ -48,14 +48,14 @@ def json_object(key: str, text: str) -> dict[str, Any]:
 
 
 def recipe_names(incomplete: str) -> list[str]:
-    """Names of the recipes in the package, for shell completion."""
+    """Return the names of the recipes in the package, for shell completion."""
     from agent_rl.launch.recipes import described
 
     return [name for name in described() if name.startswith(incomplete)]
 
 
 def agent_names(incomplete: str) -> list[str]:
-    """Names of the agents in the package, for shell completion."""
+    """Return the names of the agents in the package, for shell completion."""
     from agent_rl.agents.registry import agent_names
 
     return [name for name in agent_names() if name.startswith(incomplete)]

@@ -93,7 +93,7 @@ def trajectory_puts(module: ModuleType) -> None:
 
 
 def fetched_tensors(module: ModuleType) -> None:
-    """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `IMAGES`.
+    """`verl.utils.transferqueue_utils`: send a training worker only a batch's tensors and `IMAGES`.
 
     verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
     these fields, and copying them for each mini-batch, took a tenth of an update.

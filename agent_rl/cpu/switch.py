@@ -88,7 +88,7 @@ def activate() -> None:
     os.environ.update(child_environment())
     import torch
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # empty counts as unset
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # empty means unset
 
 
 def check(config: Any) -> None:

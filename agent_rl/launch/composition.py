@@ -175,7 +175,7 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
         try:
             value = node[key]
         except MissingMandatoryValue:
-            yield ConfigError(here, "verl needs a value, and no value is set", f"Set {here}=...")
+            yield ConfigError(here, "verl needs a value, but no value is set", f"Set {here}=...")
         except OmegaConfBaseException as error:
             problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)

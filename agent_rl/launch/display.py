@@ -164,7 +164,7 @@ class Display:
 
     def _abortion(self, by: str) -> str:
         if not self.progress.is_training:
-            return f"{by}: ended before the first step; nothing is lost"
+            return f"{by}: the run ended before the first step; nothing is lost"
         checkpoints = self.progress.folder / "checkpoints"
         return f"{by}: ended at once; training since the last checkpoint is lost ({checkpoints})"
 

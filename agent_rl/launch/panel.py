@@ -290,7 +290,7 @@ def _validations(progress: RunProgress) -> list[str]:
 
 
 def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
-    """Return a trajectory as four lines below a heading."""
+    """Return a trajectory as a heading and four lines."""
     if trajectory is None:
         return []
     reward = f"reward {trajectory.score.total:+.2f}" if trajectory.score else "unscored"

@@ -18,7 +18,7 @@ class CodeActSettings(_Turns):
     """Settings for the code blocks of `code_act_agent`. The agent fills in `{answer}` in the instructions."""
 
     answer: Literal["boxed", "text"] = "boxed"
-    """Where the answer is in a turn without code. `boxed`: in `\\boxed{...}`, which the instructions then ask for.
+    """Place of the answer in a turn without code. `boxed`: in `\\boxed{...}`, which the instructions then ask for.
     `text`: the whole text is the answer."""
     tool: str | None = None
     """Name of the tool that executes code. Null means the only tool, or `python` if there are several."""

@@ -21,7 +21,7 @@ class BandSettings(Section):
     high: float = 1.0
     """Highest success rate of the rows to draw."""
     explore: float = Field(default=0.1, gt=0, le=1)
-    """Share of the rows outside this range that each pass still draws, so that their success rates can change."""
+    """Share of the rows outside `low` to `high` that each pass still draws, so that their success rates can change."""
 
     @model_validator(mode="after")
     def _ordered(self) -> BandSettings:
@@ -74,7 +74,7 @@ class DataSettings(Section):
 
     weights: Weights = Field(default_factory=dict)
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
-    `data.train_files`. 0 draws no rows. If this key is empty, shares are proportional to the numbers of rows."""
+    `data.train_files`. A share of 0 draws no rows. If empty, shares are proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
     """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, they are proportional to
     the numbers of rows; values above 1 make them more equal."""

@@ -16,8 +16,8 @@ class GatewaySettings(Section):
     function: str | None = None
     """Python function `file.py:run` or `package.module.run`, which is called with the row, the base URL and the key."""
     python: str | None = None
-    """Interpreter of a virtual environment, which imports `function` once and runs it in forks of this process. Null
-    means that `function` runs in the agent-loop worker."""
+    """Interpreter, from a virtual environment, of a process that imports `function` and runs it in forks. Null means
+    that `function` runs in the agent-loop worker."""
     url: str | None = None
     """HTTP endpoint that runs the agent. It gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)

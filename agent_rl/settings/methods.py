@@ -43,7 +43,7 @@ def method_problem(cls: type, base: type) -> tuple[str, str] | None:
 
 
 def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The public functions that a class itself defines, and its `__init__`."""
+    """Yield the public functions that a class itself defines, and its `__init__`."""
     for name in vars(cls):
         function = _function(cls, name)
         if function is not None and (not name.startswith("_") or name == "__init__"):

@@ -20,15 +20,15 @@ class CorrectnessSettings(TermSettings):
     """The component is 1 for the right answer, and 0 otherwise."""
 
     scorer: str = "auto"
-    """`auto`, a scorer's name, `file.py:function`, or `none`. `auto` means a simulated user's verdict,
-    or without such a user the scorer of the row's data_source."""
+    """`auto`, a scorer's name, `file.py:function`, or `none`. `auto` means a simulated user's verdict
+    or, without a simulated user, the scorer of the row's data_source."""
 
 
 class _NamedTermSettings(TermSettings):
     """A component that every reward logs, and that counts towards the total if any of its keys is set."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total; 0 only logs it. If another key of this section is set, the default is 1."""
+    """Factor of the value in the total, or 0 to only log it. The default is 1 if another key here is set."""
     _counted: ClassVar[float] = 1.0
 
     @model_validator(mode="before")
@@ -59,7 +59,7 @@ class FormatSettings(_NamedTermSettings):
     """A penalty of `-malformed_turns / turns`, but at least -1. Additional well-formed turns do not reduce it."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total; 0 only logs it. If another key of this section is set, the default is 0.2."""
+    """Factor of the value in the total, or 0 to only log it. The default is 0.2 if another key here is set."""
     _counted: ClassVar[float] = 0.2
     turns: int = Field(default=3, ge=1)
     """Number of malformed turns at which the value is -1."""

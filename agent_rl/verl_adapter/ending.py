@@ -74,7 +74,7 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
     with watched(_lost, INTERVAL_S):
         try:
             yield
-        except RayActorError as error:  # verl called a dead process before the next check
+        except RayActorError as error:  # verl called a process that died since the last check
             if lost := _lost():
                 raise lost from error
             raise
@@ -127,7 +127,7 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
         yield
     finally:
         done.set()
-        thread.join(INTERVAL_S)  # a signal that comes later would end the process
+        thread.join(INTERVAL_S)  # a later signal would end the process
         signal.signal(SIGNAL, before)
 
 

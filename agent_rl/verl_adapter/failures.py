@@ -68,7 +68,7 @@ class FailedSessions:
 
         Args:
             scored: number of the step's trajectories with a score.
-            errors: why the other trajectories have no score.
+            errors: the reasons why the other trajectories have no score.
 
         Raises:
             UnscoredError: the limit is exceeded; the error lists the most frequent reasons.

@@ -77,7 +77,7 @@ def environment(module: ModuleType) -> None:
 
 
 def reward_managers(module: ModuleType) -> None:
-    """`verl.experimental.reward_loop.reward_manager`: `reward.reward_manager.name=trajectory`."""
+    """`verl.experimental.reward_loop.reward_manager`: register the manager `trajectory`."""
     from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
 
 

@@ -53,7 +53,7 @@ def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
 
 
 def session_of(key: str) -> str:
-    """`{uid}_{session}` of the `{uid}_{session}_{index}` key of a training sequence."""
+    """Return `{uid}_{session}` of a training sequence's key, `{uid}_{session}_{index}`."""
     return key.rpartition("_")[0]
 
 

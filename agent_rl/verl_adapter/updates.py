@@ -122,7 +122,7 @@ def rename_metrics(metrics: dict[str, Any]) -> None:
 
 
 def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a loss that uses its own log-probs if the batch contains no old log-probs.
+    """`verl.workers.engine_workers`: let the loss use its log-probs if the batch contains no old log-probs.
 
     Each call has one micro-batch: `model_output` with log-probs of every token, `data` with the batch's tensors.
     """

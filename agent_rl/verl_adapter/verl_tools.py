@@ -64,7 +64,7 @@ class VerlTool:
             [self.spec],
             tools_kwargs={self.name: {"create_kwargs": dict(create_kwargs or {})}},
             default_timeout_s=BudgetSettings().tool_timeout_s,
-            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows any exception
+            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows every exception
         )
         self._sessions[instance_id] = await session.__aenter__()
         return instance_id, ToolResponse()

@@ -53,7 +53,7 @@ def register_estimator(module: ModuleType) -> None:
 
 
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:
-    """`agent/greedy_reward`, the mean over the step's prompts, whose rewards are removed from the TransferQueue."""
+    """Return `agent/greedy_reward`, the mean over the step's prompts, and remove their rewards from TransferQueue."""
     import transfer_queue as tq
 
     prompts = set(uids)
@@ -64,7 +64,7 @@ def take_metrics(uids: Iterable[str]) -> dict[str, float]:
 
 
 def published() -> dict[str, float]:
-    """The greedy rewards by prompt id."""
+    """Return the greedy rewards by prompt id."""
     import transfer_queue as tq
 
     tags = (tq.kv_list(BASELINES_PARTITION) or {}).get(BASELINES_PARTITION, {})

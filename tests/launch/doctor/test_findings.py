@@ -132,7 +132,7 @@ FINDINGS: list[tuple[str, dict[str, Any], dict[str, str], dict[str, Any] | None,
     ("configuration.model", {}, {}, None, "ok", ""),
     ("configuration.model", {MODEL: "some/model"}, {}, None, "skipped", "To check it, run hf download some/model"),
     ("configuration.model", {MODEL: "some/model"}, {"HF_HUB_OFFLINE": "1"}, None, "problem", "Unset HF_HUB_OFFLINE"),
-    ("configuration.model", {MODEL: "recipes/model"}, {}, None, "problem", "only its first part"),
+    ("configuration.model", {MODEL: "recipes/model"}, {}, None, "problem", "although its first part exists"),
     ("configuration.model", {MODEL: "/nowhere/model"}, {}, None, "ok", ""),  # the launcher's check reports it
     ("configuration.context", {}, {}, None, "ok", ""),
     ("configuration.context", {"data.max_response_length": 2048}, {}, None, "problem", "the model's 2048 positions"),

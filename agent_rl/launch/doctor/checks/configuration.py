@@ -115,7 +115,7 @@ def _absent(case: Case, name: str) -> Finding | None:
     if names_a_folder(name):
         return None
     if (case.folder / name.partition("/")[0]).is_dir():
-        text = f"there is no folder {name} in {case.folder}, only its first part"
+        text = f"there is no folder {name} in {case.folder}, although its first part exists"
         return problem(text, "Correct the path, or use a model on the Hub")
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):

@@ -61,7 +61,7 @@ def giving_up(case: Case) -> Finding | None:
 
 @check("reward", "endpoints")
 def endpoints(case: Case) -> list[Finding]:
-    """The components' judges and services answer now."""
+    """The judges and services of the components answer."""
     if not case.scored_by_ours or case.given is not None:
         return []
     remote = [each for each in case.reward.components if type(each).reach is not Component.reach]

@@ -38,7 +38,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
     except FatalError:
         raise
     except AgentRLError as error:
-        yield problem(f"{name}: {error}", "Start what the tool needs, or correct the file")
+        yield problem(f"{name}: {error}", "Start the service that the tool needs, or correct the file")
         return
     length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
     if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):
