@@ -114,7 +114,7 @@ def lengths(case: Case) -> Finding | None:
         return None
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
-        f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens: they would be unscored",
+        f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens: such trajectories are unscored",
         f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
     )
 

@@ -43,7 +43,7 @@ def ray_cluster(case: Case) -> Finding | None:
     text = f"a Ray cluster is already running here ({address}); the run would join it"
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
         text += f", and Ray would reject {', '.join(refused)}"
-        return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start another")
+        return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start a new one")
     return warning(text, "To start a separate cluster, set RAY_ADDRESS=local")
 
 
@@ -79,7 +79,7 @@ def logical_cpus(case: Case) -> Finding | None:
     if case.joins:
         return skipped(f"the cluster needs {need}; its nodes are not checked")
     if num_cpus is None and case.is_elsewhere:
-        return skipped(f"{need} needed; this machine has no GPU, so the run would be on another")
+        return skipped(f"{need} needed; this machine has no GPU, so another would run it")
     available = machines * (int(num_cpus) if num_cpus is not None else case.machine.cores)
     source = "ray_kwargs.ray_init.num_cpus" if num_cpus is not None else "the machine's cores"
     if available < need:
