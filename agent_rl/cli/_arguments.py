@@ -73,14 +73,14 @@ def names_a_model(keys: Sequence[str]) -> bool:
 
 
 def recipe_names(incomplete: str) -> list[str]:
-    """Names of the recipes in the package, for shell completion."""
+    """Return the names of the recipes in the package, for shell completion."""
     from agent_rl.launch.recipes import described
 
     return [name for name in described() if name.startswith(incomplete)]
 
 
 def agent_names(incomplete: str) -> list[str]:
-    """Names of the agents in the package, for shell completion."""
+    """Return the names of the agents in the package, for shell completion."""
     from agent_rl.agents.registry import agent_names
 
     return [name for name in agent_names() if name.startswith(incomplete)]

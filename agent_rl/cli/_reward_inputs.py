@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def kept_pieces(
     what: str, total: int, config: Path | None, overrides: list[str] | None, work: list[Any]
 ) -> AbstractContextManager[Pieces]:
-    """Open the pieces that a command has stored, keyed by its arguments and configuration, and the files in them."""
+    """Open the stored pieces of a command's work; the key is made from its arguments, configuration and files."""
     from omegaconf import OmegaConf
 
     from agent_rl.work.store import pieces

@@ -31,7 +31,7 @@ COLUMNS = ("turns", "mask_errors", "logprob_errors", "retokenized", "token_drift
 
 @app.command()
 def tokens(
-    path: Annotated[Path, typer.Argument(help="Trace, or a folder that contains one")],
+    path: Annotated[Path, typer.Argument(help="Trace, or a folder that contains a trace")],
     tokenizer: Annotated[
         list[str], typer.Option(help="Folder or name of a model; repeat the option to compare several")
     ],

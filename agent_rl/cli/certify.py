@@ -21,9 +21,9 @@ LINE = "{:<30} {:<20} {:>8} {:>8} {:>13} {:>8}  {}"
 @app.command()
 def algo(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]", help="Words of algo= or estimators of verl; default: all")
+        list[str] | None, typer.Argument(metavar="[NAME]", help="Values of algo= or verl's estimators; default: all")
     ] = None,
-    estimator: Annotated[str | None, typer.Option(help="Your function: file.py:f")] = None,
+    estimator: Annotated[str | None, typer.Option(help="Your estimator, a function file.py:f")] = None,
     full: Annotated[bool, typer.Option("--full", help="Also use batches of 2048 groups")] = False,
     as_json: Json = False,
 ) -> None:
@@ -33,10 +33,10 @@ def algo(
       agent-rl certify algo rloo turn
       agent-rl certify algo --estimator mine.py:advantages
 
-    All groups of small tasks are enumerated in float64, and verl's own functions compute advantages and loss. An
-    algorithm of `algo=` is certified as composed, an estimator with a sum over tokens as loss. The figures: the worst
-    cosine over the tasks, the same for a batch of 256 groups (2048 with --full), the length of the mean relative to the
-    exact gradient, and the variance relative to the estimator rloo. guides/algorithms.md explains the verdicts.
+    The command enumerates all groups of small tasks in float64; verl's functions compute advantages and loss. A value
+    of `algo=` is certified as composed, and an estimator with a loss that sums over tokens. The columns are
+    the worst cosine over the tasks, that of a batch of 256 groups (2048 with --full), the length of the mean relative
+    to the exact gradient, and the variance relative to rloo. guides/algorithms.md explains the verdicts.
 
     Exit code 1: your function is biased.
 

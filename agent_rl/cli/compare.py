@@ -23,9 +23,7 @@ app = typer.Typer(rich_help_panel="look", add_completion=False)
 def compare(
     places: Annotated[
         list[str],
-        typer.Argument(
-            metavar="A [B]", help="Runs, RUN@STEP or evaluations; one run: its first and last step are compared"
-        ),
+        typer.Argument(metavar="A [B]", help="Runs, RUN@STEP or evaluations; for one run, its first and last step"),
     ],
     as_json: Json = False,
 ) -> None:
@@ -37,8 +35,8 @@ def compare(
       agent-rl compare outputs/gsm8k_calculator
 
     The samples of a row are averaged; rows that exist on only one side are ignored. The interval is the 95% interval of
-    the mean difference. `better` and `worse` count rows; `p` is the result of their sign test: the probability of such
-    an uneven split by chance.
+    the mean difference. `better` and `worse` count rows; `p` is the result of a sign test: the probability that chance
+    alone splits the rows so unevenly.
 
     --json: `a`, `b`, `measures` (each: `a`, `b`, `difference` (`mean`, `low`, `high`, `rows`), `better`, `worse`, `p`).
     """

@@ -114,7 +114,7 @@ def check(
     every: Annotated[bool, typer.Option("--all", help="Score the ground truths of all rows")] = False,
     seed: Annotated[int, typer.Option(help="Random seed that chooses the rows for --sample")] = 0,
     fix: Annotated[
-        Path | None, typer.Option(help="File for the good rows; a file next to it gets the bad rows")
+        Path | None, typer.Option(help="File for the good rows; the bad rows go to a file next to it")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -125,7 +125,7 @@ def check(
       agent-rl data check train.parquet --fix good.parquet
 
     All files are checked as one data set, so rows shared by a training file and a test file are found. If scoring the
-    ground truths is interrupted, the same command resumes after those already scored.
+    ground truths is interrupted, the same command resumes it.
 
     --json: `files` with their numbers of rows, `unit` of lengths, `labels`, `findings` (each with `kind`, `rows`,
     `error`, `examples`), `graded`, and with --fix `fixed` (`good`, `rejected`: numbers of rows by file).

@@ -40,9 +40,9 @@ def doctor(
     every: Annotated[bool, typer.Option("--all", help="Print all findings, including those that are ok")] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Find what would stop a run before a GPU is used.
+    r"""Find problems that would stop a run, before a GPU is used.
 
-    The doctor prints problems, then warnings, each with what to change. Exit code 1: there is a problem.
+    The doctor prints problems, then warnings, each with a remedy. Exit code 1: there is a problem.
 
     To check a run for another machine, first run --save-machine on that machine:
 

@@ -32,7 +32,7 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's last one"),
+        typer.Option(help="Model name at --endpoint, or a model folder or checkpoint; default: the run's newest"),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -118,7 +118,7 @@ def _split(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def _task_as(run: Path | None, recipe: str | None, *, has_model: bool) -> tuple[Path | None, str | None]:
-    """Return run and recipe; with a given model, a task's file is the recipe, otherwise it means the task's run."""
+    """Return run and recipe; a task's file means the task's recipe if a model is set, otherwise the task's run."""
     from agent_rl.launch.task import is_task, task_recipe
 
     if run is None or not is_task(str(run)):

@@ -24,7 +24,7 @@ def export(
       agent-rl export outputs/gsm8k_calculator --to my_model
       agent-rl export outputs/mine/checkpoints/global_step_100 --to my_model
 
-    The folder has the weights, tokenizer, chat template, and a generation config with training's sampling settings.
+    The folder contains the weights, tokenizer, chat template, and a generation config with the sampling settings.
 
     --json: `folder`, and `serve`, a list of commands.
     """

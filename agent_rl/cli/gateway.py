@@ -16,7 +16,7 @@ app = typer.Typer(rich_help_panel="check", help="Check a gateway between agents 
 
 @app.command()
 def check(
-    url: Annotated[str, typer.Argument(help="Address of a running gateway: only checks of the protocol run")] = "",
+    url: Annotated[str, typer.Argument(help="Address of a running gateway; only its protocol is checked")] = "",
     driver: Annotated[str, typer.Option(help="Gateway to start: file.py:Class, a subclass of Driver")] = "",
     key: Annotated[str, typer.Option(help="Key of a session that is open on the gateway at URL")] = "",
     only: Annotated[list[str] | None, typer.Option(help="Name of a check to run; may be repeated")] = None,
@@ -31,7 +31,7 @@ def check(
     A driver connects a gateway to a scripted engine, so no model is needed. Exit code 1: a check does not pass.
 
     --json: a list with `check`, `holds` (what must hold), `status` and `problem`. The status `missing` means that the
-    gateway or its driver does not offer what the check needs.
+    gateway or its driver lacks a feature that the check needs.
     """
     from rich.console import Console
     from rich.table import Table
@@ -55,7 +55,7 @@ def check(
     counts = Counter(result["status"] for result in results)
     end = ", ".join(f"{number} {status}" for status, number in counts.items())
     if url:
-        end += f". {len(CHECKS) - len(known)} checks of what is trained did not run: they need --driver"
+        end += f". {len(CHECKS) - len(known)} checks of the trained tokens did not run: they need --driver"
     if as_json:
         print_json(results)
     else:

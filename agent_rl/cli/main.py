@@ -31,16 +31,16 @@ from agent_rl.errors import AgentRLError, ConfigError, did_you_mean
 
 DEBUG = "--debug"
 GROUPS = ("start", "check", "train", "look", "reward", "data")
-"""Groups of commands, in the order people need them."""
+"""Groups of commands, in the order in which users need them."""
 INTERRUPTED = 130
 OPEN_FILES = 65_536
-"""A limit for thousands of concurrent requests; with millions, programs that close every descriptor slow down."""
+"""A limit on open files for thousands of requests; with millions, programs that close every descriptor slow down."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exhausted disk quota."""
 LIMITS = (*FULL, errno.EMFILE)
 """Errors about a limit of the machine, not about the path."""
 WIDEST = 60
-"""Maximum number of characters of a command's sentence in the list; a longer one is cut before its colon."""
+"""Maximum number of characters of a command's sentence in the list; a longer sentence ends before its colon."""
 
 KEPT = "\\b\n"
 """The marker at the start of a help paragraph whose line breaks are kept."""
@@ -89,7 +89,7 @@ class _Folder(TyperGroup):
         formatter.write(HELP.format(commands="\n".join(lines)).lstrip())
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; for an unknown one, the error suggests the nearest name."""
+        """Return the command; for an unknown command, the error suggests the nearest name."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise ConfigError(args[0], "there is no such command", did_you_mean(args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
@@ -135,7 +135,7 @@ def _element_type(display_type: Callable[..., str], ctx: Any) -> str:
 
 
 def _only_json(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Redirect what tools, scorers and packages print to stderr, so that stdout has only the result."""
+    """Redirect what tools, scorers and packages print to stderr, so that stdout contains only the result."""
 
     @functools.wraps(callback)
     def run(*args: Any, **options: Any) -> Any:
@@ -176,7 +176,7 @@ def main() -> None:
     if debug:
         sys.argv.remove(DEBUG)
         os.environ["HYDRA_FULL_ERROR"] = "1"  # read by the trainer
-    sys.path.insert(0, os.getcwd())  # as `python -m`, which starts the trainer, does
+    sys.path.insert(0, os.getcwd())  # like `python -m`, which starts the trainer
     _allow_open_files()
     try:
         sys.exit(app(standalone_mode=False, prog_name="agent-rl"))

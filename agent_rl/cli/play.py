@@ -33,7 +33,7 @@ def play(
     reward: RewardFunctions = None,
     as_json: Json = False,
 ) -> None:
-    r"""Act in an environment at the terminal instead of a model.
+    r"""Act in an environment in place of a model, at the terminal.
 
     \b
       agent-rl play lockers.py
@@ -144,7 +144,7 @@ def _typed_lines(prompt: str) -> Iterator[str]:
 
 
 def _expert_lines(kind: EnvironmentType, row: dict[str, Any]) -> list[str]:
-    """Return the turns of the expert, who acts before the episode, as lines."""
+    """Return the expert's turns as lines; the expert acts before the episode."""
     from agent_rl.environments.kind import row_values
     from agent_rl.environments.worked import expert_turns
 

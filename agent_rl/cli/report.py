@@ -20,7 +20,7 @@ def report(
         Path | None,
         typer.Option("-o", "--out", help="Page to write; default: report.html in the first run's folder"),
     ] = None,
-    png: Annotated[Path | None, typer.Option(help="Folder that also gets each chart as a PNG file")] = None,
+    png: Annotated[Path | None, typer.Option(help="Folder for a PNG file of each chart")] = None,
     as_json: Json = False,
 ) -> None:
     r"""Write one page about a run: curves, warnings, before and after, trajectories, configuration, versions.

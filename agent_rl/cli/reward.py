@@ -50,9 +50,9 @@ def explain(recipe: Recipe, overrides: RunOverrides = None, as_json: Json = Fals
       agent-rl reward explain recipes/text_world
       agent-rl reward explain gsm8k_calculator agent_rl.reward.format.weight=0.1
 
-    "Many calls" and "honest work" make a call in every allowed turn except the last. The turns share half of
-    data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a service
-    or your code appears in the sum by name. For a weight with a schedule, the last value is used.
+    "Many calls" and "honest work" are behaviours with a call in every allowed turn except the last. The turns share
+    half of data.max_response_length equally; a turn and a call take one second each. A component measured by a model, a
+    service or your code appears in the sum by name. For a weight with a schedule, the last value is used.
 
     --json: for each pattern of data sources (`*`: all others) `formula` and `pays`: for each behaviour, the number, and
     the weights of the components that appear by name.

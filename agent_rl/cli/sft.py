@@ -21,7 +21,7 @@ def sft(recipe: Recipe, overrides: Overrides = None, as_json: Json = False) -> N
     agent_rl.cold_start section configures the cold start. Existing results are kept unless the section has changed;
     after an interruption, the same command resumes at the unfinished stage.
 
-    --json: `folder` and `model`, paths, and `made`, false if nothing was missing.
+    --json: the paths `folder` and `model`, and `made`, which is false if nothing was missing.
     """
     from agent_rl.evaluation.experiments.cold_start import ColdStart
 

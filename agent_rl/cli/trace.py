@@ -47,7 +47,7 @@ def export(
       agent-rl trace export outputs/my_run --format sft --min-reward 1 -o my.parquet
 
     atif: a folder with one ATIF-v1.7 document per trajectory. jsonl and csv: one flat record per trajectory. sft: the
-    trajectories with the best rewards for supervised fine-tuning, as tokens, with a mask of the sampled ones.
+    trajectories with the best rewards for supervised fine-tuning, as tokens, with a mask of the sampled tokens.
 
     --json: `out`, `trajectories`, and for sft `left_out` (a number for each reason).
     """

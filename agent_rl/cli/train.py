@@ -63,17 +63,17 @@ def train(
     rollouts and checkpoints. The same command resumes there from the newest checkpoint.
 
     Write keys as in the composed configuration; a group (size=) selects one of its files. For an unknown key, the error
-    suggests the nearest known one.
+    suggests the nearest known key.
 
     VERL_PLATFORM=cpu trains on a CPU: it adds the CPU profile, and size=cpu if the recipe has it.
 
-    Several nodes: run the same command on each. Rank 0 starts Ray, waits for the others and trains.
+    Several nodes: run the same command on each. Rank 0 starts Ray, waits for the other nodes and trains.
 
     \b
       NNODES=2 NODE_RANK=0 MASTER_ADDR=host0 agent-rl train RECIPE
       NNODES=2 NODE_RANK=1 MASTER_ADDR=host0 agent-rl train RECIPE
 
-    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets all of this. RAY_ADDRESS joins a
+    MASTER_PORT is the port of Ray's head, 6379 if unset. Under SLURM, srun sets them all. RAY_ADDRESS joins a
     running cluster; trainer.nnodes is then the number of its nodes to use.
 
     Ctrl-C or SIGTERM ends the run after the current step and saves it; a second one ends it at once.

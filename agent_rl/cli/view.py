@@ -27,7 +27,7 @@ def view(
     ] = "127.0.0.1",
     as_json: Json = False,
 ) -> None:
-    r"""Look at what agents did: trajectories in a table with filters and as conversations, groups, comparisons.
+    r"""Look at what agents did: trajectories as a table and as conversations, groups, and comparisons.
 
     \b
       agent-rl view

@@ -22,7 +22,7 @@ def why(
     \b
       agent-rl why outputs/gsm8k_calculator
 
-    The command recognizes each symptom in docs/symptoms.md as soon as enough steps can show it. Exit code 1: there is a
+    The command recognizes each symptom in docs/symptoms.md as soon as the run has enough steps. Exit code 1: there is a
     warning.
 
     --json: `run`, `status`, `step`, `time`, `error`, `warnings` (each with `text`, `remedy`, `symptom`).

@@ -1,7 +1,7 @@
 """SGLang's attention on a CPU for all requests of a batch at once, as an SGLang plugin (group `sglang.srt.plugins`).
 
 During decoding, SGLang's `torch_native` backend handles one request after another, with a dozen small operations for
-each request and layer: at 128 concurrent conversations with a tiny model that takes a tenth of a training step. This
+each request and layer: at 128 concurrent conversations with a tiny model, this takes a tenth of a training step. This
 module gathers keys and values for the whole batch, padded to its longest context. A batch whose padding would exceed
 `MAX_PADDED` is left to SGLang's loop.
 """
@@ -77,7 +77,7 @@ def decode(
     Shapes: query and output (requests, heads, head size), caches (slots, key heads, head size).
     """
     slots: Slots | None = backend.forward_metadata
-    others = options.get("is_cross_attn") or options.get("sliding_window_size")  # of SGLang 0.5.13
+    others = options.get("is_cross_attn") or options.get("sliding_window_size")  # in SGLang 0.5.13
     if others or slots is None or len(slots.flat) * k_cache[0].numel() > MAX_PADDED or k_cache.dtype != query.dtype:
         return original(backend, query, output, k_cache, v_cache, *rest, **options)
     # `index_select` of whole rows copies memory; indexing with a tensor took eight times as long.

@@ -35,7 +35,7 @@ class _OnCPU:
     ) -> dict[str, Any]:
         """Run verl's method with sequences of similar length in the same micro-batch, which pads to the longest.
 
-        In a batch without images, the empty image fields are removed: verl would copy each for its micro-batch.
+        In a batch without images, the empty image fields are removed, because verl would copy them per micro-batch.
 
         Losses are normalised over the whole mini-batch, so its order does not matter. The model's output has the
         original order.
@@ -76,7 +76,7 @@ class CPUEngineWithLMHead(_OnCPU, FSDPEngineWithLMHead):  # type: ignore[misc]
     """The engine of the actor and the reference policy."""
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the weights with the LoRA adapter merged in, in their own dtype.
+        """Yield the weights in their dtype, with the LoRA adapter merged into them.
 
         verl rounds them to bf16, but on a CPU the engine computes in fp32.
         """

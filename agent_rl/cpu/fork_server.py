@@ -1,13 +1,13 @@
 """Starts Ray's workers as forks of a process that has imported the libraries of verl and SGLang.
 
-A run has about eight Ray workers, and each imports torch, transformers and the rest: on two cores that is most of a
-short run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
+A run has about eight Ray workers, and each imports torch, transformers and more: on two cores, this is most of a short
+run's time. The launcher starts `python -m agent_rl.cpu.fork_server` together with the trainer; Ray starts its
 workers with `forked_python` instead of Python. verl, agent_rl and the user's modules are not imported here: the
 effects of importing them depend on each worker's environment.
 
-A worker gets the same things as a new interpreter: arguments, environment, folder, standard streams, process group. A
-library that starts threads when it is imported must not be in `LIBRARIES`; pyarrow's allocator starts threads too, but
-it survives a fork.
+A worker gets what a new interpreter gets: arguments, environment, folder, standard streams and process group. A library
+that starts threads when it is imported must not be in `LIBRARIES`. pyarrow's allocator also starts threads, but it
+works after a fork.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
         os.makedirs(short, exist_ok=True)  # otherwise Ray creates it
     folder = tempfile.mkdtemp(prefix="agent_rl_", dir=short or None)
     path = f"{folder}/forks"
-    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # OpenMP's threads would not survive
+    environ = {**environ, **switch.child_environment(), "OMP_NUM_THREADS": "1"}  # a fork has no OpenMP threads
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
@@ -104,8 +104,8 @@ def fork_server(environ: Mapping[str, str], output: Any) -> Iterator[dict[str, s
 def fork_workers(module: ModuleType) -> None:
     """`verl.utils.device`: make Ray start its workers through their node's server, if the launcher has started one.
 
-    verl's `main` calls this function first with its configuration. The shell in which Ray starts a worker replaces the
-    variable.
+    verl's `main` first calls `auto_set_device` with its configuration. The shell in which Ray starts a worker replaces
+    the variable.
     """
     original = module.auto_set_device
 

@@ -15,9 +15,9 @@ from agent_rl.cpu import engine_forks, fork_server, speed
 
 
 def gloo_process_group(module: ModuleType) -> None:
-    """`verl.utils.distributed`: on a CPU the backend must be plain "gloo".
+    """`verl.utils.distributed`: use the backend "gloo" on a CPU.
 
-    verl builds "cpu:gloo,<device>:<backend>", which has the cpu device twice; torch rejects that.
+    verl builds "cpu:gloo,<device>:<backend>", which contains the cpu device twice; torch rejects such a text.
     """
     original = module.initialize_global_process_group_ray
 

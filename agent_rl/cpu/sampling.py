@@ -4,7 +4,7 @@ On a CPU too, a judge's verdict must follow a JSON schema. xgrammar has a kernel
 not call: its xgrammar backend masks logits on accelerators only.
 
 A token is sampled by inverting the cumulative probabilities. torch.multinomial draws a random number for each entry of
-the vocabulary: 69 ms for 64 requests and 49,152 entries on one core, where the sums take 3 ms. The draws took a tenth
+the vocabulary: 69 ms for 64 requests and 49,152 entries on one core, whereas the sums take 3 ms. The draws took a tenth
 of the engine's time with a 0.1M-parameter model.
 """
 

@@ -43,7 +43,7 @@ def replay_buffer_polling(module: ModuleType) -> None:
     """`verl.trainer.ppo.v1.replay_buffer`: poll for finished trajectories more often than every two seconds.
 
     The interval is a constructor argument for which verl has no configuration key; on a laptop, where a step takes one
-    or two seconds, it would double the step.
+    or two seconds, it would double the step's time.
     """
     original = module.ReplayBuffer.__init__
 
@@ -93,7 +93,7 @@ def trajectory_puts(module: ModuleType) -> None:
 
 
 def fetched_tensors(module: ModuleType) -> None:
-    """`verl.utils.transferqueue_utils`: a training worker gets the tensors of a batch, and `IMAGES`.
+    """`verl.utils.transferqueue_utils`: send a training worker only a batch's tensors and `IMAGES`.
 
     verl sends it all stored fields of a trajectory: prompts as messages, ground truths, reward components. Decoding
     these fields, and copying them for each mini-batch, took a tenth of an update.

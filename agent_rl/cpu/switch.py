@@ -42,7 +42,7 @@ ENVIRONMENT = {
     "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
     # Ray would start an idle process for each logical core.
     "RAY_prestart_worker_first_driver": "0",
-    # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors that request none.
+    # Ray otherwise warns at each start that it will one day stop hiding accelerators from actors without any.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Default values; a variable that the user has set keeps its value."""
@@ -88,7 +88,7 @@ def activate() -> None:
     os.environ.update(child_environment())
     import torch
 
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # empty counts as unset
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"] or ENVIRONMENT["OMP_NUM_THREADS"]))  # empty means unset
 
 
 def check(config: Any) -> None:

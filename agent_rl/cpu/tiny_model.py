@@ -6,7 +6,7 @@ turn by turn. `make_model` saves a randomly initialised `Qwen2ForCausalLM` next 
 `AutoTokenizer`, `AutoModelForCausalLM`, verl and SGLang load like any published checkpoint.
 
 The model is untrained. `agent-rl sft` teaches it a format (`agent_rl.evaluation.experiments.cold_start`);
-`python -m agent_rl.cpu.tiny_model --out DIR` creates one, to try the setup of a GPU recipe on a CPU.
+`python -m agent_rl.cpu.tiny_model --out DIR` creates a model to try the setup of a GPU recipe on a CPU.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def make_tokenizer(texts: Iterable[str], out_dir: str | Path, vocab_size: int = 
     Returns:
         The tokenizer, with `<|endoftext|>` as padding, `<|im_end|>` as end of sequence and the chat template.
     """
-    # transformers uses this class for every model of type qwen2, regardless of its files: so train with its rules.
+    # transformers uses this class for every model of type qwen2, regardless of its files, so training uses its rules.
     rules = Qwen2Tokenizer().backend_tokenizer
     trained = Tokenizer(models.BPE())
     trained.normalizer = rules.normalizer

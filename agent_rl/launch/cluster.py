@@ -33,11 +33,11 @@ from agent_rl.launch.process import process_tree
 from agent_rl.launch.stopping import StopRequest
 
 PORT = 6379
-"""Port of the head: Ray's own default."""
+"""Port of the head, which is Ray's default."""
 POLL_S = 0.5
 ANY_PORT = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
-"""Options for free ports, as `ray.init` uses: Ray's fixed ports could be in use by another node on this host, or be
-`MASTER_PORT`."""
+"""Options for free ports, as `ray.init` uses: another node on this host or `MASTER_PORT` could use Ray's fixed
+ports."""
 SILENT_S = 60.0
 """A head counts as gone after this number of seconds without an answer (Ray's limit), or at once if its port is
 closed."""
@@ -47,8 +47,8 @@ INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 BRIDGES = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali")
 """Name prefixes of interfaces that do not lead to another node."""
 OWN = ("NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that the launcher reads and its children do not get, because verl's workers use two of these names
-themselves."""
+"""Variables that the launcher reads but does not pass to its children, because verl's workers use two of these names
+for other values."""
 
 Check = Callable[[str], None]
 
@@ -59,7 +59,7 @@ class ClusterError(AgentRLError):
 
 @dataclass(frozen=True)
 class Nodes:
-    """The number of nodes, the rank of this one, and the address of the first."""
+    """The number of nodes, the rank of this node, and the address of the first node."""
 
     count: int
     rank: int
@@ -122,8 +122,8 @@ def unclear_interface(names: Sequence[str], environ: Mapping[str, str] = os.envi
     if len(names) < 2 or any(environ.get(name) for name in INTERFACES):
         return ""
     return (
-        f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one. If they choose wrong, "
-        f"the run hangs: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
+        f"this node has several addresses ({', '.join(names)}), and NCCL and Gloo choose one. If it is the wrong "
+        f"one, the run hangs: set {' and '.join(INTERFACES)} to the interface in the nodes' network"
     )
 
 
@@ -164,7 +164,7 @@ def head(nodes: Nodes, options: Sequence[str], wait_s: float) -> Iterator[tuple[
 def run_worker(nodes: Nodes, options: Sequence[str], wait_s: float, stopping: StopRequest) -> None:
     """Join the head's cluster, on ranks other than 0, until the head is gone; rank 0 returns the trainer's exit status.
 
-    A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved it.
+    A signal that ends a job reaches all nodes, but the run needs this node until rank 0 has saved the run.
 
     Args:
         nodes: the nodes.
@@ -198,8 +198,8 @@ def _ray_node(arguments: Sequence[str]) -> Iterator[tuple[Mapping[str, str], Che
     """Run a Ray node during this block; all processes that it started end with it.
 
     Returns:
-        The environment of the server that starts the node's workers, and a check: if the node has ended, it raises a
-        ClusterError with the problem that it is given and the last lines of Ray's output.
+        The environment of the server that starts the node's workers, and a function that takes a problem: if the node
+        has ended, it raises a ClusterError with the problem and the last lines of Ray's output.
     """
     if warning := unclear_interface(interfaces()):
         _say(f"warning: {warning}")

@@ -23,7 +23,7 @@ JOINING = tuple(f"++ray_kwargs.ray_init.{key}=null" for key in SIZES)
 
 
 def has_accelerator() -> bool:
-    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; if there is none, verl would hang."""
+    """Whether there is a device file for an NVIDIA or AMD GPU or an Ascend NPU; without one, verl would hang."""
     return any(any(Path("/dev").glob(pattern)) for pattern in ("nvidia[0-9]*", "kfd", "davinci[0-9]*", "dxg"))
 
 
@@ -116,7 +116,7 @@ def _joining() -> list[str]:
     job_variables = job.get("env_vars") or {}  # from `ray job submit`; Ray rejects a variable that is set twice
     if cpu.is_selected():
         variables = {"VERL_PLATFORM": "cpu", **cpu.child_environment()}
-    else:  # whether or not this process has it already; a node's own `PATH` stays
+    else:  # even if this process already has these variables; each node keeps its `PATH`
         variables = {**os.environ, **gpu_environment()}
         variables = {name: variables[name] for name in ("LD_LIBRARY_PATH", "CUDA_HOME") if variables.get(name)}
     for name, value in variables.items():

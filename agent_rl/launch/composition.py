@@ -115,14 +115,14 @@ def unknown_keys(ours: Any, verls: Any, path: str = "") -> Iterator[str]:
 
 
 def nearest_key(key: str, known: DictConfig) -> str:
-    """Suggest keys for an unknown one: known keys with the same last part, else the most similar spelling."""
+    """Suggest known keys for an unknown key: those with the same last part, otherwise those with similar spelling."""
     keys = [each for each in _flatten(known) if not is_old(each)]
     tail = [each for each in keys if each.split(".")[-1] == key.split(".")[-1]]
     near = sorted(tail, key=lambda each: -difflib.SequenceMatcher(None, key, each).ratio())
     near = near or difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
     if near:
         return "Did you mean " + " or ".join(f"'{each}'" for each in near[:3]) + "?"
-    return f"--dry-run prints every key; +{key}=... adds one that verl does not know"
+    return f"--dry-run prints every key; +{key}=... adds one that verl does not define"
 
 
 def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
@@ -139,7 +139,7 @@ def _composed(folder: Path, arguments: Sequence[str]) -> DictConfig:
         remedy = "Quote values with commas, braces or spaces"
         raise ConfigError(error.override, f"this is not a hydra override: {_short(error)}", remedy) from error
     except (HydraException, OmegaConfBaseException) as error:
-        if wrong := _WRONG_KEY.search(str(error)):  # with a remedy, which hydra's own lacks
+        if wrong := _WRONG_KEY.search(str(error)):  # hydra's message has no remedy
             known = hydra_compose("config", [searchpath])
             if wrong[1] not in set(_flatten(known)):
                 options = groups(folder)
@@ -155,7 +155,7 @@ def _short(error: Exception) -> str:
 
 
 def resolved(config: DictConfig) -> dict[str, Any]:
-    """Return plain containers with interpolations resolved; if one cannot be resolved, none is."""
+    """Return plain containers with interpolations resolved; if one cannot be resolved, all stay as they are."""
     try:
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException:
@@ -175,12 +175,12 @@ def _problems(node: Any, path: str = "") -> Iterator[ConfigError]:
         try:
             value = node[key]
         except MissingMandatoryValue:
-            yield ConfigError(here, "verl needs a value, and no value is set", f"Set {here}=...")
+            yield ConfigError(here, "verl needs a value, but no value is set", f"Set {here}=...")
         except OmegaConfBaseException as error:
             problem = _RESOLVING.sub(r"\1", str(error).splitlines()[0])
             written: Any = OmegaConf.to_container(node)
             cause = re.search(r"(?:'|type )([^' ]+)", problem)
-            if cause is None or cause[1] in str(written[key]):  # otherwise the cause is in another key
+            if cause is None or cause[1] in str(written[key]):  # otherwise, another key is the cause
                 yield ConfigError(here, problem, f"Set {here}=...")
         else:
             if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
@@ -198,7 +198,7 @@ def keys(case: RunCase) -> Iterator[ConfigError]:
 
 @check("configuration", at=("compose",))
 def types(case: RunCase) -> Iterator[ConfigError]:
-    """Each value has the type that it has in verl's configuration."""
+    """Each value has the same type as in verl's configuration."""
     return values.wrong_types(case, dict(leaves(OmegaConf.to_container(verl_defaults()))))
 
 

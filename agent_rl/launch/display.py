@@ -76,7 +76,7 @@ class Display:
 
         Args:
             folder: the run's folder.
-            notes: what the user should know about an earlier run there.
+            notes: notes for the user about an earlier run in this folder.
             configuration: the run's whole configuration.
         """
         self.progress.begin(folder, notes, configuration)
@@ -95,7 +95,7 @@ class Display:
 
     @_ignore_errors
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Show the metrics of a step, or of the validation before the first."""
+        """Show the metrics of a step, or of the validation before the first step."""
         self.progress.step(step, metrics)
         if self._panel is not None:
             self._panel.step(step)
@@ -104,7 +104,7 @@ class Display:
 
     @_ignore_errors
     def tick(self, asked: str | None = None) -> None:
-        """Redraw; called twice per second, with the signal that told the run to end after its step."""
+        """Redraw, twice per second; `asked` is the signal that requested the end of the run after its step."""
         if asked is not None and not self._asked:
             self._asked = True
             self._request(f"{asked}: ends after step {self.progress.step_number} and saves; again: ends now")
@@ -164,7 +164,7 @@ class Display:
 
     def _abortion(self, by: str) -> str:
         if not self.progress.is_training:
-            return f"{by}: ended before the first step; nothing is lost"
+            return f"{by}: the run ended before the first step; nothing is lost"
         checkpoints = self.progress.folder / "checkpoints"
         return f"{by}: ended at once; training since the last checkpoint is lost ({checkpoints})"
 

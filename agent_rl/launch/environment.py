@@ -2,11 +2,11 @@
 
 A run on GPUs needs these variables, which NVIDIA's wheels do not set:
 
-- `LD_LIBRARY_PATH` has the folder of CUDA's runtime library. SGLang preloads torch_memory_saver into its processes, and
-  the loader looks for that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
+- `LD_LIBRARY_PATH` contains the folder of CUDA's runtime library. SGLang preloads torch_memory_saver, for which the
+  loader needs that library before Python runs (https://github.com/sgl-project/sglang/issues/36533).
 - `CUDA_HOME` is a toolkit with which SGLang builds kernels when they are first used, regardless of its backends.
   SGLang's build files have `-L$CUDA_HOME/lib64 -lcudart`, so NVIDIA's wheels, which have neither, are not a toolkit.
-- `PATH` starts with the environment's `bin`, which has `ninja`, the program that builds the kernels.
+- `PATH` starts with the environment's `bin`, which contains `ninja`, the program that builds the kernels.
 
 A batch system's TMPDIR is often too long for the sockets of Ray, and a container's user may have no home directory.
 The user's settings are kept; no library is loaded here.
@@ -31,7 +31,7 @@ TOOLKITS = (f"/usr/local/cuda-{CUDA}*", "/usr/local/cuda")
 VERSION = "include/cuda_runtime_api.h"
 PARTS = ("bin/nvcc", "lib64/libcudart.so", "include/cuda_runtime.h", VERSION)
 TARGET_HEADER = ("include/nv/target", "include/cccl/nv/target")
-"""A toolkit has one of these headers; CUDA 13 has the second."""
+"""A toolkit contains one of these headers; CUDA 13 contains the second."""
 SOCKET = "/ray/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.1"
 """A socket that Ray creates under `RAY_TMPDIR` or `TMPDIR`; Linux allows paths of 107 bytes."""
 LONGEST = 107 - len(SOCKET)
@@ -84,7 +84,7 @@ def missing_parts(home: Path) -> list[str]:
 
 
 def _runtime_folder() -> Path | None:
-    """Return the folder of CUDA's runtime library in NVIDIA's wheels; None if no wheel has it."""
+    """Return the folder of CUDA's runtime library in NVIDIA's wheels; None if no wheel contains it."""
     return next((path.parent for folder in _wheels() for path in folder.glob(f"*/lib/{RUNTIME}")), None)
 
 

@@ -88,7 +88,7 @@ def command(*words: str) -> str:
 
 
 def validations(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty if there was none."""
+    """Return reward and accuracy (`reward`, `acc`) of a validation, by data source; empty without a validation."""
     sources: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         if match := _VALIDATION.match(key):
@@ -166,7 +166,7 @@ def _engine_failure(lines: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _dead_actor(lines: list[str]) -> tuple[str, list[str]] | None:
-    """Return the first process that died, without the waiting process's traceback; None if Ray names none."""
+    """Return the first process that died, without the waiting process's traceback; None if Ray names no process."""
     match = _DEAD_ACTOR.search("\n".join(lines))
     if match is None:
         return None

@@ -106,7 +106,7 @@ class RunPanel:
         self._live.refresh()
 
     def stop(self, status: str) -> None:
-        """Leave the last frame in the terminal, with how the run ended: `trained`, `stopped`, `aborted`, `failed`."""
+        """Leave the last frame in the terminal, with the run's end: `trained`, `stopped`, `aborted` or `failed`."""
         self._status = status
         if self._live.is_started:
             self._live.stop()
@@ -140,7 +140,7 @@ class RunPanel:
         ]
 
     def _foot(self) -> list[tuple[int, list[RenderableType]]]:
-        """Return the lines that say how to end the run and where its files are."""
+        """Return the lines that show how to end the run and where its files are."""
         text = "Ctrl-C: end now, before the first step; nothing is trained yet"
         if self.progress.is_training:
             text = "Ctrl-C: end after this step and save; a second time: end now"
@@ -290,7 +290,7 @@ def _validations(progress: RunProgress) -> list[str]:
 
 
 def _conversation(trajectory: Trajectory | None) -> list[RenderableType]:
-    """Return a trajectory as four lines below a heading."""
+    """Return a trajectory as a heading and four lines."""
     if trajectory is None:
         return []
     reward = f"reward {trajectory.score.total:+.2f}" if trajectory.score else "unscored"

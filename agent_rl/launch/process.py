@@ -28,7 +28,7 @@ SHARED_MEMORY = Path("/dev/shm")
 NEW_METRICS = "metrics.new.jsonl"
 """File that verl writes to, and empties at each start."""
 TRAINED = "training/global_step"
-"""A metric of every training step, which a validation alone lacks."""
+"""A metric that every training step logs, and that a validation alone does not log."""
 LEFT_BEHIND = ("sem.mp-*", "sglang_loads_*")
 """Shared-memory files left behind by killed processes: those of Python's multiprocessing and of SGLang 0.5.13."""
 POLL_S = 0.5
@@ -51,7 +51,7 @@ class TrainerError(AgentRLError):
 
 
 def _ignore(*_: object) -> None:
-    """A callback that does nothing."""
+    """Do nothing, as the default callback."""
 
 
 def run_trainer(
@@ -68,7 +68,7 @@ def run_trainer(
     """Run the trainer as a child that ends with this process, in a separate session, so that Ctrl-C does not reach it.
 
     Args:
-        command: the result of `trainer_command`; with `trainer.logger` containing `file`, metrics are followed.
+        command: the result of `trainer_command`; metrics are read only if its `trainer.logger` contains `file`.
         folder: gets `train.log` (all output), `metrics.jsonl` (one line per step) and `tensorboard/`; the first
             two keep the lines of earlier starts, except metrics of steps that are trained again.
         on_metrics: called with step and metrics as soon as a step is logged.
@@ -82,7 +82,7 @@ def run_trainer(
         The last step and checkpoint if the run has ended early on request, otherwise None.
 
     Raises:
-        TrainerError: the trainer failed, with the cause; the log keeps everything.
+        TrainerError: the trainer failed; the error names the cause, and the log contains the whole output.
     """
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)

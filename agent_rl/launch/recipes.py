@@ -1,6 +1,6 @@
 """Finds the package's recipes by name, and the files to which a recipe refers.
 
-A clone has them in `recipes/` and `tool_configs/`; the wheel has both under `agent_rl/_share`.
+In a clone they are in `recipes/` and `tool_configs/`; in the wheel, these folders are under `agent_rl/_share`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"(?P<path>[\w.-][\w./-]*\.(?:yaml|yml|json|jsonl|parquet|md|txt|py))(?::\w+)?")
 _SHARED = re.compile(r"(?:tool_configs|recipes/\w+)/(\w+\.(?:yaml|py))")
-"""Tool files, and files of other recipes."""
+"""Paths of tool files, and of files in other recipes."""
 _LEFT_OUT = ("run.sh", "results", "__pycache__")
-"""Files that a copy of a recipe does not need, because `agent-rl train` runs it."""
+"""Files that a copy of a recipe does not need, because `agent-rl train` runs the copy."""
 
 
 def share_folder() -> Path:

@@ -83,7 +83,7 @@ class RunFolder:
         self.notes: list[str] = []
         """Notes for the user about an earlier run in this folder."""
         self.stopped: StoppedRun | None = None
-        """Set before the block ends if the run has ended early on request."""
+        """The last step of a run that has ended early on request; set it before the block ends."""
         self._redact = Redactor(os.environ)
         plain = resolved(config)
         self._run: dict[str, Any] = {
@@ -131,7 +131,7 @@ class RunFolder:
         """Refuse to resume in a folder that contains a run with another configuration.
 
         Returns:
-            The record of the run in this folder; None if there is none.
+            The record of the run in this folder; None without a run.
 
         Raises:
             ConfigError: the configurations differ; the error lists the keys.

@@ -46,9 +46,9 @@ class RunProgress:
         self.started: list[tuple[str, float]] = []
         """The parts started before the first step, each with its duration in seconds."""
         self.messages: list[str] = []
-        """agent_rl's messages to the user, each one once."""
+        """agent_rl's messages to the user, without repetitions."""
         self.steps: dict[int, dict[str, Any]] = {}
-        """The displayed metrics by step, including those of an earlier start that this one resumes."""
+        """The displayed metrics by step, including metrics of an earlier start of the same run."""
         self.is_training = False
         """Whether a step has begun since this start."""
         self._last_end: float | None = None
@@ -106,7 +106,7 @@ class RunProgress:
         return [message]
 
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Store a step's metrics, and drop those of later steps, which an earlier start trained; they are repeated."""
+        """Store a step's metrics, and drop metrics of later steps, which an earlier start trained and this repeats."""
         self.steps = {number: earlier for number, earlier in self.steps.items() if number <= step}
         self._add(step, metrics)
         if REWARD in metrics:

@@ -48,7 +48,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.can_wait: Callable[[], bool] = lambda: False
-        """Whether there is something to wait for; otherwise the first signal ends the run at once."""
+        """Whether the first signal can wait, for example for the end of a step; otherwise it ends the run at once."""
         self.asked: str | None = None
         """The source of the request, such as the name of a signal; None if there is no request."""
         self.on_abort: Callable[[str], None] = lambda by: None

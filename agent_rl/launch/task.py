@@ -1,7 +1,7 @@
-"""Makes a recipe of an environment's file: `agent-rl train lockers.py` trains `outputs/lockers/recipe`.
+"""Makes a recipe from an environment's file: `agent-rl train lockers.py` trains `outputs/lockers/recipe`.
 
-The recipe names the class, has its rows and reward, and two sizes for a CPU: `cpu`, a tiny model after a cold start on
-`solve`, and `own_model`.
+The recipe names the class, contains its rows and reward, and has two sizes for a CPU: `cpu`, a tiny model after a cold
+start on `solve`, and `own_model`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from agent_rl.trajectory import Message, StopReason, Trajectory
 
 OUTPUTS = Path("outputs")
 TRIAL_LIMIT_S = 60.0
-"""Seconds that each method may take in the trial before a run."""
+"""Maximum number of seconds for each method in the trial before a run."""
 PROMPT_TOKENS = 512
-"""The length of prompts on a CPU is a multiple of it."""
+"""The maximum number of prompt tokens on a CPU is a multiple of this number."""
 MAX_NAME = 120
-"""Characters of a run's name; a file system allows 255 for a folder."""
+"""Maximum number of characters of a run's name; a file system allows 255 for a folder."""
 logger = logging.getLogger(__name__)
 
 HEADER = "# Written by agent-rl for {}; the next command with this file writes it again.\n"
@@ -98,7 +98,7 @@ def small_model(folder: Path) -> Path:
 
 
 def _run_name(kinds: Sequence[EnvironmentType]) -> str:
-    """Return the names of the environments; of many, the first and a digest of all."""
+    """Return the names of the environments; for many environments, the first name and a digest of all names."""
     name = "_".join(kind.name for kind in kinds)
     if len(name) <= MAX_NAME:
         return name
@@ -114,7 +114,7 @@ def require_experts(targets: str) -> None:
     kinds = [load_task(target) for target in targets.split(",")]
     for kind in kinds:
         require_expert(kind)
-    task_recipe(targets)  # its own problems come first
+    task_recipe(targets)  # raises the errors of the recipe first
     for kind in kinds:
         _habit_shares(kind)
 
@@ -189,7 +189,7 @@ def _line(kind: EnvironmentType) -> str:
 
 
 def _reward(kind: EnvironmentType, parts: Sequence[str]) -> dict[str, Any]:
-    """Return the section `agent_rl.reward`, with no reward but the environment's."""
+    """Return the section `agent_rl.reward`, in which only the environment computes the reward."""
     components: dict[str, Any] = {part: {"kind": "environment", "weight": 1.0} for part in parts}
     for part in kind.parts:
         components[part] = {"kind": "environment", "weight": 1.0, "config": {"optional": True}}

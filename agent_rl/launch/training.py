@@ -65,7 +65,7 @@ def train(
         overrides: hydra overrides, `key=value`.
         script: the user's entry point, which replaces verl's.
         nodes_timeout_s: if there are several nodes, seconds within which all must have joined.
-        display: shows the run; None: as set by `agent_rl.run.progress`.
+        display: shows the run; None: `agent_rl.run.progress` chooses the display.
 
     Returns:
         The last step and checkpoint if the run has ended early on request, otherwise None.
@@ -256,7 +256,7 @@ def _run_overrides(config: DictConfig, folder: Path, words: Sequence[str]) -> li
 
 
 def _is_traced(config: DictConfig) -> bool:
-    """Whether the trace has the run's samples: verl's agent loops write none."""
+    """Whether the trace contains the run's samples; verl's agent loops write no trace."""
     agent = config.actor_rollout_ref.rollout.agent.default_agent_loop
     return OmegaConf.select(config, "agent_rl.trace.path") is not None and agent in agent_names()
 

@@ -29,7 +29,7 @@ class RunCase:
         environ: the environment that the run would inherit.
         folder: the run's working directory, to which paths are relative.
         config: the composed configuration, a `DictConfig`; None if there is no recipe, or it cannot be composed.
-        recipe: the recipe as the user wrote it; None if there is none.
+        recipe: the recipe as the user wrote it; None without a recipe.
         overrides: the user's overrides.
         script: the user's entry point, as for `agent-rl train --script`.
         most_rows: maximum number of rows to read from the start of each file.
@@ -74,7 +74,7 @@ class RunCase:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the CPU was chosen."""
+        """Whether the user has chosen to run on a CPU."""
         return self.environ.get("VERL_PLATFORM", "").strip().lower() == "cpu"
 
     @cached_property
@@ -114,7 +114,7 @@ class RunCase:
 
     @property
     def default_agent(self) -> str:
-        """The agent loop of rows that do not set one."""
+        """The agent loop of rows that set no agent loop."""
         return str(self.get("actor_rollout_ref.rollout.agent.default_agent_loop", "single_turn_agent"))
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -135,7 +135,7 @@ class RunCase:
         return default if value is None else value
 
     def number(self, key: str, default: int) -> int:
-        """Return a whole number, which `values` has checked; see `get`."""
+        """Return the value of a key whose values are whole numbers, as `values` checks; see `get`."""
         return int(self.get(key, default))
 
     def path(self, value: str) -> str:

@@ -2,8 +2,8 @@
 
 A check runs in one or more places: in the launcher when it composes a configuration (`compose`) and before it
 starts a run (`launch`), in the trainer before Ray starts (`trainer`), and in `agent-rl doctor` (`doctor`). A check
-yields errors, the first of which launcher and trainer raise, or findings; the doctor shows both, and the docstring of a
-check that yields nothing.
+yields errors or findings. The launcher and the trainer raise the first error. The doctor shows errors and findings; if
+a check yields nothing, the doctor shows its docstring.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Finding:
         subject: the checked object; empty: the check's own subject.
         status: the severity.
         text: the result in words.
-        remedy: the change to make; empty if none is needed.
+        remedy: the change to make; empty if no change is needed.
         group: the group in the table, filled in from the check.
     """
 
@@ -96,11 +96,11 @@ class Check:
     """A registered check.
 
     Attributes:
-        group: the group in the table that its findings are shown in.
-        subject: the subject of findings that do not set one.
+        group: the group of its findings in the table.
+        subject: the subject of findings without a subject.
         function: takes a `RunCase`; returns its findings, or raises a `FatalError`.
         needs: the requirements of the check.
-        at: where it runs: `compose`, `launch`, `trainer`, `doctor`.
+        at: the places where the check runs: `compose`, `launch`, `trainer`, `doctor`.
     """
 
     group: str
@@ -123,10 +123,10 @@ class Check:
             yield error
 
     def __call__(self, case: Any) -> Iterator[Finding]:
-        """Yield the check's findings, with errors converted to findings; without any, that all is well."""
+        """Yield the check's findings and errors as findings, or a single finding that the check has passed."""
         finding = None
-        for each in self.found(case):
-            finding = each if isinstance(each, Finding) else refusal(each)
+        for result in self.found(case):
+            finding = result if isinstance(result, Finding) else refusal(result)
             yield replace(finding, group=self.group, subject=finding.subject or self.subject)
         if finding is None:
             text = " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
@@ -142,10 +142,10 @@ def check(
     """Register a function as a check.
 
     Args:
-        group: the group in the table that its findings are shown in.
+        group: the group of its findings in the table.
         subject: the default subject of its findings; if empty, the function's name with spaces.
         needs: the requirements of the check.
-        at: where it runs.
+        at: the places where the check runs.
 
     Returns:
         The decorator. The function returns one or several errors or findings, or None; the check yields findings.

@@ -1,7 +1,7 @@
-"""Checks of the user's code: it is tried once on real rows, before a GPU is used.
+"""Checks of the user's code, which is tried once on real rows before a GPU is used.
 
-Hooks and simulated users are created, users and tools are started, components and scorers measure a made-up answer. An
-exception there would otherwise occur in every worker, once the model is loaded, and look like the policy's failure.
+Hooks and users are created, users and tools are started, and components and scorers measure a made-up answer. Otherwise
+an exception there would occur in every worker, once the model is loaded, and look like the policy's failure.
 A tool's `call` and a hook's methods are not tried, because they may have side effects. A service outage is not a
 problem with the code, and is not reported.
 """
@@ -59,9 +59,9 @@ def program(case: RunCase) -> None:
 
 @check("your code", "tried on a row", at=("trainer", "doctor"))
 def own_code(case: RunCase) -> list[Finding | FatalError]:
-    """Hooks, users and tools are created and started, components and scorers measure an answer.
+    """Hooks, users and tools can be created and started, and components and scorers can measure an answer.
 
-    The user's script runs up to its main block, for the agents that it registers.
+    The user's script runs up to its main block, so that its agents are registered.
     """
     findings: list[Finding | FatalError] = []
     if case.script is not None:
@@ -93,7 +93,7 @@ def own_code_problems(
         reward: the run's reward; None if agent_rl does not score.
 
     Returns:
-        An error for each problem, which names file and line.
+        One error per problem; the error names file and line.
     """
     trial = _Trial(setup, rows, default_agent)
     return trial.problems_of(trial.run(reward))
@@ -190,7 +190,7 @@ class _Trial:
             return await within(self.setup.settings.budget.tool_timeout_s, _value(result))
         except FatalError as error:
             self.problems.append(error)
-        except (OutOfTime, ObservationError):  # in training the policy sees it
+        except (OutOfTime, ObservationError):  # in training the policy sees this error
             pass
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises goes to the user
             cause = error.__cause__ if isinstance(error, UnscoredError) else error

@@ -65,7 +65,7 @@ def built_in_components(case: RunCase) -> None:
 
 @check("reward", "scorers", at=("trainer",))
 def scorers(case: RunCase) -> None:
-    """The scorer in the settings exists, or each data source of the rows has one."""
+    """The scorer in the settings exists, or each data source of the rows has a scorer."""
     _require_scorers(case)
 
 

@@ -1,7 +1,7 @@
 """Checks values of verl's keys that verl accepts but cannot use: types, sizes, the estimator.
 
-verl reports most of them in a worker, after Ray and the model have been loaded, and never reports some. Other checks
-report values that cannot be resolved.
+verl reports most of these values in a worker, after Ray and the model have been loaded, and some of them never. Other
+checks report values that cannot be resolved.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ UNREAD = {
     ("gdpo", "agent_rl.reward.combine"): ("adds the normalized components itself", "Set it to sum"),
     **{
         (name, f"{CORRECTION}.bypass_mode"): (
-            "needs the pass for old log-probs, which this key leaves out",
+            "needs the pass for old log-probs, which this key skips",
             "Set false",
         )
         for name in ("optimal_token_baseline", "tir_optimal_token_baseline")
@@ -145,7 +145,7 @@ def estimator(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def loss_aggregation(case: RunCase) -> Errors:
-    """Losses that average in one way only are not asked for another, which they would ignore."""
+    """The policy loss can average in the way that `loss_agg_mode` sets."""
     loss, key = _get(case, f"{ACTOR}.policy_loss.loss_mode"), f"{ACTOR}.loss_agg_mode"
     if loss in MEANS_OF_SEQUENCES and (mode := _get(case, key)) != MEAN_OF_SEQUENCES:
         problem = f"{loss!r} averages the tokens of a sequence and then the sequences, so {mode!r} has no effect"
@@ -154,12 +154,12 @@ def loss_aggregation(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def correction(case: RunCase) -> Errors:
-    """A correction has what it compares: the engine's log-probs, and the trainer's from before the update."""
+    """A correction gets the log-probs that it compares: the engine's, and the trainer's from before the update."""
     keys = [f"{CORRECTION}.{name}" for name in ("rollout_is", "rollout_rs")]
     if not (active := [f"{key}={value}" for key in keys if (value := _get(case, key)) is not None]):
         return
     if _get(case, f"{CORRECTION}.bypass_mode") is True:
-        problem = f"it takes the engine's log-probs for the trainer's, which {active[0]} compares"
+        problem = f"it uses the engine's log-probs instead of the trainer's, which {active[0]} compares"
         yield ConfigError(f"{CORRECTION}.bypass_mode", problem, "Set it to false, or write correction=none")
     if _get(case, f"{ROLLOUT}.calculate_log_probs") is False:
         problem = f"{active[0]} needs the engine's log-probs (value False)"
@@ -168,7 +168,7 @@ def correction(case: RunCase) -> Errors:
 
 @check("configuration", at=AT)
 def parallel(case: RunCase) -> Errors:
-    """The GPUs divide evenly into engines: otherwise Ray would wait for the last engine's GPUs until a timeout."""
+    """The GPUs divide evenly into engines; otherwise Ray would wait for the last engine's GPUs until a timeout."""
     owner = "trainer" if _get(case, "actor_rollout_ref.hybrid_engine", unresolved=True) else ROLLOUT
     counts = [_get(case, f"{owner}.{key}", unresolved=1) for key in ("nnodes", "n_gpus_per_node")]
     sizes = [_get(case, f"{ROLLOUT}.{key}", unresolved=1) for key in PARALLEL]
@@ -177,8 +177,8 @@ def parallel(case: RunCase) -> Errors:
     gpus, group = math.prod(counts), math.prod(sizes)
     if gpus % group:
         key = f"{ROLLOUT}.{PARALLEL[0]}"
-        problem = f"an engine of {group} GPUs does not divide the run's {gpus} ({owner}.n_gpus_per_node x nnodes)"
-        yield ConfigError(key, problem, f"Set {key}=1: an engine for each GPU, or another divisor of {gpus}")
+        problem = f"{gpus} GPUs ({owner}.n_gpus_per_node x nnodes) do not divide into engines of {group} GPUs"
+        yield ConfigError(key, problem, f"Set {key}=1 (one engine per GPU), or another divisor of {gpus}")
 
 
 @check("configuration", at=AT)

@@ -9,17 +9,17 @@ from agent_rl.settings.section import Section
 
 class _Turns(Section):
     instructions: str | None = None
-    """System message. Null means the default, empty no message."""
+    """System message. Null means the default message, and an empty text means no message."""
     observation_role: Literal["user", "tool"] = "user"
-    """Role of the message that carries an observation."""
+    """Role of the message that contains an observation."""
 
 
 class CodeActSettings(_Turns):
-    """Settings for the code blocks of `code_act_agent`. `{answer}` in the instructions is filled in."""
+    """Settings for the code blocks of `code_act_agent`. The agent fills in `{answer}` in the instructions."""
 
     answer: Literal["boxed", "text"] = "boxed"
-    """Where a turn without code has its answer. `boxed`: in `\\boxed{...}`, as the instructions then say. `text`: the
-    whole text is the answer."""
+    """Place of the answer in a turn without code. `boxed`: in `\\boxed{...}`, which the instructions then ask for.
+    `text`: the whole text is the answer."""
     tool: str | None = None
     """Name of the tool that executes code. Null means the only tool, or `python` if there are several."""
 
@@ -38,11 +38,11 @@ class FoldingSettings(Section):
 
 
 class PlanActSettings(_Turns):
-    """Settings for the plan and the ReAct turns of `plan_act_agent`. `{tools}` and `{tool_names}` are filled in."""
+    """Settings for the plan and the ReAct turns of `plan_act_agent`, which fills in `{tools}` and `{tool_names}`."""
 
 
 class ReactSettings(_Turns):
-    """Settings for the text format of `react_agent`. `{tools}` and `{tool_names}` in the instructions are filled in."""
+    """Settings for the text format of `react_agent`. It fills in `{tools}` and `{tool_names}` in the instructions."""
 
     examples: tuple[str, ...] = ()
     """Complete example episodes after the instructions, for a few-shot prompt. `default` means built-in examples."""
@@ -58,8 +58,8 @@ class SearchSettings(_Turns):
 
 
 class UserSimSettings(_Turns):
-    """Settings for the simulated user of `user_sim_agent`, and for the agent's text format, in whose instructions
-    `{tools}` and `{tool_names}` are filled in.
+    """Settings for the simulated user of `user_sim_agent`, and for the agent's text format. The agent fills in
+    `{tools}` and `{tool_names}` in the instructions.
     """
 
     user: str = "scripted"
@@ -67,5 +67,5 @@ class UserSimSettings(_Turns):
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the user's class."""
     native: bool = False
-    """Whether the agent writes like `tool_call_agent`, and turns without a call are messages to the user;
-    `instructions` and `observation_role` then have no effect."""
+    """Whether the agent writes calls like `tool_call_agent`. A turn without a call is then a message to the user, and
+    `instructions` and `observation_role` have no effect."""

@@ -1,4 +1,4 @@
-"""Settings of algorithms that verl has no keys for: `agent_rl.gigpo`."""
+"""Settings of algorithms for which verl has no keys: `agent_rl.gigpo`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from agent_rl.settings.section import Section
 
 
 class GigpoSettings(Section):
-    """The advantage of states in `algo=gigpo`."""
+    """Settings for the advantage of states in `algo=gigpo`."""
 
     weight: float = Field(default=1.0, ge=0)
-    """Factor of a state's advantage, which is added to that of the trajectory."""
+    """Factor by which a state's advantage is multiplied before it is added to the trajectory's advantage."""
     discount: float = Field(default=0.95, ge=0, le=1)
-    """Factor per turn of later rewards in the reward to go that is compared between turns in the same state."""
+    """Discount per turn of later rewards in the reward to go, which is compared between turns in the same state."""
     history: int = Field(default=0, ge=0)
-    """Number of previous turns whose states and texts must be equal too; more gives fewer turns per state."""
+    """Number of previous turns whose states and texts must also be equal for two turns to have the same state."""

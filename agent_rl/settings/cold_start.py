@@ -10,14 +10,14 @@ from agent_rl.settings.section import Section
 
 
 class SmallModelSettings(Section):
-    """The model, which is a Qwen2 with tied embeddings and a byte-level BPE tokenizer, made from scratch."""
+    """Settings for a Qwen2 model that is made from scratch, with tied embeddings and a byte-level BPE tokenizer."""
 
     vocabulary: int = Field(default=512, ge=260)
     """Maximum vocabulary size of the tokenizer, which is trained on the worked episodes."""
     hidden: int = Field(default=64, ge=2)
     """Width of the hidden states."""
     layers: int = Field(default=2, ge=1)
-    """Number of transformer blocks. A model needs two of them to learn to copy."""
+    """Number of transformer blocks. A model needs at least two to learn to copy."""
     heads: int = Field(default=4, ge=1)
     """Number of attention heads."""
     init_std: float = Field(default=0.1, gt=0)
@@ -25,10 +25,10 @@ class SmallModelSettings(Section):
 
 
 class ColdStartStage(Section):
-    """Supervised training on one mix of habits."""
+    """A stage of supervised training, on one mix of habits."""
 
     mix: dict[str, Annotated[float, Field(ge=0)]]
-    """Share of the worked episodes for each habit, by its name."""
+    """Share of the worked episodes with each habit, by the habit's name."""
     steps: int = Field(ge=1)
     """Number of optimizer steps."""
     lr: float = Field(default=3e-3, gt=0)
@@ -36,7 +36,7 @@ class ColdStartStage(Section):
 
 
 class ColdStartSettings(Section):
-    """What `agent-rl sft` teaches before reinforcement learning."""
+    """Settings for the training that `agent-rl sft` runs before reinforcement learning."""
 
     world: str
     """Name of a file in `agent_rl/data/worlds`, or `environment` for the experts of `agent_rl.environments`."""

@@ -21,7 +21,7 @@ class BandSettings(Section):
     high: float = 1.0
     """Highest success rate of the rows to draw."""
     explore: float = Field(default=0.1, gt=0, le=1)
-    """Share of the other rows that each pass still draws, so that their success rates can change."""
+    """Share of the rows outside `low` to `high` that each pass still draws, so that their success rates can change."""
 
     @model_validator(mode="after")
     def _ordered(self) -> BandSettings:
@@ -38,7 +38,7 @@ class StageSettings(Section):
     until_reward: float | None = None
     """The stage ends when the mean of `agent_rl.data.measure` reaches this value. Null means no limit on the reward."""
     over_steps: int = Field(default=5, ge=1)
-    """Number of the stage's latest steps that the mean for `until_reward` covers."""
+    """Number of the stage's latest steps whose mean is compared with `until_reward`."""
     difficulty: tuple[float, float] | None = None
     """Lowest and highest `extra_info.difficulty` of the rows to draw. Null means all rows."""
     weights: Weights | None = None
@@ -61,20 +61,20 @@ class DropSettings(Section):
 
 
 class ReplaySettings(Section):
-    """Draws failed rows once more before the next pass of their source."""
+    """Draws failed rows once more before the next pass through their data source."""
 
     share: float = Field(gt=0, lt=1)
-    """Maximum share of all draws that may be repeated draws of failed rows."""
+    """Maximum share of repeated draws of failed rows among all draws."""
     below: float
     """Success rate below which a row is drawn once more."""
 
 
 class DataSettings(Section):
-    """The order of training rows. If no key is set, verl's order applies."""
+    """Settings for the order of training rows. If no key is set, verl's order applies."""
 
     weights: Weights = Field(default_factory=dict)
     """Share of draws for each `data_source` (shell wildcards are allowed), or a list with one share per file in
-    `data.train_files`. With 0, no rows are drawn. If it is empty, shares are proportional to the numbers of rows."""
+    `data.train_files`. A share of 0 draws no rows. If empty, shares are proportional to the numbers of rows."""
     temperature: float | None = Field(default=None, ge=1)
     """Alternative to `weights` that makes shares proportional to rows^(1/temperature). With 1, they are proportional to
     the numbers of rows; values above 1 make them more equal."""
@@ -108,5 +108,5 @@ class DataSettings(Section):
 
     @property
     def is_set(self) -> bool:
-        """Whether agent_rl decides the order."""
+        """Whether agent_rl, instead of verl, decides the order of the rows."""
         return self != type(self)()

@@ -28,9 +28,9 @@ class FinalTurnSettings(Section):
     """A last turn that asks for the answer when a budget is nearly spent."""
 
     enabled: bool = False
-    """Whether the policy gets such a last turn."""
+    """Whether the policy gets a last turn when a budget is nearly spent."""
     text: str | None = None
-    """Text of the instruction to answer. Null means the default."""
+    """Text that asks the policy to answer in its last turn. Null means the default text."""
     reserve_tokens: int = Field(default=0, ge=0)
     """Number of response tokens that are reserved for the last turn and its text. With 0, there is no last turn when
     the tokens are spent."""
@@ -40,7 +40,7 @@ class FinalTurnSettings(Section):
 
 
 class ThinkingSettings(Section):
-    """How `<think>` blocks are handled. A format never reads them."""
+    """Settings for `<think>` blocks. A format never reads them."""
 
     history: Literal["keep", "template"] = "keep"
     """`keep`: the context keeps all sampled tokens. `template`: if the chat template drops thoughts of earlier
@@ -48,7 +48,7 @@ class ThinkingSettings(Section):
 
 
 class ToolsSettings(Section):
-    """Settings for all tools; the keys of one tool are in its entry in the tool file."""
+    """Settings for all tools. The settings of one tool are in its entry in the tool file."""
 
     max_result_tokens: int | None = Field(default=None, ge=32)
     """Maximum number of tokens of a result that the policy sees, instead of verl's limit in characters. Null means
@@ -56,14 +56,14 @@ class ToolsSettings(Section):
     cache_path: str | None = None
     """File on a local disk that stores the results of tools with `cache: shared`. Null means memory only."""
     on_error: Literal["unscored", "observe"] = "unscored"
-    """What a tool's exception does, unless it is a `ToolError` or outage. `unscored`: the trajectory gets no
+    """Effect of an exception in a tool that is neither a `ToolError` nor an outage. `unscored`: the trajectory gets no
     score, and the eighth identical traceback stops the run. `observe`: the policy sees the exception."""
     reuse_results: bool = True
-    """Whether a repeated call gets the earlier result, if the tool is reusable."""
+    """Whether a repeated call of a reusable tool gets the earlier result."""
 
 
 class TraceSettings(Section):
-    """Where trajectories are stored."""
+    """Settings for the files in which trajectories are stored."""
 
     path: str | None = None
     """JSONL file to which every trajectory is appended. Null means no file."""
@@ -78,7 +78,7 @@ class TraceSettings(Section):
 
 
 class RunSettings(Section):
-    """Where a training run stores its files, and what the terminal shows."""
+    """Settings for the files of a training run, and for its output in the terminal."""
 
     folder: str | None = None
     """Folder with run.json, log, metrics, rollouts and checkpoints. Null means `outputs/<trainer.experiment_name>`."""

@@ -46,7 +46,7 @@ _EXPECTED = {
     "too_short": "a list of at least {min_length}",
     "tuple": "a list",
 }
-"""What a value should be, by pydantic's error type or the first word of it."""
+"""The expected value in words, by pydantic's error type or the first word of that type."""
 
 _shortened = reprlib.Repr()
 _shortened.maxstring = _shortened.maxother = 200
@@ -92,7 +92,7 @@ class Place:
         """Add this location to the errors of a check that gets only the value.
 
         Args:
-            remedy: the remedy for a ValueError that has none.
+            remedy: the remedy for a ValueError without a remedy.
 
         Raises:
             ConfigError: the check raised a ConfigError (this location's key goes before its key) or a ValueError.
@@ -116,7 +116,7 @@ def validated(model: type[Model], data: Any, place: Place | None = None) -> Mode
     """Validate the data as a `model`.
 
     Raises:
-        ConfigError: a value is invalid; the error has the first one's location, what is expected there and an example.
+        ConfigError: a value is invalid; the error contains its location, the expected value and an example.
     """
     try:
         return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
@@ -168,13 +168,13 @@ class _Problem:
 
     @property
     def expected(self) -> str:
-        """What this alternative expects, in words."""
+        """The value that this alternative expects, in words."""
         form = _EXPECTED.get(self.kind) or _EXPECTED.get(self.kind.partition("_")[0])
         return form.format(**self.details.get("ctx", {})).replace("'", "`") if form else f"{self.details['msg']}"
 
     @property
     def _example(self) -> str:
-        """An example value from the field's declaration; empty if there is none."""
+        """An example value from the field's declaration; empty if the field declares no example."""
         return str(self.field.examples[0]) if self.field is not None and self.field.examples else ""
 
     def _remedy(self, alternatives: Sequence[_Problem]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FREE = (
-    "agent_rl",  # reading the settings finds wrong keys
+    "agent_rl",  # `AgentRLSettings` rejects unknown keys
     "ray_kwargs.ray_init",
     "actor_rollout_ref.model.override_config",
     "actor_rollout_ref.rollout.checkpoint_engine.engine_kwargs",

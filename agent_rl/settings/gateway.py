@@ -9,22 +9,22 @@ from agent_rl.settings.section import Section
 
 
 class GatewaySettings(Section):
-    """The user's agent: `command`, `function` or `url`. A row's `extra_info.program` overrides `command`."""
+    """The user's agent, set by `command`, `function` or `url`. A row's `extra_info.program` overrides `command`."""
 
     command: str | None = None
     """Shell command of the program, for example `python my_agent.py`."""
     function: str | None = None
     """Python function `file.py:run` or `package.module.run`, which is called with the row, the base URL and the key."""
     python: str | None = None
-    """Interpreter of the virtual environment in which `function` runs: in a fork of a process that has imported it.
-    None: in the agent-loop worker."""
+    """Interpreter, from a virtual environment, of a process that imports `function` and runs it in forks. Null means
+    that `function` runs in the agent-loop worker."""
     url: str | None = None
-    """HTTP endpoint that runs the agent: it gets a POST request with `row`, `base_url` and `api_key`."""
+    """HTTP endpoint that runs the agent. It gets a POST request with `row`, `base_url` and `api_key`."""
     models: list[str] = Field(default_factory=list)
     """Names of models whose turns are trained. Requests for other models are answered, but not trained. An empty list
     means the name in the first request of each episode."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """Seconds that the program may run for one row."""
+    """Maximum number of seconds that the program runs for one row."""
     programs: int = Field(default=16, ge=1)
     """Maximum number of programs that run at once in one agent-loop worker."""
     environment: list[str] = Field(default_factory=list)
@@ -39,6 +39,6 @@ class GatewaySettings(Section):
         if len(names) > 1:
             raise InvalidValueError(f"{' and '.join(names)} are both set", "Keep one of them")
         if self.python is not None and self.function is None:
-            problem = "python is set, and function, which it would run, is not"
-            raise InvalidValueError(problem, "Set function; a command names its interpreter itself")
+            problem = "python is set, but function is not, and python runs only function"
+            raise InvalidValueError(problem, "Set function, or remove python and write the interpreter into command")
         return self

@@ -1,7 +1,7 @@
 """Imports the classes and functions to which a configuration refers.
 
 A reference is a dotted path (`my_package.tools.Search`) or a user's file (`my_tools.py:Search`). A file is loaded
-under a module name derived from its path, so every mention of it yields the same module.
+under a module name derived from its path, so every reference to it yields the same module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
         name: `package.module.Name`, or `path/to/file.py:Name`.
         place: the name's location in the configuration.
         folder: the folder for relative paths; the working directory is tried next.
-        known: the short names allowed at this location, for the remedy when a name is neither one of them nor a path.
+        known: the short names allowed at this location; if `name` is neither short nor a path, the remedy lists them.
 
     Raises:
         ConfigError: the module or the attribute is missing, or importing the module fails.
@@ -56,7 +56,7 @@ def find_object(name: str, place: Place, folder: Path | None = None, *, known: I
 def find_class(
     name: str, bases: type | tuple[type, ...], place: Place, folder: Path | None = None, *, known: Iterable[str] = ()
 ) -> Any:
-    """Return a class of one of these bases; see `find_object`.
+    """Return a class derived from one of these bases; see `find_object` for the other arguments.
 
     Raises:
         ConfigError: the class is missing, is not a subclass, leaves a method undefined, or has a method that cannot be
@@ -122,7 +122,7 @@ def load_file(location: str, folder: Path, place: Place) -> ModuleType:
     sys.modules[name] = module  # before it runs: dataclasses and pickle look the module up
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # as in _import
+    except Exception as error:  # any import failure is reported to the author of the configuration
         del sys.modules[name]
         raise _failed(str(file), error, place) from error
     return module

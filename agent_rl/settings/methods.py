@@ -1,7 +1,7 @@
 """Checks a user's class against the base class whose methods agent_rl calls.
 
-The check finds mistakes that Python would report only at the first call in the middle of a run, or never: a method
-whose name agent_rl never calls, that cannot take the arguments, or that is not `async def`.
+The check finds methods whose mistakes Python would report only at the first call in the middle of a run, or never:
+agent_rl never calls their name, they cannot take the arguments, or they are not `async def`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SIMILAR = 0.8
 def method_problem(cls: type, base: type) -> tuple[str, str] | None:
     """Return (problem, remedy) for a method that is never called or cannot be called, with file and line, or None.
 
-    Helper methods are allowed. A public method counts as misspelled only if its name resembles one of the base class
-    and no line in the user's files of this class mentions it.
+    Helper methods are allowed. A public method counts as misspelled only if its name resembles the name of a method of
+    the base class, and no line in the files that define the user's class mentions it.
     """
     own = [kind for kind in cls.__mro__ if kind not in base.__mro__ and is_users(kind)]
     for owner in own:
@@ -43,7 +43,7 @@ def method_problem(cls: type, base: type) -> tuple[str, str] | None:
 
 
 def _functions(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The public functions that a class itself defines, and its `__init__`."""
+    """Yield the public functions that a class itself defines, and its `__init__`."""
     for name in vars(cls):
         function = _function(cls, name)
         if function is not None and (not name.startswith("_") or name == "__init__"):
@@ -57,7 +57,7 @@ def _function(cls: type, name: str) -> Callable[..., Any] | None:
 
 
 def _mismatch(owner: type, name: str, function: Callable[..., Any], base: Callable[..., Any]) -> tuple[str, str] | None:
-    """Return (problem, remedy) for an override, or None."""
+    """Return (problem, remedy) for an override that agent_rl cannot call, otherwise None."""
     parameters = list(inspect.signature(base).parameters.values())
     names = [item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD]
     is_static = isinstance(inspect.getattr_static(owner, name), staticmethod)

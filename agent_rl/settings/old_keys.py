@@ -1,7 +1,7 @@
 """Old spellings of keys: the names of settings in earlier releases of verl and in guides written for them.
 
-`old_keys.yaml` next to this file is the table: add a row there. A key that has moved takes effect under its new name,
-with one line on stderr; a key that now has another meaning, or none, is an error that says what to write.
+The table is `old_keys.yaml` next to this file. A key that has moved takes effect under its new name, with one line on
+stderr. A key that now has another meaning or no meaning is an error, whose message contains the remedy.
 The table is applied twice: to the command line before hydra reads it (`change_arguments`), and to the composed
 configuration (`change_config`), which has the keys of YAML files and decides rows that depend on other keys.
 """
@@ -47,10 +47,10 @@ class OldKey:
     why: str
     """The reason in one line, for messages."""
     new: str | None = None
-    """The key that now has this meaning; if a `moved` row has none, the key is dropped, because it is no longer
+    """The current key with this meaning. If a `moved` row has no `new`, the old key is dropped, because it is no longer
     needed."""
     write: str = ""
-    """What to write instead of a rejected key, with `{value}`; empty: `new={value}`."""
+    """The remedy for a rejected key, in which `{value}` stands for its value; empty: `new={value}`."""
     when: str | None = None
     """Pattern that the whole value must match, ignoring case, for the row to apply."""
     default: str | None = None
@@ -60,7 +60,7 @@ class OldKey:
     only_with: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the composed configuration; the row applies only if all have these values (a list: any of them)."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """New values by old ones, for a moved key whose values were also renamed."""
+    """The new value of each old value, for a moved key whose values were also renamed."""
     reset: Any = _KEPT
     """Value that the old key of a moved row gets in the composed configuration; by default the key is removed."""
     command: str | None = None
@@ -156,7 +156,7 @@ def change_config(config: Any, given: Collection[str] = (), file: Path | None = 
 
     Args:
         config: the composed `DictConfig`.
-        given: the keys on the command line, which override those of YAML files.
+        given: the keys on the command line, which override the keys of YAML files.
         file: the user's YAML file, for the line in an error.
 
     Returns:
@@ -220,7 +220,7 @@ class _Moved:
 
 
 def _decide(place: Place, key: str, text: str, config: Any = None, command: str = "") -> _Moved | None:
-    """Return the new key and value of a key, or None if the table does not have it.
+    """Return the new key and value of a key, or None if no row of the table applies.
 
     Args:
         place: the key's location, for errors and notes.
@@ -257,7 +257,7 @@ def _decide(place: Place, key: str, text: str, config: Any = None, command: str 
 
 
 def _row(key: str, text: str, config: Any, command: str) -> tuple[OldKey, str] | None:
-    """Return the first row that applies, and what its `*` stands for; rows of exactly this key come first."""
+    """Return the first row that applies, and what its `*` stands for; rows that name the key exactly come first."""
     exact, patterns = _index()
     for row in (*exact.get(key, ()), *patterns):
         rest = row.match(key, text)
@@ -292,8 +292,8 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _refuse_twice(key: str, new: _Moved, given: Collection[str]) -> None:
-    if new.key and new.key in given and new.key != key:
+def _refuse_twice(key: str, new: _Moved, keys: Collection[str]) -> None:
+    if new.key and new.key in keys and new.key != key:
         raise ConfigError(key, f"this key is now {new.key}, which is also set", "Remove one of them")
 
 

@@ -20,15 +20,15 @@ class CorrectnessSettings(TermSettings):
     """The component is 1 for the right answer, and 0 otherwise."""
 
     scorer: str = "auto"
-    """`auto`, a scorer's name, `file.py:function`, or `none`. `auto` means a simulated user's verdict, or else the
-    scorer of the data_source."""
+    """`auto`, a scorer's name, `file.py:function`, or `none`. `auto` means a simulated user's verdict
+    or, without a simulated user, the scorer of the row's data_source."""
 
 
 class _NamedTermSettings(TermSettings):
     """A component that every reward logs, and that counts towards the total if any of its keys is set."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 1."""
+    """Factor of the value in the total, or 0 to only log it. The default is 1 if another key here is set."""
     _counted: ClassVar[float] = 1.0
 
     @model_validator(mode="before")
@@ -56,10 +56,10 @@ class EfficiencySettings(_NamedTermSettings):
 
 
 class FormatSettings(_NamedTermSettings):
-    """A penalty of `-malformed_turns / turns`, but at least -1. Unlike a share, it does not shrink with idle turns."""
+    """A penalty of `-malformed_turns / turns`, but at least -1. Additional well-formed turns do not reduce it."""
 
     weight: float | Schedule = 0.0
-    """Factor of the value in the total; 0: logged only. If another key of this section is set, the default is 0.2."""
+    """Factor of the value in the total, or 0 to only log it. The default is 0.2 if another key here is set."""
     _counted: ClassVar[float] = 0.2
     turns: int = Field(default=3, ge=1)
     """Number of malformed turns at which the value is -1."""
@@ -155,5 +155,5 @@ class RewardSettings(Section):
     def _named(cls, value: dict[str, ComponentSettings]) -> dict[str, ComponentSettings]:
         for name in value:
             if name in TERMS or not name.isidentifier():
-                raise InvalidValueError(f"a component cannot be called {name!r}", "Choose a name like `helpful`")
+                raise InvalidValueError(f"a component cannot have the name {name!r}", "Choose a name like `helpful`")
         return value

@@ -160,7 +160,7 @@ def _without_key(match: re.Match[str]) -> str:
 
 
 def _overlap(text: str, form: str) -> int:
-    """Return how many characters at the end of `text` start `form`; 0 if too few to reveal anything."""
+    """Return how many characters at the end of `text` begin `form`; 0 if they are too few to reveal anything."""
     longest = min(len(form) - 1, len(text))
     tail = text[len(text) - longest :].lower()
     return next((n for n in range(longest, SHORTEST_SECRET - 1, -1) if tail[longest - n :] == form[:n].lower()), 0)

@@ -1,4 +1,4 @@
-"""How a component enters the reward: the keys that all sections under `agent_rl.reward` share."""
+"""The keys that all sections under `agent_rl.reward` share, which set how a component enters the reward."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Schedule(Section):
 
 
 class TermSettings(Section):
-    """How a component enters the total."""
+    """Settings for how a component enters the total reward."""
 
     weight: float | Schedule = 1.0
     """Factor of the value in the total, or a mapping for a schedule over training steps. With 0, the component is only
@@ -98,10 +98,10 @@ class TermSettings(Section):
 
 
 class ComponentSettings(TermSettings):
-    """A component in addition to those that every reward has."""
+    """A component in addition to the components that every reward has."""
 
     kind: str
-    """A built-in kind, or a class of `agent_rl.rewards.component`: `package.module.Class` or `file.py:Class`."""
+    """A built-in kind, or your subclass in the form `package.module.Class` or `file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Settings for a component of this kind."""
 
@@ -110,7 +110,7 @@ def parse_gate(text: str | None) -> Gate:
     """Parse a gate into its conditions, all of which must be met.
 
     Raises:
-        ValueError: the text is not `name >= number`, joined by `and`.
+        ValueError: the text does not consist of comparisons such as `name >= number`, joined by `and`.
     """
     conditions = []
     for part in [] if text is None else re.split(r"\band\b", text):

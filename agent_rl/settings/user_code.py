@@ -1,4 +1,4 @@
-"""Sorts the exceptions of the user's code (tools, hooks, users, components, scorers), the same way everywhere.
+"""Classifies exceptions of the user's code (tools, hooks, users, components, scorers) in the same way everywhere.
 
 - `UnscoredError`, a timeout or a failed connection is an outage (`is_outage`). The trajectory is unscored.
 - A `FatalError` stops the run.
@@ -67,9 +67,9 @@ class UserCodeError(FatalError):
         """Make the error for an exception of the user's code, which becomes its cause.
 
         Args:
-            what: see the class.
+            what: see `UserCodeError`.
             error: the exception.
-            remedy: see the class.
+            remedy: see `UserCodeError`.
             code: see `place_of`.
         """
         trace = "".join(traceback.format_exception(error))
@@ -168,7 +168,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, code: Any = None) -> str:
-    """Return `file:line` of the innermost line in the user's files, else of the innermost line.
+    """Return `file:line` of the innermost line in the user's files; if they have no such line, of the innermost line.
 
     Args:
         error: the exception.

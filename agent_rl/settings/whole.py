@@ -47,7 +47,7 @@ class AgentRLSettings(Section):
     budget: BudgetSettings = BudgetSettings()
     code_act: CodeActSettings = CodeActSettings()
     cold_start: ColdStartSettings | None = None
-    """The generated world and the small model that `agent-rl sft` makes. Null means none."""
+    """The generated world and the small model that `agent-rl sft` makes. Null means no cold start."""
     data: DataSettings = DataSettings()
     environments: dict[str, str] = Field(default_factory=dict)
     """Classes of tasks, by name: `file.py`, `file.py:Class` or `package.module.Class`. A row's `extra_info.environment`

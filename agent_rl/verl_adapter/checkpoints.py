@@ -39,7 +39,7 @@ def model_folder(model: str, key: str) -> Path:
     Args:
         model: a model's folder; the folder of a checkpoint (`global_step_N`, or its `actor`); or the folder of a run or
             of its checkpoints, whose newest one is used.
-        key: the configuration key that the model came from.
+        key: the configuration key that names the model.
 
     Raises:
         ConfigError: `model` is none of these, or the checkpoint cannot be merged.
@@ -95,7 +95,7 @@ def names_a_folder(name: str) -> bool:
 
 @check("configuration", needs=Needs.VERL, at=("trainer", "doctor"))
 def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
-    """The checkpoint that the run would resume from is complete."""
+    """The checkpoint from which the run would resume is complete."""
     config: Any = case.config
     if (resumed := _resumed(config.trainer)) is None:
         return
@@ -117,7 +117,7 @@ def complete_checkpoint(case: RunCase) -> Iterator[ConfigError]:
 
 
 def _resumed(trainer: Any) -> tuple[str, Path] | None:
-    """Return the checkpoint that verl will resume from, and the key that sets it."""
+    """Return the checkpoint from which verl will resume, and the key that sets it."""
     if trainer.resume_mode == "resume_path" and trainer.resume_from_path:
         return "trainer.resume_from_path", Path(os.path.abspath(trainer.resume_from_path))
     tracker = Path(os.path.abspath(trainer.default_local_dir)) / TRACKER

@@ -1,8 +1,8 @@
 """Checks by the trainer and the doctor, before Ray starts, for settings of agent_rl and verl that conflict.
 
 verl calls most reward managers only if the user has a reward function, and it scores with a model on the trainer's GPUs
-after sampling, from prompt and response only; verl reports neither. The `trajectory` manager is always called, with the
-whole trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
+after sampling, from prompt and response only. verl does not report this. The `trajectory` manager always gets the whole
+trajectory (`reward_loop`), but a score that comes after sampling is too late for some algorithms.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def turn_baselines(case: RunCase) -> Errors:
     """agent_rl's own group estimators compare the samples of a prompt."""
     n = "actor_rollout_ref.rollout.n"
     if case.get(values.ESTIMATOR) in (*turns.BY_TURN, maxrl.ESTIMATOR) and case.number(n, 1) < 2:
-        problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, and there is one"
+        problem = f"{case.get(values.ESTIMATOR)!r} compares a prompt's samples, but {n} is 1"
         yield ConfigError(n, problem, f"Set {n}=2 or more, or choose algo=remax or algo=ppo")
 
 
@@ -190,7 +190,7 @@ def served_reward_models(case: RunCase) -> Errors:
         remedy = f"Set it to true, or reward.reward_manager.name={MANAGER}"
         yield ConfigError(f"{VERLS}.enable_resource_pool", problem, remedy)
     if models and manager != MANAGER:
-        problem = f"the {manager!r} reward manager uses none of them"
+        problem = f"the {manager!r} reward manager uses no such model"
         yield ConfigError(MODELS, problem, f"Set reward.reward_manager.name={MANAGER}")
     is_verls = enabled and manager == MANAGER and not custom
     if is_verls and ROUTER_MODEL in models:
@@ -220,7 +220,7 @@ def late_scores(case: RunCase) -> Errors:
         ("trainer.v1.trainer_mode", "separate_async", "Set it to sync"),
     ):
         if case.get(key) == wrong:
-            problem = f"it needs the reward while trajectories are sampled, but with {why} it comes later"
+            problem = f"it needs the reward while trajectories are sampled, but with {why} the reward comes later"
             yield ConfigError(key, problem, f"{remedy}, or give the model its own GPUs")
 
 

@@ -5,10 +5,10 @@
   (verl#7990).
 - A `stop` file in the run's folder requests the end; `agent-rl train` creates it at Ctrl-C or SIGTERM.
 
-In each case the last complete step is saved, and the command that resumes the run is printed; after any error from
-outside agent_rl the trainer's state is unknown. The last step of a stopped run is saved where verl saves, in verl's
-loop, without waiting for a validation. With several updates per step (`mode=separate_async`), the weights saved after
-an error may be a few updates ahead of the step.
+In each case the last complete step is saved, and the command that resumes the run is printed. After an error from
+outside agent_rl nothing is saved, because the trainer's state is unknown. The last step of a stopped run is saved in
+verl's loop, where verl saves, without waiting for a validation. With several updates per step (`mode=separate_async`),
+the weights saved after an error may be a few updates ahead of the step.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class _StopRequestedError(Exception):
-    """Ends a wait of the trainer; never leaves `fit`."""
+    """Ends a wait of the trainer; `LastStep` catches it."""
 
 
 class StallError(FatalError):
@@ -74,7 +74,7 @@ def stalls_raised(trainer: Any, sync_limit_s: float) -> Iterator[None]:
     with watched(_lost, INTERVAL_S):
         try:
             yield
-        except RayActorError as error:  # verl called a dead process before the next check
+        except RayActorError as error:  # verl called a process that died since the last check
             if lost := _lost():
                 raise lost from error
             raise
@@ -96,7 +96,7 @@ def _late(limit_s: float) -> StallError:
 
 @contextmanager
 def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator[None]:
-    """Raise an error in this thread, which must be the main one, while the block runs; blocks may be nested.
+    """Raise an error in this thread, which must be the main thread, while the block runs; blocks may be nested.
 
     Args:
         look: called in another thread; returns the error to raise, or None.
@@ -127,7 +127,7 @@ def watched(look: Callable[[], Exception | None], interval_s: float) -> Iterator
         yield
     finally:
         done.set()
-        thread.join(INTERVAL_S)  # a signal that comes later would end the process
+        thread.join(INTERVAL_S)  # a later signal would end the process
         signal.signal(SIGNAL, before)
 
 
@@ -272,7 +272,7 @@ class LastStep:
         if self._data is not None and trainer.trainer_mode == "sync":  # the other modes save running episodes
             state = self._data
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: state)
-        for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore them: stop again, or train them
+        for partition in (ERRORS_PARTITION, "val"):  # asynchronous modes would restore errors and validation samples
             tags = (tq.kv_list(partition) or {}).get(partition, {})
             if tags:
                 tq.kv_clear(keys=list(tags), partition_id=partition)

@@ -42,12 +42,12 @@ class FailedSessions:
             FatalError: a worker reported a fatal error, or a bug in the user's code has occurred eight times.
         """
         self._tags = tags
-        for key, each in tags.items():
-            if each.get("fatal"):
-                raise FatalError(each["error"])
-            if each.get("bug") and key not in self._counted:
+        for key, report in tags.items():
+            if report.get("fatal"):
+                raise FatalError(report["error"])
+            if report.get("bug") and key not in self._counted:
                 self._counted.add(key)
-                self._bugs.add(each["bug"], each["error"])
+                self._bugs.add(report["bug"], report["error"])
 
     def take(self) -> list[Mapping[str, Any]]:
         """Return the tags of training sessions since the last call, and remove them from TransferQueue.
@@ -68,7 +68,7 @@ class FailedSessions:
 
         Args:
             scored: number of the step's trajectories with a score.
-            errors: why the other trajectories have no score.
+            errors: the reasons why the other trajectories have no score.
 
         Raises:
             UnscoredError: the limit is exceeded; the error lists the most frequent reasons.

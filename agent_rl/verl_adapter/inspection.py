@@ -57,7 +57,7 @@ def load_tokenizer(folder: str, *, trust_remote_code: bool) -> Any:
 def load_chat_tokenizer(
     model: str, options: Mapping[str, Any] | None = None, template: str | None = None
 ) -> ChatTokenizer:
-    """Load the tokenizer as verl does, with a run's builder.
+    """Load the tokenizer as verl does, with the token builder of a run.
 
     Args:
         model: folder or name of the model.
@@ -82,7 +82,7 @@ def load_chat_tokenizer(
 
 
 def _model_type(model: str) -> str | None:
-    """Return the model type, which tells verl whether to render images; None if unknown."""
+    """Return the model type, by which verl decides whether to render images; None if unknown."""
     from transformers import PretrainedConfig
 
     try:

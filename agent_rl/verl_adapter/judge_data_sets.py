@@ -8,7 +8,7 @@
         def _build_messages(self, example):
             return [{"role": "user", "content": self.reward_module.format(sample=example)}]
 
-Rows have any form that `DataSample.from_row` reads. One setting, `data.apply_chat_template_kwargs.enable_thinking`,
+Rows may have any form that `DataSample.from_row` reads. One setting, `data.apply_chat_template_kwargs.enable_thinking`,
 decides whether the chat template or the prompt asks for thoughts: the prompt does if the chat template does not.
 """
 
@@ -64,7 +64,7 @@ class BaseTrainDataset(RowDataSet):
             self._check_prompt(self.dataframe[0][self.prompt_key])
 
     def _converted(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Convert a row to a question for the judge, unless it already is one, and add the sample's ground truth."""
+        """Convert a row to a question for the judge, unless it already is a question, and add the ground truth."""
         info = row.get("extra_info") or {}
         if not info.get(ASKED):
             sample = self._ordered(self.sample(row), info.get("index"))
@@ -76,7 +76,7 @@ class BaseTrainDataset(RowDataSet):
         if truth is None:
             place = f"{row.get('data_source')}, {info.get('split', '')} row {info.get('index')}"
             remedy = f"Give the row extra_info.{self.score}, scores or a preference, or remove it"
-            raise ConfigError(place, "there is no ground truth to train a judge on", remedy)
+            raise ConfigError(place, "the row has no ground truth for training a judge", remedy)
         row["reward_model"] = {**(row.get("reward_model") or {}), "style": "rule", "ground_truth": truth}
         row["data_source"] = self._get_data_source(row)
         return row
@@ -141,7 +141,7 @@ class PointwiseTrainDataset(BaseTrainDataset):
 
 
 class PairwiseTrainDataset(BaseTrainDataset):
-    """Rows with two answers each, in an order derived from the row's `index`; the ground truth is the better one."""
+    """Rows with two answers each, in an order derived from the row's `index`; the ground truth is the better answer."""
 
     template = PairwiseTemplate
 

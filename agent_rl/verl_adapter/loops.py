@@ -119,7 +119,7 @@ def _users_modules(agent: Agent | type[Any]) -> set[ModuleType]:
         module
         for module in modules
         if module is not None  # a received agent may have no module
-        and module.__name__ != "__main__"  # cloudpickle sends it by value on its own
+        and module.__name__ != "__main__"  # cloudpickle always sends it by value
         and module.__name__.split(".")[0] != "agent_rl"
         and (file := getattr(module, "__file__", None)) is not None
         and not any(file.startswith(path) for path in installed)

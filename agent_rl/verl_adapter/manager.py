@@ -1,8 +1,8 @@
 """verl's reward manager over trajectories: `reward.reward_manager.name=trajectory`.
 
 The manager finds the agent loop's `Trajectory`, has it scored by `agent_rl.rewards.compose`, and appends it to the
-trace. An unscored trajectory raises an error, so that verl drops this session and keeps the others of its group. In
-validation it is counted as missing (`trained_samples.fill_missing_samples`).
+trace. An unscored trajectory raises an error, so that verl drops only this session of the group. A
+validation counts it as missing (`trained_samples.fill_missing_samples`).
 
 The `code` scorer runs programs at `reward.sandbox_fusion`. With `reward.reward_model.enable` the model's score is
 the `reward_model` component, or part of the component that uses the model (agent_rl/verl_adapter/reward_loop.py).
@@ -81,7 +81,7 @@ class TrajectoryRewardManager(RewardManagerBase):
         )
         of_model = {"reward_router_address": reward_router_address, "reward_model_tokenizer": reward_model_tokenizer}
         self._router_kwargs = of_model if reward_router_address is not None else {}
-        # verl passes its own default where the user configured nothing: only the user's function is wanted here.
+        # If the user has configured no function, verl passes its default, which is not used here.
         self._custom = custom_function.user_function(compute_score, self._router_kwargs) if is_custom else None
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -89,11 +89,11 @@ class TrajectoryRewardManager(RewardManagerBase):
 
         Returns:
             `{"reward_score": float, "reward_extra_info": dict[str, float]}`, and `Score.turn_rewards` under
-            `turn_rewards` if there are any.
+            `turn_rewards` if turns have rewards.
 
         Raises:
             UnscoredError: the trajectory has no verdict; it is traced first, with `error` set.
-            UserCodeError: the user's code raised an exception; the message has the command that repeats the call.
+            UserCodeError: the user's code raised an exception; the message contains the command that repeats the call.
             ConfigError: the custom reward function returns no number, or a name that is already logged.
         """
         columns = {name: values[-1] for name, values in data.non_tensor_batch.items()}

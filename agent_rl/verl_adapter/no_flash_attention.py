@@ -3,7 +3,7 @@
 If flash-attn is installed, nothing is changed.
 
 On a GPU, `flash_attention_2` is torch's kernel for packed sequences, `torch.nn.attention.varlen.varlen_attn`.
-transformers would download one from the Hub at each model load, in any version, and fail offline.
+Any version of transformers would download a kernel from the Hub at each model load, and fail offline.
 """
 
 from __future__ import annotations

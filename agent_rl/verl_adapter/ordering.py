@@ -1,11 +1,10 @@
 """Lets `agent_rl.data` decide which row verl's trainer draws next, and reports rewards back to it.
 
-verl 0.9.1 has no hook for either: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of
-a data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state is
-saved and loaded with verl's `data.pt`. Each row has its number in a column, which the agent loops store with each
-trajectory. After each step, in all trainer modes, the
-success rates of its rows go to the order. Groups that the replay buffer removes (all rewards equal, too old, too many)
-are reported with the step in which they were removed.
+verl 0.9.1 has no hook for this: its sampler is random or sequential, and only the old trainer calls `on_batch_end` of a
+data set. The trainer gets another data loader over the same data set, whose sampler never ends and whose state is saved
+and loaded with verl's `data.pt`. A column contains each row's number, which the agent loops store with each trajectory.
+After each step, in all trainer modes, the order gets the success rates of the step's rows. Groups that the replay
+buffer removes (all rewards equal, too old, too many) are reported with the step in which they were removed.
 
 If no key of `agent_rl.data` is set, nothing is changed.
 """
@@ -39,11 +38,11 @@ ROW = "agent_rl_row"
 COMPARED = 1_000
 """Number of prompts, evenly spread over the files, that identify a checkpoint's rows."""
 SCORE = "score"
-"""`agent_rl.data.measure` for the reward itself."""
+"""The value of `agent_rl.data.measure` that means the reward."""
 
 
 class RunOrder:
-    """The order of a trainer's rows: draws them, receives their rewards, and has the metrics.
+    """The order of a trainer's rows: draws them, receives their rewards, and computes metrics.
 
     Args:
         config: verl's whole configuration.
@@ -105,7 +104,7 @@ class RunOrder:
         return self.metrics(visits)
 
     def metrics(self, visits: Iterable[tuple[int, float]]) -> dict[str, float]:
-        """Return the metrics of a step: the order's own, and share and success rate of each source."""
+        """Return the metrics of a step: those of the order, and the share and success rate of each source."""
         rates: dict[str, list[float]] = defaultdict(list)
         for row, rate in visits:
             rates[self.order.names[int(self.order.sources[row])]].append(rate)
@@ -117,7 +116,7 @@ class RunOrder:
 
 
 class _NumberedRows:
-    """A data set whose rows carry their numbers."""
+    """A data set whose rows contain their numbers."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

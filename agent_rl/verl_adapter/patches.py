@@ -1,7 +1,7 @@
-"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without another module are here.
+"""`hooks` lists all registrations with verl and patches of verl 0.9.1; those without a separate module are here.
 
-Each function patches one module right after its import and says why. A test per patch shows that the
-original fails. `check_version` rejects any other version of verl.
+Each function patches one module right after its import, and its docstring gives the reason. A test per patch shows that
+verl's original fails. `check_version` rejects any other version of verl.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_version(version: str) -> None:
     """Reject a version of verl for which the patches were not written.
 
     Raises:
-        ConfigError: the installed version is not the expected one; the error names both.
+        ConfigError: the installed version is not the expected version; the error names both.
     """
     if version != VERL_VERSION:
         raise ConfigError(
@@ -77,7 +77,7 @@ def environment(module: ModuleType) -> None:
 
 
 def reward_managers(module: ModuleType) -> None:
-    """`verl.experimental.reward_loop.reward_manager`: `reward.reward_manager.name=trajectory`."""
+    """`verl.experimental.reward_loop.reward_manager`: register the manager `trajectory`."""
     from agent_rl.verl_adapter import manager  # noqa: F401 - registers itself
 
 
@@ -105,9 +105,9 @@ def trainers(module: ModuleType) -> None:
 
 
 def empty_batches(queue: Any) -> None:
-    """TransferQueue: let `kv_batch_get` work without keys, for which TransferQueue fails.
+    """TransferQueue: let `kv_batch_get` accept an empty list of keys, with which it fails otherwise.
 
-    A validation calls it this way after a batch in which every trajectory failed, such as one row with
+    A validation passes such a list after a batch in which every trajectory failed, such as one row with
     `data.val_batch_size=1`.
     """
     get = queue.kv_batch_get
@@ -153,11 +153,11 @@ def old_keys(module: ModuleType) -> None:
     @functools.wraps(original)
     def auto_set_device(config: Any) -> None:
         if config and "actor_rollout_ref" in config:
-            from agent_rl.verl_adapter.early_checks import as_one_line  # which takes a while to import
+            from agent_rl.verl_adapter.early_checks import as_one_line  # this import takes a while
 
             with as_one_line():
                 tell(change_config(config, argument_keys(sys.argv[1:])))
-            announce("Ray")  # which `main` starts once the configuration is checked
+            announce("Ray")  # `main` starts Ray once the configuration is checked
         original(config)
 
     module.auto_set_device = auto_set_device  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ def register() -> None:
 try:
     register()
 except Exception:
-    # verl logs a failing plugin at debug level only; without this its user would get "unknown agent loop" later.
+    # verl logs a failing plugin at debug level only; without this message, only "unknown agent loop" would appear.
     print("agent_rl could not register itself with verl:", file=sys.stderr)
     traceback.print_exc()
     raise

@@ -14,7 +14,7 @@ from agent_rl.verl_adapter.trained_samples import reported, samples
 
 
 def watched(buffer: Any, trainer: Any) -> Any:
-    """Return the replay buffer with the methods of `AgentReplayBuffer` ahead of its own.
+    """Return the replay buffer with the methods of `AgentReplayBuffer` before its own methods.
 
     A user's sampler that is not derived from verl's is returned unchanged.
     """

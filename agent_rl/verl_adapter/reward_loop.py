@@ -47,7 +47,7 @@ class AgentRewardLoopWorker(RewardLoopWorker):
     async def compute_score(self, data: Any) -> Any:
         """Return the manager's result for one trajectory.
 
-        verl's worker takes only the score and the report from it, so the rewards of turns travel in the report.
+        verl's worker takes only the score and the report from it, so the report also contains the rewards of turns.
         """
         if self.config.reward.reward_manager.name == MANAGER:
             result = await self.reward_manager.run_single(data)
@@ -117,7 +117,7 @@ class AgentRewardLoopManager(RewardLoopManager):
 
 
 def _add_component(config: Any, address: str) -> None:
-    """Let components find verl's reward model, and add a component if none uses it."""
+    """Let components find verl's reward model, and add a component if no component uses the model."""
     model = config.reward.reward_model
     with open_dict(config):
         section = OmegaConf.to_container(config.get(SECTION) or OmegaConf.create(), resolve=True)
@@ -214,6 +214,6 @@ def _write(batch: Any, results: Mapping[str, Any]) -> None:
         scores[mask.nonzero()[-1] if mask.any() else -1] = result["reward_score"]
         info = dict(result["reward_extra_info"])
         reported = {**dict(getattr(extra, "data", extra)), "reward_extra_info": info, REWARDS: info.pop(REWARDS, None)}
-        reported.pop(TRAJECTORY, None)  # the trainer fetches the others at each step
+        reported.pop(TRAJECTORY, None)  # the trainer fetches the other values at each step
         rows.append({"rm_scores": scores, "extra_fields": reported})
     tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=list_of_dict_to_tensordict(rows))

@@ -1,8 +1,8 @@
 """verl's agent loop worker, extended to report failed sessions, keep their groups, and score locally.
 
-A session that fails is reported to the trainer with its reason, and its group is kept without it where it can be. verl
-logs the error and marks the group as failed, without a count: the asynchronous modes throw away all of its samples, and
-a wrong configuration makes one group after another fail instead of stopping the run.
+A session that fails is reported to the trainer with its reason, and its group is kept without it if possible. verl logs
+the error and marks the group as failed, without a count: the asynchronous modes discard all samples of the group, and a
+wrong configuration makes one group after another fail instead of stopping the run.
 
 ReMax's greedy episodes run here too, decoded greedily: one extra session for each training prompt.
 """
@@ -55,7 +55,7 @@ _prompt: ContextVar[_Prompt] = ContextVar("_prompt")
 class AgentLoopWorker(_VerlsWorker):
     """Runs the sessions of prompts, and scores them itself with `reward.num_workers=0`.
 
-    A rule costs less than calling a reward worker, and each reward worker is a process that imports all of verl.
+    Scoring by a rule takes less time than calling a reward worker, which is a process that imports all of verl.
     """
 
     reward_loop_worker_handles: Any
@@ -121,8 +121,8 @@ def give_trajectory(output: AgentLoopOutput, columns: Mapping[str, Any], tokeniz
     """Put into `extra_fields` the trajectory that the reward manager reads.
 
     `TrajectoryRewardManager` and its subclasses get the `Trajectory` of agent_rl's loops unchanged. For any other loop
-    they get one without an agent's name, whose only turn and whose answer are the decoded response. Other managers get
-    JSON data.
+    they get a trajectory without an agent's name, whose only turn and answer are the decoded response. Other managers
+    get JSON data.
 
     Args:
         output: the last output of a session.
@@ -159,7 +159,7 @@ class AgentLoopManager(AgentLoopManagerTQ):
 
 
 class ReMaxAgentLoopWorker(AgentLoopWorker):
-    """Runs one extra session per training prompt, the first, which is decoded greedily and only scored.
+    """Runs an extra first session per training prompt, which is decoded greedily and only scored.
 
     verl's worker waits for all sessions of a prompt before it marks the prompt as finished, so the baseline is
     published before any of the prompt's samples is trained on. A failed greedy session is handled like any other.

@@ -2,10 +2,10 @@
 
 verl serves one reward model. With agent_rl each model has its own replicas of verl's server, on its own GPUs or on the
 trainer's, where it sleeps except while it scores; several replicas are behind verl's router. The servers start before
-the trainer's workers and after its placement groups, so a small model cannot split a node the trainer needs.
+the trainer's workers and after its placement groups, so a small model cannot split a node that the trainer needs.
 
-A model of the `reward_model` component without a `url` is the served one of the same name; it also gets the path of the
-tokenizer, the kind, the engine and the temperature, unless the component sets them. Any other URL under `agent_rl` can
+A model of the `reward_model` component without a `url` is the served model of the same name; its tokenizer path, kind,
+engine and temperature are filled in unless the component sets them. Any other URL under `agent_rl` can
 refer to a served model as `http://served/<name>`, for example `http://served/critic/v1` for a judge.
 """
 
@@ -25,7 +25,7 @@ from agent_rl.settings.reward import ServedModelSettings
 KIND = "reward_model"
 """The kind of component that refers to served models by name."""
 ROUTER_MODEL = "reward_model"
-"""The name of verl's own reward model for components, and of the component that is added if none uses it."""
+"""The name of verl's own reward model for components, and of the component that is added if no component uses it."""
 
 _PLACE = re.compile(r"^http://served/(?P<name>[A-Za-z0-9_.-]+)(?=/|$)")
 

@@ -2,8 +2,8 @@
 
 verl calls every logger within the training loop: an error there ends the run, and a server that does not answer delays
 each step (MLflow by minutes). With this module each logger runs verl's code in a daemon thread. An error, or a logger
-that does not keep up, is reported once; the run continues. `console` and `file` stay in the loop: the terminal follows
-them. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
+that does not keep up, is reported once; the run continues. `console` and `file` stay in the loop, because the
+terminal shows their output. Samples of a validation (`trainer.log_val_generations`) are written as conversations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def log_samples(log: Callable[..., None], loggers: str | Sequence[str], samples:
     """Send the samples of a validation to each of these loggers as conversations, in a separate thread.
 
     Args:
-        log: the method of verl's `ValidationGenerationsLogger`; the other arguments are its own.
+        log: the method of verl's `ValidationGenerationsLogger`; the other arguments are for this method.
     """
     for name in [loggers] if isinstance(loggers, str) else loggers:
         if sink := _sinks.get(name):
@@ -123,13 +123,13 @@ def _call_safely(name: str, problem: str, call: Callable[[], Any]) -> Any:
     """Return the result of a logger's call, or None if it raises: the run continues."""
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or whatever it is
+    except Exception as error:  # noqa: BLE001 - no network, no account, a full disk, or any other reason
         _report(name, problem, error)
         return None
 
 
 def _report(name: str, problem: str, error: Exception | None = None, *, at_end: bool = False) -> None:
-    """Report a problem once per sink, and one at its end once more, also on the terminal."""
+    """Report a problem once per sink, and a problem at the sink's end once more, also on the terminal."""
     key = f"{name} at the end" if at_end else name
     if key not in _reported:
         _reported.add(key)
@@ -138,7 +138,7 @@ def _report(name: str, problem: str, error: Exception | None = None, *, at_end: 
 
 
 def _readable(sample: Sequence[Any], *, indented: bool) -> list[Any]:
-    """Return input, output and score of a sample; indented, Markdown shows the texts verbatim."""
+    """Return input, output and score of a sample; Markdown shows `indented` texts verbatim."""
     question, answer, *rest = sample
     texts = [conversation(str(question), "user"), conversation(str(answer), "assistant")]
     if indented:

@@ -17,8 +17,8 @@ SAMPLING = "sampling"
 """The first part of a step."""
 ENGINE = "engine"
 COMPILING = (
-    "agent_rl: the engine compiles its kernels, as at the first start on any machine: 2 to 4 minutes (an estimate); "
-    "they are kept in ~/.cache"
+    "agent_rl: the engine compiles its kernels, which takes 2 to 4 minutes (an estimate) at the first start on a "
+    "machine; they are kept in ~/.cache"
 )
 
 

@@ -1,7 +1,7 @@
 """Checks stop strings without decoding at every token, as a plugin of SGLang (group `sglang.srt.plugins`).
 
-After each token SGLang decodes the last tokens of every request that has stop strings, 4 to 9 us each. The last
-token of a stop string contains its last character or a part of it: other tokens are skipped by a lookup, in 1 us.
+After each token SGLang decodes the last tokens of every request with stop strings, which takes 4 to 9 us per request.
+The last token of a stop string contains its last character or a part of it. A lookup skips other tokens in 1 us.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Builds the tokens around turns with any model's chat template; it replaces verl's builder.
 
-verl has a builder for some families of models, which renders dummy system and user messages before the appended ones.
+verl has a builder for some families of models, which renders dummy system and user messages before appended messages.
 verl's builder fails with templates that reject system messages or two user messages in a row, drops what the template
 of an unknown family writes after the end-of-turn token, and needs names of calls that are not in the messages.
 """

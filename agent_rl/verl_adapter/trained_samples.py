@@ -1,9 +1,9 @@
 """Selects the samples to train on, reports the others in a step's metrics, and averages validations.
 
-A failed session has written nothing, and its group is trained on without it. A single sample has no baseline, and would
-shift the normalisation of the others, so it is left out. Long episodes fail more often than short ones, so the sizes
-of lost samples are logged next to those of kept ones. `keep_batch` writes the rows of each update and their advantages
-next to the trace; verl keeps no record of them.
+A failed session has written nothing, and training uses its group without it. A group's only sample has no baseline, and
+would shift the normalisation of other samples, so it is left out. Long episodes fail more often than short ones, so the
+sizes of lost samples are logged next to those of kept samples. `keep_batch` writes the rows of each update and their
+advantages next to the trace; verl keeps no record of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUPWISE = (
     *("gdpo", "gpg", "grpo_passk", "grpo_vectorized", "opo", "reinforce_plus_plus_baseline", "rloo", "rloo_vectorized"),
     maxrl.ESTIMATOR,
 )
-"""Estimators, without grpo, that compute one advantage for a sample from the rewards of its group."""
+"""Estimators other than grpo that compute one advantage per sample from the rewards of its group."""
 WITHOUT_GROUP = ("gae", "reinforce_plus_plus", "remax", remax.ESTIMATOR)
 """Estimators whose baseline is not the group's."""
 FATES = ("kept", "lost", "evicted", "filtered", "stale")
@@ -43,7 +43,7 @@ def fewest(config: Any) -> int:
 
 
 def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
-    """Whether a prompt with this number of sessions can be trained on without the failed ones.
+    """Whether training can use a prompt with this number of sessions without the failed sessions.
 
     With ReMax the first session is greedy: it is not a sample, and the group needs it.
     """
@@ -53,7 +53,7 @@ def is_usable(failed: Collection[int], sessions: int, config: Any) -> bool:
 
 
 def session_of(key: str) -> str:
-    """`{uid}_{session}` of the `{uid}_{session}_{index}` key of a training sequence."""
+    """Return `{uid}_{session}` of a training sequence's key, `{uid}_{session}_{index}`."""
     return key.rpartition("_")[0]
 
 
@@ -68,7 +68,7 @@ def finals(keys: Sequence[str]) -> list[str]:
 
 
 def lone(keys: Sequence[str], at_least: int, baselines: Collection[str] | None = None) -> set[str]:
-    """The keys of prompts with fewer than `at_least` samples, or without one of `baselines` (None: none is needed)."""
+    """Return the keys of prompts with fewer than `at_least` samples, or (unless None) without one of `baselines`."""
     counts = Counter(session.split("_")[0] for session in final_rows(keys))
     usable = {uid for uid, count in counts.items() if count >= at_least and (baselines is None or uid in baselines)}
     return {key for key in keys if key.split("_")[0] not in usable}
@@ -92,7 +92,7 @@ def samples(
 
 
 def share_metrics(samples: Sequence[SampleFate]) -> dict[str, float]:
-    """Return, by fate, its share of the samples, and the means of their known tokens and turns."""
+    """Return the share of the samples with each fate, and the means of their known tokens and turns."""
     metrics = {}
     for fate in FATES:
         own = [sample for sample in samples if sample.fate == fate]
@@ -193,7 +193,7 @@ def trajectory_advantages(compute: Callable[..., Any], data: Any, batch_keys: Se
 def fill_missing_samples(
     uids: Sequence[str], columns: Mapping[str, Sequence[Any]], expected: Mapping[tuple[str, str], int]
 ) -> tuple[dict[str, list[Any]], dict[str, float]]:
-    """Fill a prompt's missing validation samples with the mean of its others, and count them.
+    """Replace a prompt's missing validation samples by the mean of its other samples, and count them.
 
     verl averages only prompts with equal numbers of samples: `mean@8` would cover only those without a failure.
 

@@ -1,7 +1,7 @@
 """`AgentTrainer`: verl's trainer with agent_rl's additions, in the order of a step.
 
-verl's own three classes (`sync`, `colocate_async`, `separate_async`) follow it: a class derived from both is registered
-under each mode's name, because verl compares these names. Each method documents its addition and calls verl's.
+A class derived from `AgentTrainer` and from verl's class for a mode (`sync`, `colocate_async`, `separate_async`) is
+registered under the mode's name, because verl compares these names. Each method documents its addition to verl's.
 `agent_rl.trainer_class` sets the user's trainer (docs/guides/trainer.md).
 """
 
@@ -51,7 +51,7 @@ class AgentTrainer(PPOTrainer):
 
     Attributes:
         settings: the `agent_rl` section, without the addresses of served models.
-        row_order: the order of the training rows; None: verl's.
+        row_order: the order of the training rows; None: verl's order.
         served_models: the servers of `agent_rl.reward.models`; None without served models.
         failures: the sessions that have failed.
         samples: the samples that are not part of a batch.
@@ -61,7 +61,7 @@ class AgentTrainer(PPOTrainer):
     """
 
     def __new__(cls, config: Any) -> AgentTrainer:
-        """Create an instance of the mode's class, combined with the user's class if there is one."""
+        """Create an instance of the mode's class, combined with the user's class if it is set."""
         instance: AgentTrainer = super().__new__(with_users_class(cls, config))
         return instance
 
@@ -72,7 +72,7 @@ class AgentTrainer(PPOTrainer):
             with open_dict(agent):
                 agent.agent_loop_manager_class = LOOP_MANAGER
         if not config.actor_rollout_ref.get("hybrid_engine", True):
-            separate_logger.setLevel(logging.WARNING)  # verl calls its `info` with print's `flush`, a TypeError
+            separate_logger.setLevel(logging.WARNING)  # verl passes `flush` to its `info`, which is a TypeError
         self.row_order: ordering.RunOrder | None = None
         self.served_models: served_models.ServedModels | None = None
         self.samples = trained_samples.StepSamples()
@@ -171,7 +171,7 @@ class AgentTrainer(PPOTrainer):
         return result
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Switch LoRA's adapter off for the reference only: verl's flag would reach the critic, which may lack one."""
+        """Switch the LoRA adapter off for the reference only: verl's flag would also reach a critic without adapter."""
         result = super()._compute_ref_log_prob(batch, metrics)
         result.extra_info.pop("no_lora_adapter", None)
         return result
@@ -203,7 +203,7 @@ class AgentTrainer(PPOTrainer):
     def estimate_advantages(
         self, data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any
     ) -> DataProto:
-        """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.
+        """Add `advantages` and `returns` to a batch, in which each trajectory counts once in its group.
 
         A batch that has no token to train on, or no group that is large enough, gets advantage 0 and makes no
         update.
@@ -252,7 +252,7 @@ class AgentTrainer(PPOTrainer):
     def _val_metrics_update(
         self, sources: Any, uids: Any, infos: Any, turns: Any, expected_acc_counts: Any = None
     ) -> dict[str, float]:
-        """Average over the trajectories that have a score: verl counts a missing one as accuracy 0."""
+        """Average over the trajectories with a score; verl counts a missing trajectory as accuracy 0."""
         if not uids:
             raise self.failures.nothing_usable("every trajectory failed", "of the validation")
         columns, missing = trained_samples.fill_missing_samples(uids, {"": sources, **infos}, expected_acc_counts)
@@ -276,8 +276,8 @@ class AgentTrainer(PPOTrainer):
         ReMax's baselines.
 
         Raises:
-            FatalError: a worker reported one.
-            UnscoredError: too large a share failed.
+            FatalError: a worker reported a fatal error.
+            UnscoredError: too large a share of the trajectories failed.
         """
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         keys = updates.trained_keys(batch)
@@ -308,7 +308,7 @@ class AgentTrainer(PPOTrainer):
 def with_users_class(cls: type[Any], config: Any) -> type[Any]:
     """Return the mode's class, combined with that of `agent_rl.trainer_class`.
 
-    A user's AgentTrainer precedes the mode's class, a verl trainer follows AgentTrainer.
+    Among the bases, a user's AgentTrainer precedes the mode's class, and a user's verl trainer follows AgentTrainer.
 
     Raises:
         ConfigError: there is no such class, or it belongs to another mode.

@@ -1,7 +1,7 @@
 """Controls verl's updates of a batch: the number of mini-batches, and the source of the old log-probs.
 
-**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several for a
-trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
+**Mini-batches.** A batch has a row for each training sequence, and an agent that folds its history has several rows
+per trajectory. verl fills up such a batch with rows without a loss, until whole mini-batches of `ppo_mini_batch_size`
 prompts are full. The last mini-batch can consist mostly of such rows, yet still takes a full-size step. Here a
 batch has one mini-batch for each `ppo_mini_batch_size` of its prompts, all with the same number of rows, and is filled
 up until its rows divide among them and the GPUs. A mean over rows is divided by their number. A loss that
@@ -10,10 +10,10 @@ sums tokens (`seq-mean-token-sum`, `seq-mean-token-sum-norm`) is divided by a co
 
 **Log-probs.** A policy loss compares the policy with its state before the first update of a batch. In that update
 both are the same, so these log-probs are those of the update's own forward pass, without their gradient. A batch used
-for only one update needs no others, unless something else reads them: a KL penalty in the reward, a correction for the
-mismatch with the engine, or an estimator. What verl logs from the pass that computes them (such as the entropy) is
-available every `agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and
-`_max` are logged in each step, because the update computes their inputs.
+for one update needs no other log-probs, unless a KL penalty in the reward, a correction for the mismatch with the
+engine, or an estimator reads them. The metrics of the pass that computes them (such as the entropy) are available every
+`agent_rl.run.log_probs_every` steps, when the pass runs. `training/rollout_probs_diff_mean` and `_max` are logged in
+each step, because the update computes their inputs.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def required_multiple(trainer: Any, dp_size: int) -> int:
     parts = [_rows_of_one_gpu(mini_batches(trainer, policy.actor), policy.actor)]
     if trainer.use_critic:
         parts.append(_rows_of_one_gpu(mini_batches(trainer, config.critic), config.critic))
-    for each in (policy.rollout, policy.ref):  # these process a batch in one piece
-        if not each.log_prob_use_dynamic_bsz:
-            parts.append(each.log_prob_micro_batch_size_per_gpu or 1)
+    for section in (policy.rollout, policy.ref):  # rollout and reference process a batch in one piece
+        if not section.log_prob_use_dynamic_bsz:
+            parts.append(section.log_prob_micro_batch_size_per_gpu or 1)
     return dp_size * math.lcm(*parts)
 
 
@@ -76,7 +76,7 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
     samples: float = rows
     if part.loss_agg_mode in TOKEN_SUMS:
         samples = _prompts(trainer) * trainer.config.actor_rollout_ref.rollout.n
-    if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of nothing else has no loss
+    if len(batch.tags) - rows >= len(batch.tags) / number:  # a mini-batch of only padding has no loss
         number = 1
 
     def run(batch: Any) -> Any:
@@ -89,7 +89,7 @@ def evenly_split(trainer: Any, batch: Any, part: Any, group: str, method: str) -
         yield
     finally:
         setattr(trainer, group, workers)
-        batch.extra_info.pop("num_mini_batch", None)  # the critic's; the actor has its own
+        batch.extra_info.pop("num_mini_batch", None)  # the actor sets another number than the critic
 
 
 def _rows_of_one_gpu(number: int, part: Any) -> int:
@@ -116,13 +116,13 @@ def needs_log_probs(trainer: Any) -> bool:
 
 
 def rename_metrics(metrics: dict[str, Any]) -> None:
-    """Give metrics measured in the update the names of those that verl measures in the log-prob pass."""
+    """Rename metrics that are measured in the update to verl's names for metrics of the log-prob pass."""
     for name in [name for name in metrics if name.startswith(f"actor/{DIFF}")]:
         metrics[name.removeprefix("actor/")] = metrics.pop(name)
 
 
 def policy_loss(module: ModuleType) -> None:
-    """`verl.workers.engine_workers`: a loss that uses its own log-probs as the old ones if the batch has none.
+    """`verl.workers.engine_workers`: let the loss use its log-probs if the batch contains no old log-probs.
 
     Each call has one micro-batch: `model_output` with log-probs of every token, `data` with the batch's tensors.
     """

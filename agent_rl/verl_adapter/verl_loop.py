@@ -33,7 +33,7 @@ from agent_rl.verl_adapter.verl_tools import to_specs
 logger = logging.getLogger(__name__)
 
 NEW_OBJECTS = 500_000
-"""Garbage is collected after so many new objects: collection stops all of a worker's episodes, which leave few
+"""Number of new objects after which garbage is collected. A collection stops all episodes of a worker, which leave few
 cycles."""
 
 
@@ -90,7 +90,7 @@ class EpisodeAgentLoop(EpisodeLoop, AgentLoopBase):
         """Run one episode for one row.
 
         Returns:
-            The training sequence, or a list if the episode has several; the last carries the trajectory.
+            The training sequence, or a list of several sequences, the last of which contains the trajectory.
 
         Raises:
             UnscoredError: the infrastructure failed; verl drops this trajectory from its group. The trace keeps

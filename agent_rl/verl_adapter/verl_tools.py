@@ -47,7 +47,7 @@ def load(path: str) -> list[Any]:
 
 
 class VerlTool:
-    """One of agent_rl's tools with the methods of verl's `BaseTool`; an instance lives from `create` to `release`."""
+    """One of agent_rl's tools with the methods of verl's `BaseTool`; an instance is used from `create` to `release`."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -64,7 +64,7 @@ class VerlTool:
             [self.spec],
             tools_kwargs={self.name: {"create_kwargs": dict(create_kwargs or {})}},
             default_timeout_s=BudgetSettings().tool_timeout_s,
-            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows any exception
+            settings=ToolsSettings(on_error="observe", reuse_results=False),  # verl's loop shows every exception
         )
         self._sessions[instance_id] = await session.__aenter__()
         return instance_id, ToolResponse()
@@ -97,7 +97,7 @@ class _Function(OpenAIFunctionSchema):
 
 
 class _ToolSchema(OpenAIFunctionToolSchema):
-    """verl's schema drops unknown keys (`items`, `minimum`) and requires a `type`; this one does neither."""
+    """Keeps unknown keys (`items`, `minimum`), which verl's schema drops, and does not require a `type` as it does."""
 
     function: _Function
 

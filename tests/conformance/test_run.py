@@ -62,7 +62,7 @@ def test_an_address_gets_the_checks_of_the_protocol_only() -> None:
 
     statuses, output = asyncio.run(run())
     assert list(statuses.values()) == ["passes", "fails", "missing"]
-    assert f"{len(CHECKS) - len(PROTOCOL)} checks of what is trained did not run" in " ".join(output.split())
+    assert f"{len(CHECKS) - len(PROTOCOL)} checks of the trained tokens did not run" in " ".join(output.split())
 
 
 def test_what_is_typed_wrong_is_refused() -> None:

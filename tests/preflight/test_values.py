@@ -66,10 +66,10 @@ VERLS = {"critic__model__path": values.VERLS_CRITIC}
         ({"trainer__val_before_train": 2}, "expected true or false, got 2"),
         (
             {**TWO, "trainer__n_gpus_per_node": 1},
-            "an engine of 2 GPUs does not divide the run's 1 (trainer.n_gpus_per_node x nnodes). Set "
-            "actor_rollout_ref.rollout.tensor_model_parallel_size=1: an engine for each GPU, or another divisor of 1",
+            "1 GPUs (trainer.n_gpus_per_node x nnodes) do not divide into engines of 2 GPUs. Set "
+            "actor_rollout_ref.rollout.tensor_model_parallel_size=1 (one engine per GPU), or another divisor of 1",
         ),
-        ({**TWO, **SEPARATE, "actor_rollout_ref__rollout__n_gpus_per_node": 3}, "divide the run's 3"),
+        ({**TWO, **SEPARATE, "actor_rollout_ref__rollout__n_gpus_per_node": 3}, "not divide into engines of 2"),
         ({"algorithm__adv_estimator": "gae", **VERLS}, "Write algo=ppo"),
         ({"algorithm__adv_estimator": "ppo", **VERLS}, "Write algo=ppo"),
         ({"algorithm__adv_estimator": "dapo", **VERLS}, "Write algo=dapo"),

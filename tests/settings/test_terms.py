@@ -48,8 +48,8 @@ def test_a_gate_that_is_none_is_refused(gate):
             {"efficiency": {"normalize": "z"}},
             r"efficiency\.normalize: expected `group`, `sigmoid` or .*, got 'z'",
         ),
-        ({"components": {"format": {"kind": "judge"}}}, "cannot be called 'format'"),
-        ({"components": {"a b": {"kind": "judge"}}}, "cannot be called 'a b'"),
+        ({"components": {"format": {"kind": "judge"}}}, "cannot have the name 'format'"),
+        ({"components": {"a b": {"kind": "judge"}}}, "cannot have the name 'a b'"),
         ({"components": {"mine": {"weight": 1}}}, r"agent_rl\.reward\.components\.mine\.kind: missing"),
         ({"components": {"mine": {"kind": "judge", "wieght": 1}}}, r"components\.mine\.wieght: unknown .*'weight'"),
         (

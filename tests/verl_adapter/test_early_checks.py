@@ -93,7 +93,7 @@ NO_WORKERS = {"models": {}, "verls__enable": True, "reward__num_workers": 0}
             manager("naive") | JUDGE | {"models": {}, "verls__enable": True},
             "reward.reward_model.enable_resource_pool: a model that shares the trainer's GPUs scores after sampling",
         ),
-        (manager("naive"), f"{MODELS}: the 'naive' reward manager uses none"),
+        (manager("naive"), f"{MODELS}: the 'naive' reward manager uses no such model"),
         ({"models": {"a": SHARED | {"tensor_parallel_size": 3}}}, f"{MODELS}.a.tensor_parallel_size: 3 does not di"),
         ({"models": {"a": {"path": "rm", "tensor_parallel_size": 2}}}, f"{MODELS}.a.tensor_parallel_size: 2 does n"),
         ({"models": {"reward_model": SHARED}, "verls__enable": True}, f"{MODELS}.reward_model: verl's own"),

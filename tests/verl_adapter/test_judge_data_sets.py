@@ -196,7 +196,7 @@ class Truthless(PointwiseTrainDataset):
         (CompareDataset, PAIRS, THINKS, OFF, "_apply_chat_template of CompareDataset renders a different prompt"),
         (BaseTrainDataset, RATED, CHATML, {}, "neither a reward_module nor _build_messages"),
         (PointwiseTrainDataset, PAIRS, CHATML, {}, "must be 1 for PointwiseTemplate, but it is 2"),
-        (Truthless, RATED, CHATML, {}, "rm, train row 0: there is no ground truth to train a judge on"),
+        (Truthless, RATED, CHATML, {}, "rm, train row 0: the row has no ground truth for training a judge"),
     ],
 )
 def test_what_contradicts_itself_is_refused(

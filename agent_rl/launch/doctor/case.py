@@ -22,7 +22,7 @@ class Case(case.RunCase):
     """A run and a machine, with lazily read model files and GPUs.
 
     Attributes:
-        given: facts about the machine that would run it; None: this machine.
+        given: facts about the machine that would run the recipe; None: this machine.
     """
 
     given: Machine | None = None
@@ -42,7 +42,7 @@ class Case(case.RunCase):
 
     @property
     def gpus_wanted(self) -> int:
-        """GPUs needed on one machine: by the trainer, and by engines and reward models with their own GPUs."""
+        """Number of GPUs on one machine for the trainer, and for engines and reward models with separate GPUs."""
         count = self.number("trainer.n_gpus_per_node", 1)
         if self.nodes is None and not self.joins:  # on several machines, Ray spreads the models
             count += self.judge_gpus
@@ -54,18 +54,18 @@ class Case(case.RunCase):
 
     @property
     def judge_gpus(self) -> int:
-        """GPUs of the models of `agent_rl.reward.models` that have their own GPUs, on all machines."""
+        """Number of GPUs on all machines for the models of `agent_rl.reward.models` with separate GPUs."""
         served = self.settings.reward.models.values()
         return sum(model.n_gpus_per_node * model.nnodes for model in served if not model.visits)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the run needs a GPU and this machine has none, so that its memory and cores do not matter."""
+        """Whether the run needs a GPU that this machine lacks, so that the machine's memory and cores do not matter."""
         return not (self.on_cpu or self.gpus)
 
     @cached_property
     def machine(self) -> Machine:
-        """The machine that would run it."""
+        """The machine that would run the recipe."""
         return self.given or Machine(self.environ)
 
     @property

@@ -1,4 +1,4 @@
-"""Runs the checks, each with a time limit and isolated from the others' failures; a child runs those that need verl."""
+"""Runs each check with a time limit, isolated from failures of other checks; a child runs checks that need verl."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 
 def all_checks() -> list[Check]:
-    """Return every check of the doctor, including those of its folder, in the order of the table."""
+    """Return every check of the doctor, including the checks in its folder, in the order of the table."""
     for module in pkgutil.iter_modules(checks.__path__):
         importlib.import_module(f"{checks.__name__}.{module.name}")
     return checks_at("doctor")
@@ -76,7 +76,7 @@ def diagnose(
         findings += answers.result()
     once: dict[object, Finding] = {}
     for finding in sorted(findings, key=lambda finding: group_order(finding.group)):
-        # several checks may fail for the same reason
+        # several checks may report the same problem
         once.setdefault((finding.text, finding.remedy) if finding.remedy else finding, finding)
     return list(once.values())
 

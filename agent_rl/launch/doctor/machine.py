@@ -1,7 +1,7 @@
 """The facts about a machine that the checks use, read lazily from this machine, or from a file.
 
 A file (`agent-rl doctor --save-machine FILE`) contains the facts about another machine, such as a compute node whose
-runs are prepared without a GPU. The file has every fact, so none is taken from this machine.
+runs are prepared without a GPU. The file contains every fact, so no fact is read from this machine.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class Machine:
     libraries = cached_property(lambda machine: [name for name in LIBRARIES if _loads(name, machine.environ)])
     """The `LIBRARIES` that the loader finds with the launcher's environment."""
     cuda_home = cached_property(lambda machine: str(cuda_home(machine.environ) or ""))
-    """The folder of the CUDA toolkit; empty if there is none."""
+    """The folder of the CUDA toolkit; empty without a toolkit."""
     missing_parts = cached_property(lambda machine: missing_parts(Path(machine.cuda_home)) if machine.cuda_home else [])
     """The parts that the toolkit lacks."""
     compiled = cached_property(
         lambda machine: try_compilers(machine.cuda_home, machine.environ) if machine.gpus else {}
     )
-    """Why compiling with ninja, CUDA and `Python.h` fails, empty where it works; tried only if there is a GPU."""
+    """The errors of compiling with ninja, CUDA and `Python.h`, "" if it works; tried only if there is a GPU."""
     interfaces = cached_property(lambda machine: interfaces())
     """Network interfaces with an address that another node could use."""
     hub_answers = cached_property(lambda machine: _answers(machine.environ))
@@ -123,7 +123,7 @@ class Machine:
             facts = json.loads(file.read_text(encoding="utf-8"))
             return cls(facts["environ"], {name: facts[name] for name in FACTS})
         except (OSError, ValueError, LookupError, TypeError) as error:
-            problem = f"it does not have the facts about a machine: {error!r}"
+            problem = f"it does not contain the facts about a machine: {error!r}"
             remedy = "Write it on the machine with: agent-rl doctor --save-machine FILE"
             raise ConfigError(str(file), problem, remedy) from error
 
@@ -218,7 +218,7 @@ def _loads(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def _answers(environ: Mapping[str, str]) -> bool:
-    """Whether the Hub answers, through a proxy if there is one; a process limits the time of a name lookup."""
+    """Whether the Hub answers, through a configured proxy; a process limits the time of a name lookup."""
     command = [sys.executable, "-c", ASK, environ.get("HF_ENDPOINT") or "https://huggingface.co"]
     try:
         return not subprocess.run(command, env=environ, capture_output=True, timeout=HUB_S, check=False).returncode
@@ -238,8 +238,8 @@ def _cuda_of_torch() -> str | None:
 
 def _installed() -> dict[str, str]:
     versions: dict[str, str] = {}
-    for each in metadata.distributions():
-        versions.setdefault(canonicalize_name(each.metadata["Name"]), each.version)
+    for package in metadata.distributions():
+        versions.setdefault(canonicalize_name(package.metadata["Name"]), package.version)
     return dict(sorted(versions.items()))
 
 
@@ -247,7 +247,7 @@ def try_compilers(home: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Compile and link a few lines in the way that the engine builds its kernels and Triton builds its launcher.
 
     Returns:
-        Why "ninja", "Python.h" and, with a toolkit, "CUDA" fail, or ""; takes at most `COMPILERS_S` seconds.
+        The errors of "ninja", "Python.h" and, with a toolkit, "CUDA", or ""; takes at most `COMPILERS_S` seconds.
     """
     ends, variables = time.monotonic() + COMPILERS_S, {**environ, **gpu_environment(environ)}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""`known_rows`: the agents, tools, scorers and chat template that rows are checked against."""
+"""`known_rows`: the agents, tools, scorers and chat template with which rows are compared."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def known_rows(
 
     Args:
         setup: settings, limits and tools of the run; without tools, tool names are not checked.
-        default_agent: the agent of rows that name none.
+        default_agent: the agent of rows that name no agent.
         more_agents: names of agents that are registered elsewhere.
         tokenizer: the model's tokenizer, with its chat template; None: lengths are in characters.
         options: additional arguments of the template.
         scored: whether the scorers of the `agent_rl.reward` section judge the answers.
-        sample: rows whose ground truths are scored; None: all.
+        sample: number of rows whose ground truths are scored; None: all.
         seed: the seed of the sample.
         kept: opens the stored results of an earlier check of the same rows, given the number of ground truths.
 
@@ -95,7 +95,7 @@ class _Checks:
             yield finding
 
     def _scored_by(self, row: Mapping[str, Any]) -> Correctness | None:
-        """Return the scorer of the row's answer; None if there is none, or if a user or a service scores it."""
+        """Return the scorer of the row's answer; None without a scorer, or if a user or a service scores the answer."""
         answers = self.reward.answers(str(row["data_source"])) if self.scored else None
         if answers is None or answers.api is not None or (answers.scorer is None and gives_verdict(self.user, row)):
             return None

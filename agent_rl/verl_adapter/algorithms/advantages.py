@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def estimate(data: DataProto, batch_keys: list[str], adv_estimator: Any, **options: Any) -> DataProto:
-    """Add `advantages` and `returns` to a batch; a trajectory is one member of its group.
+    """Add `advantages` and `returns` to a batch, in which each trajectory counts once in its group.
 
     Args:
         data: padded tensors (rows, tokens of the response) with `token_level_rewards` and `response_mask`, and `uid`,

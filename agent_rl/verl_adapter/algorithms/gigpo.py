@@ -1,8 +1,8 @@
 """GiGPO, a group in a group (Feng et al. 2025, https://arxiv.org/abs/2505.10978): `algo=gigpo`.
 
-The turns of one prompt's samples that start in the same state form a group of their own. It is a heuristic: a sample
-that returns to a state is compared with itself, and states that are equal may have unequal histories (HGPO,
-https://arxiv.org/abs/2602.22817), so the mean gradient is not that of the expected reward.
+The turns of one prompt's samples that start in the same state form a separate group. GiGPO is a heuristic: a sample
+that returns to a state is compared with itself, and equal states may have different histories (HGPO,
+https://arxiv.org/abs/2602.22817), so the mean gradient is not the gradient of the expected reward.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent_rl.verl_adapter.algorithms.turn import members, to_go
 ESTIMATOR = "agent_rl_gigpo"
 """The value of `algorithm.adv_estimator`."""
 EPSILON = 1e-6
-"""What verl adds to a standard deviation."""
+"""The number that verl adds to a standard deviation."""
 
 
 def gigpo_advantages(
@@ -28,11 +28,11 @@ def gigpo_advantages(
     discount: float = 0.95,
     by_std: bool = True,
 ) -> tuple[list[np.ndarray[Any, Any]], float]:
-    """Return the advantage of each turn, that of its trajectory plus `weight` times that of its state.
+    """Return each turn's advantage: its trajectory's advantage plus `weight` times its state's advantage.
 
     A trajectory's advantage compares its reward with those of its prompt's samples. A state's advantage compares the
     turn's discounted reward to go with those of all turns of the group that start in the state; it is 0 if there is
-    only one.
+    only one such turn.
 
     Args:
         rewards: the reward of each turn, one sequence (turns) per trajectory.
@@ -43,7 +43,7 @@ def gigpo_advantages(
         by_std: divide by the standard deviation of the group, and of the turns of a state.
 
     Returns:
-        One array (turns) per trajectory, and the share of turns that have no other turn to be compared with.
+        One array (turns) per trajectory, and the share of turns without another turn in the same state.
     """
     advantages = [np.zeros(len(own)) for own in rewards]
     compared = 0

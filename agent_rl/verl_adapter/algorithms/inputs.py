@@ -1,4 +1,4 @@
-"""The columns of a batch that two kinds of verl's estimators read and its v1 trainer does not fetch.
+"""Adds the columns of a batch that two kinds of verl's estimators read, but verl's v1 trainer does not fetch.
 
 - GDPO (Liu et al. 2026, https://arxiv.org/abs/2601.05242; `algo=gdpo`) normalizes each component of the reward within
   the group, adds the results by weight, and divides by the standard deviation of the batch.
@@ -39,7 +39,7 @@ def add_components(data: Any, batch: Any, algorithm: Any, weights: dict[str, flo
         weights: the weight of each component.
 
     Raises:
-        ConfigError: `gdpo_reward_keys` names something that is not logged.
+        ConfigError: `gdpo_reward_keys` contains a name that is not logged.
     """
     keys = [key for key in batch.keys if not key.startswith("pad")]
     reports = dict(zip(map(session_of, finals(keys)), reported(keys, batch.partition_id), strict=True))

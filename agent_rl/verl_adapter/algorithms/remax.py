@@ -1,9 +1,9 @@
 """ReMax for verl's v1 trainer, which has the formula but computes no greedy baselines: `algo=remax`.
 
-The rollout side (`rollout`) runs one more episode for each prompt, decoded greedily, and publishes its reward.
-Here are the trainer's parts: the advantage estimator and its metrics. The greedy episode is not trained on.
+The module `rollout` runs one more episode per prompt, decoded greedily, and publishes its reward. This module contains
+the trainer's parts: the advantage estimator and its metrics. The greedy episode is not part of the training data.
 
-If the greedy episode has no score, the prompt has no baseline and fails. The asynchronous modes replace it,
+If the greedy episode has no score, the prompt has no baseline and fails. The asynchronous modes replace the prompt,
 and `mode=sync` leaves out its samples and counts the prompt.
 """
 
@@ -15,13 +15,13 @@ from types import ModuleType
 from typing import Any
 
 ESTIMATOR = "agent_rl_remax"
-"""The value of `algorithm.adv_estimator`: verl's own `remax` expects the baselines as an argument; v1 passes none."""
+"""The value of `algorithm.adv_estimator`; verl's `remax` expects the baselines, which the v1 trainer does not pass."""
 
 MANAGER = "agent_rl.verl_adapter.rollout.ReMaxAgentLoopManager"
 """The value of `actor_rollout_ref.rollout.agent.agent_loop_manager_class`."""
 
 GREEDY_SESSION = 0
-"""The sessions 1 to n are the samples."""
+"""The number of the greedy session; sessions 1 to n are the samples."""
 
 BASELINES_PARTITION = "agent_rl_baselines"
 """TransferQueue partition with one tag for each prompt: the greedy episode's reward."""
@@ -38,7 +38,7 @@ def register_estimator(module: ModuleType) -> None:
     """Register the estimator with `verl.trainer.ppo.core_algos`.
 
     An advantage is the return minus the reward of the prompt's greedy episode, by verl's formula. Rows that only fill
-    up a batch have no baseline. A batch with a column `reward_baselines` brings its own.
+    up a batch have no baseline. If a batch has a column `reward_baselines`, the column contains the baselines.
     """
     import torch
 
@@ -53,7 +53,7 @@ def register_estimator(module: ModuleType) -> None:
 
 
 def take_metrics(uids: Iterable[str]) -> dict[str, float]:
-    """`agent/greedy_reward`, the mean over the step's prompts, whose rewards are removed from the TransferQueue."""
+    """Return `agent/greedy_reward`, the mean over the step's prompts, and remove their rewards from TransferQueue."""
     import transfer_queue as tq
 
     prompts = set(uids)
@@ -64,7 +64,7 @@ def take_metrics(uids: Iterable[str]) -> dict[str, float]:
 
 
 def published() -> dict[str, float]:
-    """The greedy rewards by prompt id."""
+    """Return the greedy rewards by prompt id."""
     import transfer_queue as tq
 
     tags = (tq.kv_list(BASELINES_PARTITION) or {}).get(BASELINES_PARTITION, {})

@@ -19,12 +19,12 @@ ESTIMATOR = "agent_rl_turn"
 def turn_advantages(
     rewards: Sequence[Sequence[float]], groups: Sequence[Hashable], discount: float = 1.0
 ) -> list[np.ndarray[Any, Any]]:
-    """Return the advantage of each turn: its reward to go minus the mean of the other members alive at that turn.
+    """Return the advantage of each turn: its reward to go minus the mean of the other members that reach the turn.
 
-    A member that alone reaches a turn has baseline 0 there. A group with one member has advantage 0, because it is left
-    out. Nothing is divided by a standard deviation.
+    If only one member reaches a turn, its baseline there is 0. A group with one member has advantage 0, because such
+    groups are left out. No advantage is divided by a standard deviation.
 
-    The mean gradient, with the sum over tokens as loss and a constant divisor, is the exact one of the expected reward
+    The mean gradient, with the sum over tokens as loss and a constant divisor, is the gradient of the expected reward
     if:
 
     - the members of a group are independent given the prompt: no reward compares them (`normalize: group`, a component
@@ -59,7 +59,7 @@ def turn_advantages(
 
 
 def to_go(rewards: Sequence[float], discount: float) -> np.ndarray[Any, Any]:
-    """Return the discounted sum of a turn's reward and all later ones, for each turn."""
+    """Return the discounted sum of a turn's reward and all later rewards, for each turn."""
     sums = np.array(rewards, dtype=float)
     for turn in range(len(sums) - 2, -1, -1):
         sums[turn] += discount * sums[turn + 1]
@@ -67,7 +67,7 @@ def to_go(rewards: Sequence[float], discount: float) -> np.ndarray[Any, Any]:
 
 
 def members(groups: Sequence[Hashable]) -> list[list[int]]:
-    """Return the places of each group's members."""
+    """Return the positions of each group's members."""
     places: dict[Hashable, list[int]] = {}
     for place, group in enumerate(groups):
         places.setdefault(group, []).append(place)

@@ -1,7 +1,7 @@
 """`TurnTable`: the trajectories of a batch, turn by turn, for estimators that give each turn its own advantage.
 
 verl stores one row per training sequence and the reward on its last token. A trajectory may have several sequences, so
-`credit_fields` sends the place of each turn along with every sequence, and the rewards of turns with the last one.
+`credit_fields` sends the turns' positions with every sequence, and the turns' rewards with the last sequence.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BY_TURN = (ESTIMATOR, gigpo.ESTIMATOR)
 RECORDS = "turn_records"
 """Column of `DataProto.non_tensor_batch`: the `extra_fields` of each row; None for a row that fills up the batch."""
 SPANS, STATES, REWARDS = "turn_spans", "turn_states", "turn_rewards"
-"""Keys of a row's `extra_fields`: `[turn, start, end]` of each sample in the response, turns from 1; by turn of the
-trajectory, the hash of the state that it acted in, and its reward."""
+"""Keys of a row's `extra_fields`: `[turn, start, end]` of each sample in the response, with turns from 1; the hash of
+the state before each turn of the trajectory; and the reward of each turn."""
 
 
 def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: list[str]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: li
     Args:
         sequence: the training sequence; the notes of a fold belong to the turn before them.
         trajectory: the whole trajectory.
-        states: of the trajectory; see `turn_states`.
+        states: the states of the trajectory; see `turn_states`.
     """
     turns = [number for number, turn in enumerate(trajectory.turns, 1) for _ in range(1 + ("fold" in turn.notes))]
     spans = [[turns[min(sample, len(turns)) - 1], start, end] for sample, start, end in sequence.spans if turns]
@@ -46,8 +46,8 @@ def credit_fields(sequence: TrainingSequence, trajectory: Trajectory, states: li
 def turn_states(trajectory: Trajectory, history: int = 0) -> list[str]:
     """Return the hash of the state before each turn; equal states of one prompt's samples have equal hashes.
 
-    A state is what the environment's `state_key` last returned before the turn, or without that method the text of the
-    previous turn's observation. A turn without either has a state that no other turn has.
+    A state is the last value that the environment's `state_key` returned before the turn or, without that method, the
+    text of the previous turn's observation. A turn without such a value or text has a unique state.
 
     Args:
         trajectory: the trajectory.
@@ -74,8 +74,8 @@ def add_records(data: Any, batch: Any) -> None:
     keys = [batch.keys[row] for row in own]
     fields = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
     records = np.full(len(batch.keys), None, dtype=object)
-    for row, each in zip(own, fields["extra_fields"], strict=True):
-        records[row] = dict(getattr(each, "data", each))
+    for row, record in zip(own, fields["extra_fields"], strict=True):
+        records[row] = dict(getattr(record, "data", record))
     data.non_tensor_batch[RECORDS] = records
 
 
@@ -123,9 +123,9 @@ class TurnTable:
     Attributes:
         groups: the prompt of each trajectory.
         rewards: the reward of each turn, one array per trajectory; their sum is the trajectory's reward.
-        states: the hash of each turn's state, one list per trajectory; empty lists if the rows have none.
+        states: the hash of each turn's state, one list per trajectory; empty lists if the rows contain no states.
         rows: the trajectory of each row; -1 for a row that only fills up the batch.
-        turns_BT: the turn that each token was sampled in, from 1; 0 for other tokens.
+        turns_BT: the turn in which each token was sampled, from 1; 0 for other tokens.
     """
 
     groups: list[str]
@@ -139,8 +139,8 @@ class TurnTable:
         """Read a batch.
 
         The part of the reward that no turn earned belongs to the last turn. Rows of an agent loop that sends no turns
-        have one turn for each run of sampled tokens, and each token's reward belongs to its turn. What a KL penalty
-        takes from a token is taken from its turn.
+        have one turn for each run of sampled tokens, and each token's reward belongs to its turn. A KL
+        penalty on a token reduces the reward of its turn.
 
         Args:
             data: a `DataProto` of padded tensors (rows, tokens of the response) with `response_mask`,
@@ -180,7 +180,7 @@ class TurnTable:
         return cls([name.rpartition("_")[0] for name in sessions], rewards, states, rows, turns_BT)
 
     def spread(self, advantages: Sequence[np.ndarray[Any, Any]], like: Any) -> Any:
-        """Return a tensor (rows, tokens) with the advantage of its turn on each token, and 0 elsewhere.
+        """Return a tensor (rows, tokens) with each turn's advantage on all tokens of the turn, and 0 elsewhere.
 
         Args:
             advantages: one array per trajectory, with an advantage per turn.
@@ -202,6 +202,6 @@ def _runs(mask_T: np.ndarray[Any, Any], before: int) -> list[tuple[int, int, int
 
 
 def _by_turn(turns_T: np.ndarray[Any, Any], values_T: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Return the sum of the values for each turn; those outside of turns count for the last turn."""
+    """Return the sum of the values for each turn; values outside of turns count for the last turn."""
     sums: np.ndarray[Any, Any] = np.bincount(np.where(turns_T, turns_T, length), values_T, length + 1)[1:]
     return sums

@@ -1,1 +1,1 @@
-"""Certificates of advantage estimators: the mean of their gradient, next to the exact gradient of their objective."""
+"""Certificates compare the mean gradient of an advantage estimator with the exact gradient of its objective."""

@@ -44,12 +44,11 @@ class TabularRows:
         self.of_trajectory: dict[tuple[int, int], list[int]] = {}
         sequences: list[tuple[TabularTrajectory, int]] = []
         for prompt, own in enumerate(trajectories):
-            for number, each in enumerate(own):
-                if each.is_scored:
-                    self.of_trajectory[prompt, number] = [
-                        len(sequences) + place for place in range(len(each.sequences))
-                    ]
-                    sequences += [(each, place) for place in range(len(each.sequences))]
+            for number, trajectory in enumerate(own):
+                if trajectory.is_scored:
+                    places = range(len(trajectory.sequences))
+                    self.of_trajectory[prompt, number] = [len(sequences) + place for place in places]
+                    sequences += [(trajectory, place) for place in places]
         lengths = [len(each.sequences[place]) for each, place in sequences]
         shape = (len(sequences) + 1, max(lengths))
         self.state_BT, self.action_BT, mask_BT, prompts_B1 = (
@@ -57,13 +56,13 @@ class TabularRows:
         )
         rewards_BT, values_BT = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
         expected = _values(trajectories, policy, states)
-        for row, (each, place) in enumerate(sequences):
-            for token, (state, action, before) in enumerate(each.sequences[place]):
+        for row, (trajectory, place) in enumerate(sequences):
+            for token, (state, action, before) in enumerate(trajectory.sequences[place]):
                 if (state, action, before) != OBSERVATION:
                     mask_BT[row, token] = 1
                     self.state_BT[row, token], self.action_BT[row, token] = states[state], action
-                    values_BT[row, token] = expected[each.prompt, tuple(each.events[:before])]
-            rewards_BT[row, mask_BT[row].nonzero()[-1]] = each.total
+                    values_BT[row, token] = expected[trajectory.prompt, tuple(trajectory.events[:before])]
+            rewards_BT[row, mask_BT[row].nonzero()[-1]] = trajectory.total
         attention_BT = torch.arange(shape[1]) < torch.tensor([*lengths, 1]).unsqueeze(1)
         greedy = [_greedy(own, policy, states) for own in trajectories]
         self.baselines_B = torch.tensor([*(greedy[each.prompt] for each, _ in sequences), 0.0]).to(rewards_BT)
@@ -93,7 +92,7 @@ class TabularRows:
         return rows, keys, uids
 
     def data(self, rows: Sequence[int], uids: Sequence[str], padding: int = 0, greedy: bool = False) -> DataProto:
-        """Return rows and a number of rows of padding as verl passes them to an estimator, `greedy`: with baselines."""
+        """Return rows and `padding` rows of padding as verl passes them to an estimator; `greedy` adds baselines."""
         chosen = [*rows, *[-1] * padding]
         tensors = {name: tensor[chosen] for name, tensor in self.tensors.items()}
         if greedy:
@@ -107,20 +106,20 @@ class TabularRows:
 def _values(
     trajectories: Sequence[Sequence[TabularTrajectory]], policy: Any, states: Mapping[str, int]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Return the expected reward after each prefix of events, by prompt: what an exact critic says."""
+    """Return the expected reward after each prefix of events, by prompt, which an exact critic would return."""
     sums: dict[tuple[int, tuple[int, ...]], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for each in (each for own in trajectories for each in own if each.is_scored):
-        probability = each.chance
-        for state, action, _ in each.sampled():
+    for trajectory in (each for own in trajectories for each in own if each.is_scored):
+        probability = trajectory.chance
+        for state, action, _ in trajectory.sampled():
             probability *= float(policy[states[state], action])
-        for length in range(len(each.events)):
-            total = sums[each.prompt, tuple(each.events[:length])]
-            total[0], total[1] = total[0] + probability * each.total, total[1] + probability
+        for length in range(len(trajectory.events)):
+            total = sums[trajectory.prompt, tuple(trajectory.events[:length])]
+            total[0], total[1] = total[0] + probability * trajectory.total, total[1] + probability
     return {prefix: total / probability for prefix, (total, probability) in sums.items()}
 
 
 def _greedy(trajectories: Sequence[TabularTrajectory], policy: Any, states: Mapping[str, int]) -> float:
-    """Return the reward of the trajectory of which each token and event is the most likely one."""
+    """Return the reward of the trajectory in which each token and event is the most likely one."""
     best = policy.argmax(-1)
     return next(
         each.total

@@ -1,4 +1,4 @@
-"""Certificates: for each method, how the mean of its gradient compares with the exact one on each process."""
+"""Certificates: for each method, how the mean of its gradient compares with the exact gradient on each process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent_rl.verl_adapter.certificates.processes import PROCESSES, TabularProce
 LARGE = (16, 256, 2048)
 """Groups per prompt of the growing batches."""
 WHITENED = ("gae", "gdpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators that divide by the standard deviation of the batch: no batch of one group shows their direction."""
+"""Estimators that divide by the standard deviation of the batch, so one group does not show their direction."""
 EXACT, SAME_DIRECTION, NEAR = 1e-6, 1e-9, 1e-3
-"""Limits of the relative error, and of 1 minus the cosine: of an exact mean, and of a large batch."""
+"""Limits of the mean's relative error, of 1 minus the mean's cosine, and of 1 minus the cosine of a large batch."""
 
 
 def certify(
@@ -47,11 +47,11 @@ def certify(
 def certify_method(name: str, method: Method, sizes: Sequence[int] = LARGE, small: bool = False) -> dict[str, Any]:
     """Return a method's certificate.
 
-    `cosine` and `length` compare the mean gradient with the exact one: the worst cosine, and the range of lengths, over
-    the processes that the objective is declared for. `large_cosine` is the worst one in the largest batch. `variance`
-    is that of the gradient, per sample and divided by its squared length, relative to the estimator `rloo` (geometric
-    mean over the processes). None: not computed. `processes` has the same figures for each process; there the cosine of
-    an estimator that whitens is that of the largest batch.
+    `cosine` and `length` compare the mean gradient with the exact one: the worst cosine and the range of lengths over
+    the processes for which the objective is declared. `large_cosine` is the worst cosine in the largest batch.
+    `variance` is the gradient's variance per sample, divided by its squared length, relative to the estimator `rloo`
+    (geometric mean over the processes). None means not computed. `processes` contains these figures for each process;
+    for an estimator in `WHITENED`, their cosine is that of the largest batch.
     """
     processes = [process for process in PROCESSES if process.is_small or not small]
     return summarize(name, method, [certify_process(world(process), method, sizes) for process in processes])
@@ -76,7 +76,7 @@ def summarize(name: str, method: Method, rows: list[dict[str, Any]]) -> dict[str
 
 
 def certify_process(world: TabularWorld, method: Method, sizes: Sequence[int] = LARGE[:1]) -> dict[str, Any]:
-    """Compare a method's gradients with the exact one on one process; see `certify_method`."""
+    """Compare a method's gradients with the exact gradient of one process; see `certify_method`."""
     process = world.process
     objective = declared(method.estimator, method.algorithm.norm_adv_by_std_in_grpo)
     is_declared = objective is not None and (process.has_two_levels or not objective.needs_two_levels)
@@ -113,7 +113,7 @@ def _cosines(figures: Iterable[tuple[float, float, float]]) -> list[float]:
 
 
 def _verdict(inside: list[dict[str, Any]], outside: list[dict[str, Any]], has_objective: bool) -> str:
-    """Summarize the rows of an objective's processes, and those of the processes that it is not declared for."""
+    """Summarize the rows of the processes for which an objective is declared, and the rows of other processes."""
     worst = min(row["cosine"] for row in inside)
     if any(row["padding"] for row in inside + outside):
         return f"biased: rows of padding change the advantages, cosine {worst:.3f}"

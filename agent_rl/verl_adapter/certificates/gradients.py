@@ -1,8 +1,8 @@
 """The exact gradient of an objective over a process, and the mean and variance of an estimator's gradient.
 
-A group is a multiset of trajectories with an exact probability, so the mean over all groups is exact too. The
-advantages come from `estimate`, as in a training step, the loss from verl's policy losses and `agg_loss`, the gradient
-from autograd, all in float64. An estimator must not depend on the order of a group's members.
+A group is a multiset of trajectories with an exact probability, so the mean over all groups is exact too. As in
+a training step, `estimate` computes the advantages, and verl's policy losses and `agg_loss` compute the loss; autograd
+computes the gradient, all in float64. An estimator must not depend on the order of a group's members.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Method:
         actor: verl's `ActorConfig`.
         fewest: the smallest group that is trained on.
         is_coupled: whether the advantages of a group depend on the other groups of a batch.
-        divisor: the number by which `agg_loss` divides, from the rows of a batch and the samples that were asked for.
+        divisor: the number by which `agg_loss` divides, from the rows of a batch and the number of requested samples.
     """
 
     estimator: Any
@@ -141,13 +141,13 @@ class TabularWorld:
         ]
 
     def exact(self, objective: Objective, method: Method) -> Any:
-        """Return the gradient of an objective's mean over prompts and groups, without groups that are too small."""
+        """Return the gradient of an objective's mean over prompts and groups, except groups that are too small."""
         total = torch.zeros((), dtype=torch.float64)
         for prompt in range(self.process.prompts):
             groups = [group for group in self.groups[prompt] if len(self._rewards(prompt, group)) >= method.fewest]
             values = [objective.of_group(self._rewards(prompt, group), self.process.members) for group in groups]
             mean = (self._probabilities(prompt, groups) * torch.tensor(values, dtype=torch.float64)).sum()
-            if method.replaces_equal_groups:  # the batch has only the others, which alone have a gradient
+            if method.replaces_equal_groups:  # groups with equal rewards have no gradient, and are not in the batch
                 mean = mean / self._probabilities(prompt, self._unequal(prompt, groups)).sum().detach()
             total = total + mean
         return torch.autograd.grad(total / self.process.prompts, self.logits_SA)[0].flatten()
@@ -160,8 +160,8 @@ class TabularWorld:
             every = [(prompt, group) for prompt, own in enumerate(choices) for group, _ in own]
             kept = self._kept(method, every)
             advantages_BT, uids = method.advantages(self._rows, kept, self.process.members), kept[2]
-            for place, each in enumerate(every):
-                known[each] = advantages_BT[[row for row, uid in enumerate(uids) if uid == f"g{place}"]]
+            for place, choice in enumerate(every):
+                known[choice] = advantages_BT[[row for row, uid in enumerate(uids) if uid == f"g{place}"]]
         mean, square = torch.zeros(self.logits_SA.numel(), dtype=torch.float64), 0.0
         for batch in itertools.product(*choices):
             weight = math.prod(weight for _, weight in batch)
@@ -172,7 +172,7 @@ class TabularWorld:
     def large_batch(self, method: Method, groups: int, seed: int = 0) -> Any:
         """Return the gradient of one batch with this number of groups per prompt.
 
-        The groups are those at evenly spaced quantiles of their distribution, from a random first one.
+        The groups are those at evenly spaced quantiles of their distribution, starting with a random one.
         """
         offset = np.random.default_rng(seed).random()
         batch: list[tuple[int, tuple[int, ...]]] = []
@@ -184,7 +184,7 @@ class TabularWorld:
         return self.gradient(method, batch)
 
     def gradient(self, method: Method, batch: Batch, known: Mapping[Any, Any] | None = None) -> Any:
-        """Return a method's gradient in one batch, per sample; `known` has the advantages of its groups."""
+        """Return a method's gradient in one batch, per sample; `known` contains the advantages of its groups."""
         kept = self._kept(method, batch)
         if not (rows := kept[0]):
             return torch.zeros_like(self.logits_SA).flatten()
@@ -206,7 +206,7 @@ class TabularWorld:
         return [row for row, *_ in kept], [key for _, key, _ in kept], [uid for *_, uid in kept]
 
     def depends_on_padding(self, method: Method) -> bool:
-        """Whether rows that only fill up a batch change the advantages of the others."""
+        """Whether rows that only fill up a batch change the advantages of other rows."""
         scored = [number for number, each in enumerate(self.trajectories[0]) if each.is_scored]
         batch = [(0, tuple(scored[: self.process.members])), (0, tuple(scored[-self.process.members :]))]
         kept = self._rows.of_batch(batch)
@@ -227,12 +227,12 @@ class TabularWorld:
         return [group for group in groups if len(set(self._rewards(prompt, group))) > 1]
 
     def _rewards(self, prompt: int, group: tuple[int, ...]) -> list[float]:
-        """Return the rewards of the members that have one."""
+        """Return the rewards of the members with a reward."""
         members = [self.trajectories[prompt][number] for number in group]
         return [member.total for member in members if member.is_scored]
 
     def _probabilities(self, prompt: int, groups: Sequence[tuple[int, ...]]) -> Any:
-        """Return the probability of each group: of its members in any order."""
+        """Return the probability of each group, whose members may be in any order."""
         orders = [math.lgamma(len(group) + 1) - sum(map(_log_factorial, Counter(group).values())) for group in groups]
         log_probs = self._log_probs(prompt)[torch.tensor(groups)].sum(-1)
         return (log_probs + torch.tensor(orders, dtype=torch.float64)).exp()

@@ -1,4 +1,4 @@
-"""What can be certified: each word of `algo=` as it is composed, each estimator of verl, and a user's function."""
+"""The methods that can be certified: words of `algo=` as they are composed, verl's estimators, a user's function."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agent_rl.verl_adapter.updates import TOKEN_SUMS
 
 WORD = "algo="
 WITHOUT_STD = " without std"
-"""After the name of an estimator: `norm_adv_by_std_in_grpo` is false."""
+"""The suffix of an estimator's name that sets `norm_adv_by_std_in_grpo` to false."""
 NORMALIZED = ("grpo", "grpo_passk", "grpo_vectorized")
 """Estimators of which both forms are certified."""
 COUPLED = ("gae", "gdpo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
-"""Estimators whose advantages depend on the whole batch, as those of a user may."""
+"""Estimators whose advantages depend on the whole batch; a user's advantages may too."""
 BUILT_IN = frozenset(ADV_ESTIMATOR_REGISTRY)
 """The estimators of verl and agent_rl, without those of the user."""
 OPTION = "--estimator"
@@ -39,13 +39,13 @@ def words() -> list[str]:
 
 
 def estimators() -> list[str]:
-    """Return the names of the estimators that verl knows, agent_rl's included."""
+    """Return the names of the estimators that are registered with verl, including agent_rl's."""
     names = sorted(BUILT_IN)
     return [form for name in names for form in (name, *([name + WITHOUT_STD] if name in NORMALIZED else []))]
 
 
 def find(names: list[str]) -> list[str]:
-    """Return the methods that the user names: `rloo` is the word and the estimator, no name all of them.
+    """Return the methods that the user names; `rloo` names the word and the estimator, and no names mean all methods.
 
     Raises:
         ConfigError: there is no such method.

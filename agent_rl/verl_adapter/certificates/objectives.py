@@ -1,4 +1,4 @@
-"""What an estimator's gradient is the gradient of: the mean of a function of a group's rewards.
+"""The objectives whose gradients estimators compute: each is the mean of a function of a group's rewards.
 
 Every objective is divided by the number of samples, so that the exact gradient is that of one sample.
 """
@@ -16,7 +16,7 @@ from agent_rl.verl_adapter.algorithms import gigpo, maxrl
 
 @dataclass(frozen=True)
 class Objective:
-    """A formula whose gradient an estimator claims.
+    """A formula whose gradient an estimator claims to compute.
 
     Attributes:
         formula: the objective of a prompt, for readers.
@@ -72,7 +72,7 @@ def declared(estimator: Any, divides_by_std: bool) -> Objective | None:
     """Return the objective that an estimator declares; None for a heuristic.
 
     Args:
-        estimator: `algorithm.adv_estimator`, or a user's function; one that the table does not know declares the
+        estimator: `algorithm.adv_estimator`, or a user's function; any other estimator than those below declares the
             expected return.
         divides_by_std: `algorithm.norm_adv_by_std_in_grpo`.
     """

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 ACTIONS = 2
 OBSERVATION = ("", 0, 0)
 COMPONENTS = ("accuracy", "length")
-"""The components of a reward; most processes have only the first one."""
+"""The components of a reward; most processes use only the first component."""
 
 
 @dataclass
 class TabularTrajectory:
-    """One trajectory of a process, which its code plays.
+    """One trajectory of a process, produced by the process's code.
 
     Attributes:
         prompt: the number of its prompt.
@@ -45,7 +45,7 @@ class TabularTrajectory:
         return action
 
     def happens(self, probability: float) -> bool:
-        """Whether an event happens that does not depend on the policy."""
+        """Return whether an event that does not depend on the policy happens."""
         event = self._next()
         self.chance *= probability if event else 1 - probability
         self.is_likely &= bool(event) == (probability > 0.5)
@@ -135,19 +135,19 @@ def lengths(play: TabularTrajectory) -> None:
 
 
 def turn_rewards(play: TabularTrajectory) -> None:
-    """Two tokens per turn, the content and whether to continue; each turn earns a reward, and the end another."""
-    found = 0
+    """Each turn has two tokens, the content and whether to continue; each turn and the end earn a reward."""
+    content = 0
     for turn in range(3):
-        found += play.sample(f"content {turn}")
-        play.reward((0.5, -0.4, 1.0)[turn] * found)
+        content += play.sample(f"content {turn}")
+        play.reward((0.5, -0.4, 1.0)[turn] * content)
         if turn == 2 or play.sample(f"continue {turn}") == 0:
             break
         play.observe(2)
-    play.reward(0.7 if found == 1 else 0.1 * found)
+    play.reward(0.7 if content == 1 else 0.1 * content)
 
 
 def shared(play: TabularTrajectory) -> None:
-    """Odd turns share a parameter, and so do even ones; success is to stop after two to four of six turns."""
+    """Odd turns share a parameter, and even turns another; stopping after two to four of six turns is success."""
     turns = 1
     while play.sample("odd turn" if turns % 2 else "even turn") and turns < 6:
         play.observe()
@@ -187,7 +187,7 @@ def all_equal(play: TabularTrajectory) -> None:
 
 
 def unscored(play: TabularTrajectory) -> None:
-    """Three samples in ten fail, whatever they did, and are missing from their group."""
+    """Three in ten samples fail, regardless of their actions, and are missing from their group."""
     if play.happens(0.3):
         play.fail()
     turns = 1

@@ -40,7 +40,7 @@ def test_a_file_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(json.dumps(facts))
     with pytest.raises(ConfigError, match=r"facts about a machine: KeyError\('glibc'\)"):
         Machine.from_file(tmp_path / "node.json")
-    with pytest.raises(ConfigError, match="does not have the facts about a machine"):
+    with pytest.raises(ConfigError, match="does not contain the facts about a machine"):
         Machine.from_file(tmp_path / "none.json")
 
 

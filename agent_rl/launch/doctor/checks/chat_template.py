@@ -42,7 +42,7 @@ class UsedTemplate:
     Attributes:
         chat: the chat template, which renders the conversation.
         ends: the token ids the engine stops at.
-        native: whether tools are an argument of the template and calls are in `tool_calls`, as for verl's tool_agent.
+        native: whether tools are an argument of the template and calls are in `tool_calls`, as in verl's tool_agent.
         syntax: the syntax in which the run reads calls (`multi_turn.format`).
         observation_role: the role of a message with a tool's result.
         taught: whether a cold start teaches the model its tools, so that prompts need not show them.
@@ -124,7 +124,7 @@ def load_template(case: Case) -> UsedTemplate:
 
 
 def examine(template: UsedTemplate) -> Iterator[Finding]:
-    """Check that the template renders, shows tools, writes calls that are read, ends turns, and keeps earlier ones."""
+    """Check that the template renders, shows tools, writes calls that are read, ends turns, and keeps earlier turns."""
     try:
         rewritten = _rewritten(template, template.conversation())
     except Exception as error:  # noqa: BLE001 - a template may raise anything: it goes into the table
@@ -159,7 +159,7 @@ def _tools(template: UsedTemplate) -> Finding | None:
         return warning(text, f"{remedy} for the server as well", subject)
     if template.taught or NAME in template.text(template.conversation()[:2]):
         return None
-    return problem("it ignores the tools it is given: the policy never sees them", remedy, subject)
+    return problem("it ignores the tools that it gets, so the policy never sees them", remedy, subject)
 
 
 def _calls(template: UsedTemplate) -> Finding | None:
@@ -200,7 +200,7 @@ def _stability(template: UsedTemplate, rewritten: str) -> Finding | None:
         rewritten = _rewritten(template, template.conversation(THOUGHT))
     if not rewritten or IN_WHITE_SPACE in rewritten:
         return None
-    remedy = f"Remove what drops <think> from earlier turns in the template, set {TEMPLATE_KEY} to its text, and "
+    remedy = f"Change the template so that it keeps <think> in earlier turns, set {TEMPLATE_KEY} to its text, and "
     remedy += "serve the model with it; a policy that does not think is not affected"
     if not template.native and template.observation_role != "tool":
         remedy = f"Set agent_rl.react.observation_role=tool, with which templates such as Qwen3's keep it. {remedy}"

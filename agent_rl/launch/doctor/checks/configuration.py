@@ -76,7 +76,7 @@ def mini_batches(case: Case) -> Iterator[Finding]:
 
 
 def _micro_batches(case: Case, section: str, name: str, dynamic: str, trajectories: int) -> Iterator[Finding]:
-    """Problems with micro-batches of a fixed size: they do not divide the trajectories, or the longest does not fit."""
+    """Yield problems with fixed-size micro-batches that do not divide the trajectories, or are too small for one."""
     if not case.get(f"{section}.{dynamic}"):
         key = f"{section}.{name.format('micro_batch_size')}"
         if (micro := case.get(key)) and trajectories % int(micro):
@@ -115,7 +115,7 @@ def _absent(case: Case, name: str) -> Finding | None:
     if names_a_folder(name):
         return None
     if (case.folder / name.partition("/")[0]).is_dir():
-        text = f"there is no folder {name} in {case.folder}, only its first part"
+        text = f"there is no folder {name} in {case.folder}, although its first part exists"
         return problem(text, "Correct the path, or use a model on the Hub")
     for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if not re.fullmatch("(0|false|no|off|n)?", case.environ.get(key, ""), re.IGNORECASE):

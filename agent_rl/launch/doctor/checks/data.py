@@ -101,9 +101,9 @@ def lengths(case: Case) -> Finding | None:
     rows = [row for row in case.rows if isinstance(row.get("prompt"), list)]
     specs, most = tool_specs(case), case.number(PROMPT_TOKENS, 0)
     if not case.has_rows_of_ours:
-        return skipped("the run's own data set builds them (data.custom_cls)")
+        return skipped("the run's data set builds the prompts (data.custom_cls)")
     if case.model.folder is None or not rows or specs is None:
-        return skipped("checking them needs rows, a readable tool file, and the model's tokenizer on this machine")
+        return skipped("the check needs rows, a readable tool file, and the model's tokenizer on this machine")
     tokenizer, options = load_template(case).chat.tokenizer, case.get("data.apply_chat_template_kwargs", {})
     limits = with_syntax(EpisodeLimits(format=case.get(FORMAT_KEY, "hermes")), tokenizer, options)
     known = known_rows(EpisodeSetup(case.settings, limits, specs), tokenizer=tokenizer, options=options)
@@ -114,7 +114,7 @@ def lengths(case: Case) -> Finding | None:
         return None
     every = "all" if over == len(counts) else f"{over} of the {len(counts)} longest"
     return (problem if over == len(counts) else warning)(
-        f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens, and would not be trained on",
+        f"{every} are longer than {PROMPT_TOKENS}={most}, up to {longest} tokens: such trajectories are unscored",
         f"Set {PROMPT_TOKENS}={longest}, or shorten the rows or the agent's instructions",
     )
 

@@ -32,7 +32,7 @@ class NodeRequirement:
         wanted: the requirement, in words.
         otherwise: the consequence if it is not met.
         source: where the requirement is documented.
-        look: describes what the machine has, and whether that is enough; None: it does not apply to the run.
+        look: returns the machine's state and whether it is enough; None: the requirement does not apply to the run.
         remedy: how to meet it.
     """
 
@@ -44,9 +44,9 @@ class NodeRequirement:
     remedy: str
 
 
-def _at_least(found: str, least: str) -> tuple[str, bool]:
-    """Return a version, and whether it is at least `least`; False if it is not a version."""
-    return found, _version(found) >= Version(least)
+def _at_least(version: str, least: str) -> tuple[str, bool]:
+    """Return a version, and whether it is at least `least`; False if the text is not a version."""
+    return version, _version(version) >= Version(least)
 
 
 def _version(text: str) -> Version:
@@ -215,7 +215,7 @@ def accelerator(case: Case) -> Finding | None:
         remedy = "Fix the driver; if it is not an NVIDIA device, the GPU checks do not apply"
         return warning("there is a device file, but nvidia-smi does not list a GPU", remedy)
     if case.joins:
-        return skipped("none here; the Ray cluster's machines are not checked")
+        return skipped("this machine has none; the Ray cluster's machines are not checked")
     return problem("this machine has no GPU", "Set VERL_PLATFORM=cpu to use the CPU")
 
 
@@ -226,7 +226,7 @@ def gpus_in_use(case: Case) -> Finding | None:
     if not busy or case.on_cpu:
         return None
     used = [f"GPU {gpu.index}: {gpu.used_mib / 1024:.1f} of {gpu.memory_mib / 1024:.0f} GiB" for gpu in busy]
-    remedy = "Stop what runs there (nvidia-smi lists it), or set CUDA_VISIBLE_DEVICES to free GPUs"
+    remedy = "Stop the processes that nvidia-smi lists, or set CUDA_VISIBLE_DEVICES to free GPUs"
     return warning(f"other processes use {', '.join(used)}", remedy)
 
 

@@ -1,7 +1,7 @@
 """Checks of memory and disk, from the number of parameters. The checks are estimates, and each finding lists its
 assumptions.
 
-docs/reference/gpu_node.md has the formulas, and compares them with verl's and SGLang's output. The engine takes
+docs/reference/gpu_node.md lists the formulas, and compares them with verl's and SGLang's output. The engine takes
 `gpu_memory_utilization` of the memory that is free when it starts. The reference policy is in the host's memory. A LoRA
 adapter is not counted; a critic counts as a second model.
 """
@@ -40,7 +40,7 @@ class GpuNeed:
     """The estimated bytes on one GPU."""
 
     states: float
-    """Weights, gradients and moments of the policy, and of the critic if there is one."""
+    """Weights, gradients and moments of the policy, and of the critic of a run with a critic."""
     activations: float
     logits: float
     vocabulary: float

@@ -24,7 +24,7 @@ scheduled."""
 
 @check("Ray", "Ray", Needs.MACHINE)
 def ray_cluster(case: Case) -> Finding | None:
-    """The run's Ray cluster answers: the one at RAY_ADDRESS, one already running here, or the run's own."""
+    """The run's Ray cluster answers: at RAY_ADDRESS, already running here, or started by the run."""
     configured = case.environ.get("RAY_ADDRESS", "")
     if case.joins and configured != "auto" and not answers(configured):
         remedy = "Start Ray there (ray start --head), correct the address, or unset RAY_ADDRESS"
@@ -43,8 +43,8 @@ def ray_cluster(case: Case) -> Finding | None:
     text = f"a Ray cluster is already running here ({address}); the run would join it"
     if refused := [name for name in SIZES if ray_init.get(name) is not None]:
         text += f", and Ray would reject {', '.join(refused)}"
-        return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start one")
-    return warning(text, "To start a separate one, set RAY_ADDRESS=local")
+        return problem(text, f"Set RAY_ADDRESS={address} to join it, or RAY_ADDRESS=local to start a new one")
+    return warning(text, "To start a separate cluster, set RAY_ADDRESS=local")
 
 
 @check("Ray")
@@ -54,7 +54,7 @@ def nodes(case: Case) -> Finding | None:
     started = several.count if several else count if case.joins else 1
     if started != count:
         text = f"trainer.nnodes={count}, but {started} node(s) start the run: "
-        remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and leave trainer.nnodes to the launcher"
+        remedy = "Set NNODES, NODE_RANK and MASTER_ADDR on each node, and remove trainer.nnodes: the launcher sets it"
         if started < count:
             return problem(f"{text}it would hang", remedy)
         return warning(f"{text}some nodes would be idle", remedy)
@@ -79,7 +79,7 @@ def logical_cpus(case: Case) -> Finding | None:
     if case.joins:
         return skipped(f"the cluster needs {need}; its nodes are not checked")
     if num_cpus is None and case.is_elsewhere:
-        return skipped(f"{need} needed; this machine has no GPU, so the run would be on another one")
+        return skipped(f"{need} needed; this machine has no GPU, so another would run it")
     available = machines * (int(num_cpus) if num_cpus is not None else case.machine.cores)
     source = "ray_kwargs.ray_init.num_cpus" if num_cpus is not None else "the machine's cores"
     if available < need:
@@ -87,7 +87,7 @@ def logical_cpus(case: Case) -> Finding | None:
         detail = f"{units} storage units, {per_gpu} for each of {case.world_size} GPU(s), {more} more"
         return problem(
             f"{available} ({source}), {need} needed ({detail}): the run would hang",
-            f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}: the number is logical, there may be fewer cores",
+            f"Set ray_kwargs.ray_init.num_cpus={-(-need // machines)}, which may be more than the number of cores",
         )
     return None
 

@@ -40,7 +40,7 @@ def weights(case: Case) -> Finding | None:
     terms = {name: getattr(settings, name) for name in TERMS} | settings.components
     # `case.reward` raises if a component cannot be constructed
     if case.scored_by_ours and case.reward and not any(term.weight_at(None) for term in terms.values()):
-        return problem("every weight is 0: there is nothing to learn from", "Set agent_rl.reward.correctness.weight")
+        return problem("every weight is 0, so the policy can learn nothing", "Set agent_rl.reward.correctness.weight")
     return None
 
 
@@ -61,7 +61,7 @@ def giving_up(case: Case) -> Finding | None:
 
 @check("reward", "endpoints")
 def endpoints(case: Case) -> list[Finding]:
-    """The components' judges and services answer now."""
+    """The judges and services of the components answer."""
     if not case.scored_by_ours or case.given is not None:
         return []
     remote = [each for each in case.reward.components if type(each).reach is not Component.reach]
@@ -70,7 +70,7 @@ def endpoints(case: Case) -> list[Finding]:
 
 @check("reward", "reward models")
 def models(case: Case) -> list[Finding]:
-    """The files of every reward model are complete, and it has the configured kind."""
+    """The files of every reward model are complete, and the model has the configured kind."""
     findings = [_model(case, name, model.path, model.kind) for name, model in case.settings.reward.models.items()]
     if case.get("reward.reward_model.enable"):
         kind = "generative" if case.get(f"{CUSTOM_FUNCTION}.path") else "discriminative"
@@ -93,7 +93,7 @@ def shares(case: Case) -> Finding | None:
     if total >= 1:
         return problem(f"{text}: together {total:g}", remedy)
     if total > TIGHT:
-        return warning(f"{text}: little is left for the trainer", remedy)
+        return warning(f"{text}: little memory is left for the trainer", remedy)
     return None
 
 
@@ -156,9 +156,9 @@ def _biases(case: Case) -> Iterator[tuple[str, str]]:
     updates = math.ceil(prompts / mini) * case.number(f"{ACTOR}.ppo_epochs", 1)
     if updates > 1:
         remedy = f"Set {ACTOR}.ppo_mini_batch_size={prompts} and {ACTOR}.ppo_epochs=1"
-        yield f"a batch makes {updates} updates, and after the first one the policy has moved", remedy
+        yield f"a batch makes {updates} updates, and the first one changes the policy", remedy
     if (mode := case.get(f"{ACTOR}.loss_agg_mode")) not in CONSTANT:
-        yield f"{mode} divides the loss by a number of tokens that was sampled", f"Remove {ACTOR}.loss_agg_mode"
+        yield f"{mode} divides the loss by the number of sampled tokens", f"Remove {ACTOR}.loss_agg_mode"
     elif mode == "seq-mean-token-sum-norm" and case.get(f"{ACTOR}.loss_scale_factor") is None:
         key = f"{ACTOR}.loss_scale_factor"
         yield "the loss is divided by the longest response of each micro-batch", f"Set {key} to a number"

@@ -31,7 +31,7 @@ def tool_specs(case: Case) -> list[ToolSpec] | None:
 def tool_file(case: Case) -> Iterator[Finding]:
     """The tool file loads as in training, with classes, configs, environment variables, corpora and MCP servers."""
     if (path := case.tool_path) is None:
-        yield skipped(f"none is set ({KEY})")
+        yield skipped(f"no tool file is set ({KEY})")
         return
     name = case.shown(path)
     try:
@@ -39,7 +39,7 @@ def tool_file(case: Case) -> Iterator[Finding]:
     except FatalError:
         raise
     except AgentRLError as error:
-        yield problem(f"{name}: {error}", "Start what the tool needs, or correct the file")
+        yield problem(f"{name}: {error}", "Start the service that the tool needs, or correct the file")
         return
     length = case.number(f"{MULTI_TURN}.max_tool_response_length", 256)
     if length <= 256 and not case.get("agent_rl.tools.max_result_tokens"):

@@ -31,7 +31,7 @@ def test_a_configuration_without_a_bias(make_case: MakeCase) -> None:
         ({"algorithm.gamma": 0.9}, "discounted"),
         ({"trainer.v1.trainer_mode": "colocate_async"}, "older weights"),
         ({f"{ACTOR}.ppo_epochs": 2}, "2 updates"),
-        ({f"{ACTOR}.loss_agg_mode": "token-mean"}, "a number of tokens that was sampled"),
+        ({f"{ACTOR}.loss_agg_mode": "token-mean"}, "the number of sampled tokens"),
         ({f"{ACTOR}.loss_scale_factor": None}, "the longest response"),
         ({"algorithm.rollout_correction.rollout_rs": "seq_mean_k1"}, "rollout_rs=seq_mean_k1"),
         ({"algorithm.rollout_correction.rollout_is": "token"}, "rollout_is=token"),
