@@ -66,7 +66,7 @@ def _blocks(content: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _turn(blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return a turn of the policy."""
+    """Return a turn of the policy as a chat message."""
     calls = [
         function_call(block.get("id"), block.get("name"), block.get("input"))
         for block in blocks
@@ -77,7 +77,7 @@ def _turn(blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
 
 
 def _observation(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
-    """Return the results of tools, and after them the text next to them as one message."""
+    """Return one message per tool result, and then one message with the text next to the results."""
     messages: list[ChatMessage] = []
     others = []
     for block in blocks:
@@ -94,7 +94,7 @@ def _observation(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[ChatMes
 
 
 def messages_answer(reply: TurnReply, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the answer."""
+    """Return the body of the answer to a request for a message."""
     usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.completion_tokens}
     return {
         "id": f"msg_{reply.id}",

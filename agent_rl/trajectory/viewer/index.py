@@ -2,7 +2,7 @@
 
 The index is incremental: `refresh` reads only appended lines, and rereads a file that was replaced or became shorter.
 It never writes to the files and takes no locks in their folders. Each set of files has a database in the user's cache
-folder, which can be deleted at any time. If the database cannot be kept in that folder, it is in a temporary folder.
+folder, which can be deleted at any time. If that folder cannot be used, the database is in a temporary folder.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TraceIndex:
         folder = folder or cache_folder()
         try:
             self._open_in(folder)
-        except (OSError, sqlite3.Error) as error:  # no home directory, or one whose file system has no locks
+        except (OSError, sqlite3.Error) as error:  # no home directory, or a file system without locks
             self._own = tempfile.TemporaryDirectory(prefix="agent_rl-viewer-")
             logger.warning("the index cannot be kept in %s (%s): it is rebuilt at each start", folder, error)
             self._open_in(Path(self._own.name))
@@ -90,7 +90,7 @@ class TraceIndex:
             progress: is called repeatedly with the number of bytes read.
         """
         files = [replace(source, path=part) for source in self.sources for part in trace.parts(source.path)]
-        with self._alone:  # another viewer of the same files uses the same database
+        with self._alone:  # another viewer of the same files may use the same database
             return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
@@ -102,7 +102,7 @@ class TraceIndex:
         """Return a page of matching trajectories, as their columns."""
         where, values = query.condition()
         order = "DESC" if query.descending else "ASC"
-        # rows that tie are shuffled, because the last trajectories of a step are its longest
+        # equal rows are shuffled, because the last trajectories of a step are its longest
         order_by = f"ORDER BY {query.sort} {order} NULLS LAST, id * 2654435761 % 4294967296"
         # sort only the ids: sorting whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
