@@ -127,16 +127,16 @@ class Engine:
     async def _chat(self, request: Request) -> Response:
         try:
             body = await request.json()
-            asked = chat_request({**body, "n": 1, "response_format": None})
-            text = self.tokenizer.apply_chat_template(asked.messages, tokenize=False, add_generation_prompt=True)
+            turn_request = chat_request({**body, "n": 1, "response_format": None})
+            text = self.tokenizer.apply_chat_template(turn_request.messages, tokenize=False, add_generation_prompt=True)
             if len(prompt_ids := self.tokenizer.encode(text)) > LONGEST:
                 raise ValueError(f"This model's maximum context length is {LONGEST} tokens.")
         except Exception as error:  # noqa: BLE001 - the client caused a conversation that cannot be rendered
             return JSONResponse({"error": {"message": str(error), "type": "BadRequestError", "code": 400}}, 400)
-        output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": asked.stop})
+        output = await self.generate("", prompt_ids=prompt_ids, sampling_params={**body, "stop": turn_request.stop})
         text = self.tokenizer.decode(output.token_ids, skip_special_tokens=True)
-        turn = Generation(cut_at_stop(text, asked.stop), len(output.token_ids), output.stop_reason)
-        specs = declared_functions([tool["function"] for tool in asked.tools if not asked.without_tools])
+        turn = Generation(cut_at_stop(text, turn_request.stop), len(output.token_ids), output.stop_reason)
+        specs = declared_functions([tool["function"] for tool in turn_request.tools if not turn_request.without_tools])
         _, reply = read_turn(turn, ToolCallFormat(), specs, len(prompt_ids))
         choice = {**_choice(output), "finish_reason": reply.finish}
         if not body.get("stream"):

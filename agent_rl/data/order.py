@@ -263,24 +263,24 @@ class RowOrder:
     def _in_range(self, rows: Numbers, bounds: tuple[float, float] | None) -> Mask:
         """Whether the difficulty of the rows is in the range; None: every difficulty is in the range."""
         low, high = bounds or (-math.inf, math.inf)
-        found: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
-        return found
+        in_range: Mask = (self._difficulties[rows] >= low) & (self._difficulties[rows] <= high) | (bounds is None)
+        return in_range
 
     def _is_dropped(self, rows: Numbers) -> Mask:
         """Whether the rows were solved, or hopeless, on too many consecutive visits."""
         drop, streaks = self._settings.drop, self._streaks[rows]
-        found: Mask = np.zeros(len(rows), dtype=np.bool_)
+        dropped: Mask = np.zeros(len(rows), dtype=np.bool_)
         if drop is not None and drop.solved_after is not None:
-            found |= streaks >= drop.solved_after
+            dropped |= streaks >= drop.solved_after
         if drop is not None and drop.hopeless_after is not None:
-            found |= streaks <= -drop.hopeless_after
-        return found
+            dropped |= streaks <= -drop.hopeless_after
+        return dropped
 
     def _is_in_band(self, rows: Numbers) -> Mask:
         """Whether the rows have a success rate in the band, or no known rate."""
         band, rates = self._settings.band, self._rates[rows]
-        found: Mask = np.isnan(rates)
-        return found if band is None else found | ((rates >= band.low) & (rates <= band.high))
+        in_band: Mask = np.isnan(rates)
+        return in_band if band is None else in_band | ((rates >= band.low) & (rates <= band.high))
 
     def _change_stage(self, rates: list[float]) -> None:
         """Advance to the next stage if the current stage has ended; the new stage draws rows in new passes."""

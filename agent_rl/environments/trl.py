@@ -109,15 +109,15 @@ def _factory(make: Any, functions: list[Any], named: Mapping[str, Any], place: P
         raise place.error(f"{where} has no reset", "Define reset(self, **row)")
     if inspect.iscoroutinefunction(cls.reset):
         raise place.error(f"{where}: reset is async, and TRL does not await it", "Write a plain def reset")
-    found = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
-    methods = [name for name in found if name not in ("reset", "get_reward")]  # the same rule and order as in TRL
+    public = [name for name, _ in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")]
+    methods = [name for name in public if name not in ("reset", "get_reward")]  # the same rule and order as in TRL
     blank = cls.__new__(cls)
     tools = {each.__name__: each for each in (*functions, *(getattr(blank, name) for name in methods))}
-    for function in (*tools.values(), *(getattr(cls, name) for name in found if name not in methods)):
+    for function in (*tools.values(), *(getattr(cls, name) for name in public if name not in methods)):
         for problem, remedy in blocking_calls(inspect.unwrap(function)):
             raise place.error(problem, remedy)
     owned = {f"{cls.__name__}_reward" if cls.__name__ in TERMS else cls.__name__: None}
-    rewards = {**named, **(owned if "get_reward" in found else {})}
+    rewards = {**named, **(owned if "get_reward" in public else {})}
     return Factory(make, cls, [_spec(tool, place) for tool in tools.values()], methods, rewards)
 
 

@@ -60,7 +60,7 @@ def expert_turns(kind: EnvironmentType, values: Mapping[str, Any]) -> tuple[Expe
     require_expert(kind)
     steps: list[ExpertTurn] = []
     methods = {name: _recorded(kind, name, steps) for name in tool_names(kind.cls)}
-    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _said(steps)})
+    recorder = type(kind.cls.__name__, (kind.cls,), {**methods, "say": _recorded_say(steps)})
 
     async def run() -> str:
         session = EnvironmentSession(replace(kind, cls=recorder), values, LIMIT_S, Trajectory([], StopReason.ERROR))
@@ -114,7 +114,7 @@ def _recorded(kind: EnvironmentType, name: str, steps: list[ExpertTurn]) -> Call
     return async_method if inspect.iscoroutinefunction(getattr(kind.cls, name)) else method
 
 
-def _said(steps: list[ExpertTurn]) -> Callable[..., Any]:
+def _recorded_say(steps: list[ExpertTurn]) -> Callable[..., Any]:
     def say(self: Any, message: str) -> Any:
         steps.append(ExpertTurn("", {}, message))
         return super(type(self), self).say(message)

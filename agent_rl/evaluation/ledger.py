@@ -134,7 +134,7 @@ class Ledger:
             if known.get(key) != wanted.get(key):
                 problem = f"{wanted.get(key)!r}, but {self.folder} was started with {known.get(key)!r}"
                 if "sha256:" in str(wanted.get(key)):
-                    problem = f"the content has changed since {self.folder} was started"
+                    problem = f"its content has changed since {self.folder} was started"
                 raise ConfigError(key, problem, "Choose another folder (--out), or use the same settings")
 
 

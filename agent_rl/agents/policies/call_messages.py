@@ -31,7 +31,7 @@ def marked_turns(appended: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[s
     if not results:
         yield turn, messages
         return
-    named = [{"name": "f", "tool_call_id": _id(n), **given} for n, given in enumerate(results)]
+    named = [{"name": "f", "tool_call_id": _id(n), **result} for n, result in enumerate(results)]
     replaced = iter(named)
     whole = [next(replaced) if message["role"] == "tool" else message for message in messages]
     last = len(named) - 1

@@ -280,9 +280,9 @@ class ChatTemplate:
                 problem = problem or error
                 continue
             if alone[1] and answered[1]:
-                found = self._divided(alone[2], answered[2])
-                called = turn.get("tool_calls") and not self._specials(found.closing)
-                return Following([], found.rest) if called else found
+                following = self._divided(alone[2], answered[2])
+                called = turn.get("tool_calls") and not self._specials(following.closing)
+                return Following([], following.rest) if called else following
         roles = [message["role"] for message in appended]
         raise problem or ValueError(f"the chat template does not show a turn that precedes messages with roles {roles}")
 

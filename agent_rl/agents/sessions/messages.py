@@ -41,11 +41,11 @@ def messages_request(body: Mapping[str, Any]) -> TurnRequest:
         raise RequestError("structured outputs are not supported: the policy is trained without a grammar")
     system = text_of([block for block in _blocks(body.get("system")) if not text_of([block]).startswith(CHANGES)])
     messages = [{"role": "system", "content": system}] if system else []
-    given = objects(body.get("messages"), "messages")
-    for role, group in groupby(given, lambda message: str(message.get("role"))):
+    conversation = objects(body.get("messages"), "messages")
+    for role, group in groupby(conversation, lambda message: str(message.get("role"))):
         blocks = [block for message in group for block in _blocks(message.get("content"))]
         messages += _turn(blocks) if role == "assistant" else _observation(role, blocks)
-    if given and given[-1].get("role") == "assistant":
+    if conversation and conversation[-1].get("role") == "assistant":
         raise RequestError("prefill is not supported: the conversation must end with a user message")
     return TurnRequest(
         messages=messages,

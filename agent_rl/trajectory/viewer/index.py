@@ -94,29 +94,30 @@ class TraceIndex:
             return sum(self._refresh(file, progress) for file in files)
 
     def count(self, query: Query | None = None) -> int:
-        """Return the number of trajectories that match."""
+        """Return the number of trajectories that match a query."""
         where, values = (query or Query()).condition()
         return int(self._rows(f"SELECT count(*) AS number FROM trajectories t {where}", values)[0]["number"])
 
     def find(self, query: Query) -> list[dict[str, Any]]:
-        """Return a page of matching trajectories, as their columns."""
+        """Return the columns of the trajectories on a page of a query's results."""
         where, values = query.condition()
         order = "DESC" if query.descending else "ASC"
         # equal rows are shuffled, because the last trajectories of a step are its longest
         order_by = f"ORDER BY {query.sort} {order} NULLS LAST, id * 2654435761 % 4294967296"
-        # sort only the ids: sorting whole rows takes ten times as long
+        # sorts only the ids, because sorting whole rows takes ten times as long
         page = f"SELECT id FROM trajectories t {where} {order_by} LIMIT {PAGE} OFFSET ?"
         sql = f"SELECT * FROM trajectories WHERE id IN ({page}) {order_by}"
         return self._rows(sql, [*values, PAGE * query.page])
 
     def neighbours(self, number: int, query: Query) -> tuple[int | None, int | None]:
-        """Return the trajectories before and after this one on its page of results."""
+        """Return the trajectories before and after a trajectory on its page of results."""
         ids = [None, *(row["id"] for row in self.find(query)), None]
         at = ids.index(number) if number in ids else None
         return (None, None) if at is None else (ids[at - 1], ids[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the values of each facet and the names of tools and components, with their numbers of trajectories."""
+        """Return the values of each facet and the names of tools and components, with the number of trajectories for
+        each."""
         tables = {facet: (facet, "trajectories") for facet in FACETS}
         tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
         values = {}
@@ -169,7 +170,8 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last step of a file: of validations if there are two, as they have the same prompts."""
+        """Return the first and last step of a file; two validations are preferred, because they have the same
+        prompts."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
@@ -180,11 +182,11 @@ class TraceIndex:
     def compare(
         self, one: tuple[str, int | None], other: tuple[str, int | None]
     ) -> tuple[list[dict[str, Any]], dict[str, tuple[float, float, Change]]]:
-        """Compare two sides on the prompts that both have.
+        """Compare two sides on the prompts that both sides contain.
 
         Args:
             one: the name of a file and a step; None: all steps.
-            other: file and step of the other side.
+            other: the name of the other side's file and a step.
 
         Returns:
             The 200 prompts whose mean rewards differ most, as columns; and for each of `MEASURES` the mean of one
@@ -231,7 +233,7 @@ class TraceIndex:
         with self._alone:
             try:
                 self._writer = self._opened()
-            except sqlite3.DatabaseError:  # corrupt, for example after a power failure
+            except sqlite3.DatabaseError:  # the database is corrupt, for example after a power failure
                 for file in folder.glob(f"{self.path.name}*"):
                     file.unlink()
                 self._writer = self._opened()
@@ -271,7 +273,7 @@ class TraceIndex:
         self._writer.commit()
 
     def _read(self, source: Source, file: int, offset: int, progress: Callable[[int], None]) -> int:
-        # never reuse the number of a deleted trajectory: its text stays in the table of texts
+        # never reuse the number of a deleted trajectory, because its text stays in the table of texts
         highest = self._writer.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trajectories'").fetchone()
         number = first = highest[0] if highest else 0
         batch, stored = RowBatch(file, offset), Future[None]()
