@@ -31,7 +31,7 @@ class Environment:
     random: random.Random
     """Random numbers of the trajectory, with a seed that depends only on the row."""
     trajectory: Trajectory
-    """The turns, calls and results of the episode so far."""
+    """The record of the episode so far."""
     answer: str | None = None
     """The agent's last message without a call; None before the first such message."""
     done: bool = False

@@ -1,6 +1,6 @@
 """Makes the cold start of an environment from episodes of its expert `solve`, and from spoiled copies of them.
 
-An expert alone would leave nothing to learn: success begins at about 0.4, and reinforcement learning learns that the
+An expert alone would leave nothing to learn: success begins at about 0.4, and reinforcement learning finds that the
 expert's way has a higher reward.
 """
 

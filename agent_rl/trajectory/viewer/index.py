@@ -116,8 +116,7 @@ class TraceIndex:
         return (None, None) if at is None else (ids[at - 1], ids[at + 1])
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the values of each facet and the names of tools and components, with the number of trajectories for
-        each."""
+        """Return the values of each facet, and the names of tools and components, with numbers of trajectories."""
         tables = {facet: (facet, "trajectories") for facet in FACETS}
         tables |= {kind: ("name", f"{kind}s") for kind in ("tool", "component")}
         values = {}
@@ -170,8 +169,7 @@ class TraceIndex:
         return [[row["correctness"] for row in group] for _, group in groups]
 
     def ends(self, file: str) -> tuple[int | None, int | None]:
-        """Return the first and last step of a file; two validations are preferred, because they have the same
-        prompts."""
+        """Return the first and last step of a file, or of its validations (with equal prompts) if there are two."""
         sql = "SELECT DISTINCT step FROM trajectories WHERE file = ? AND step IS NOT NULL {} ORDER BY step"
         held_out, all_steps = (
             [row["step"] for row in self._rows(sql.format(where), [file])] for where in ("AND split = 'test'", "")
