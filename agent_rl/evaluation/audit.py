@@ -2,8 +2,8 @@
 
 There are three kinds of findings; the first two are errors:
 
-- *mask*: the tokens with mask 1 are not the tokens of the turn; - *log-probs*: values that are not log-probabilities,
-or that belong to tokens that were not sampled; with a model,
+- *mask*: the tokens with mask 1 are not the tokens of the turn;
+- *log-probs*: values that are not log-probabilities, or that belong to tokens that were not sampled; with a model,
   values that fit the neighbouring tokens instead of the token itself;
 - *drift*: a server that renders the whole conversation for every turn would show the policy different tokens, or even
   different text, than it saw here. Training is not affected, because it appends to the sampled tokens, but such a
