@@ -354,7 +354,7 @@ def _recent(values: Sequence[Point]) -> float:
 
 
 def _since(values: Sequence[Point]) -> int:
-    """Return the first step after which all values are 0."""
+    """Return the step from which all values are 0."""
     nonzero = [place for place, (_, value) in enumerate(values) if value != 0]
     return values[nonzero[-1] + 1 if nonzero else 0][0]
 
