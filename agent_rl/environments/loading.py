@@ -128,7 +128,7 @@ def _problems(cls: type[Environment]) -> Iterator[tuple[str, str]]:
             )
             yield problem, "Give the method another name"
     if not (cls.__doc__ or "").strip() or cls.__doc__ == Environment.__doc__:
-        yield f"{where} has no docstring, which is the system message", "Write in it what the agent must do"
+        yield f"{where} has no docstring, which is the system message", "Say in it what the agent must do"
     if cls.get_reward is Environment.get_reward:
         remedy = "Define get_reward(self), which returns a number or named parts"
         yield f"{where} has no get_reward", _misspelled("get_reward", cls) or remedy
